@@ -1,0 +1,1 @@
+"""A cluster: ranks of one accelerator on one fabric."""

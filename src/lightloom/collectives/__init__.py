@@ -1,0 +1,1 @@
+"""How data travels: schedules, their proof and their cost."""

@@ -1,0 +1,59 @@
+"""Every exception that lightloom raises on purpose.
+
+    LightloomError
+    ├── InputError            the user's input is at fault: one clear line, exit 2
+    │   ├── UnitError         a quantity could not be read ("40 Gbsp")
+    │   ├── UnknownNameError  no such model, cluster, fabric, algorithm, ...
+    │   ├── ConfigError       a file or field is malformed or out of range
+    │   ├── WorkloadError     a model could not be built or traced
+    │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
+    ├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
+    └── BoundError            a cost came out below its proved lower bound: our fault
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LightloomError(Exception):
+    """Base of everything raised on purpose."""
+
+
+class InputError(LightloomError, ValueError):
+    """The user's input is at fault; the message names value, place and expectation."""
+
+
+class UnitError(InputError):
+    """A quantity could not be read."""
+
+
+class UnknownNameError(InputError):
+    """A name is in no catalog; the message lists what is."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        super().__init__(f"unknown {what} {name!r}: {hint}expected one of {', '.join(names)}")
+
+
+class ConfigError(InputError):
+    """A configuration file or field is malformed or out of range."""
+
+
+class WorkloadError(InputError):
+    """A model could not be found, built or traced."""
+
+
+class UnsupportedError(InputError):
+    """The request is well-formed, but this fabric or algorithm cannot serve it."""
+
+
+class VerificationError(LightloomError):
+    """A schedule does not do what its collective promises, or uses the fabric illegally."""
+
+
+class BoundError(LightloomError):
+    """A cost lies below a proved lower bound, so one of the two is wrong."""

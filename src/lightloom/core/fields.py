@@ -1,0 +1,51 @@
+"""Types for configuration fields: a quantity as people write it, checked, stored in SI.
+
+A field typed ``Bandwidth`` accepts ``"40Gbps"``, ``"5 GB/s"`` or a number of bytes per second; the JSON Schema says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+from lightloom.core.units import Dimension, parse
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """Reads a quantity before the float is validated, and documents both spellings in the JSON Schema."""
+
+    dimension: Dimension
+    example: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(lambda value: parse(value, self.dimension), handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {
+            "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": [self.example]}],
+            "title": f"{self.dimension.replace('_', ' ')} (number in SI units, or text such as {self.example!r})",
+        }
+
+
+Size = Annotated[float, _Quantity("size", "64MiB")]
+Bandwidth = Annotated[float, Field(gt=0), _Quantity("bandwidth", "40Gbps")]
+Seconds = Annotated[float, _Quantity("time", "25us")]
+ComputeRate = Annotated[float, Field(gt=0), _Quantity("compute_rate", "60 TFLOPS")]
+Watts = Annotated[float, _Quantity("power", "700 W")]
+JoulesPerBit = Annotated[float, _Quantity("energy_per_bit", "5 pJ/bit")]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+MAXIMUM_RANKS = 65_536
+"""Schedules are explicit, so a typo such as 10⁹ ranks is refused instead of filling the memory."""
+Ranks = Annotated[int, Field(ge=2, le=MAXIMUM_RANKS, strict=True)]
+
+
+class Config(BaseModel):
+    """A frozen configuration object that refuses unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

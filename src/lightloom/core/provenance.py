@@ -1,0 +1,23 @@
+"""Where a result came from: version, configuration hash, seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from typing import Any
+
+
+def content_hash(value: Any) -> str:
+    """First 16 hex digits of the SHA-256 of the value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def provenance(configuration: Any, seed: int | None = None) -> dict[str, Any]:
+    """The ``provenance`` entry that every output carries; ``seed`` is null where nothing is drawn at random."""
+    return {
+        "lightloom": version("lightloom"),
+        "configuration": content_hash(configuration),
+        "seed": seed,
+    }

@@ -1,0 +1,111 @@
+"""Quantities as people write them, read into SI floats, and written back for people.
+
+>>> parse("40Gbps", "bandwidth"), parse("50 GiB/s", "bandwidth"), parse("25us", "time"), parse("64MiB", "size")
+(5000000000.0, 53687091200.0, 2.5e-05, 67108864.0)
+
+Inside lightloom everything is SI: bytes, bytes per second, seconds, joules, watts, FLOP/s. A number without a unit is
+taken to be in that unit already. Lower-case ``b`` is a bit, upper-case ``B`` a byte; ``k M G T P E`` are powers of 1000,
+``Ki Mi Gi Ti Pi Ei`` powers of 1024.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal
+
+from lightloom.core.errors import UnitError
+
+Dimension = Literal["size", "bandwidth", "time", "compute_rate", "power", "energy", "energy_per_bit"]
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {f"{p}i": 1024.0**i for i, p in enumerate(("K", "M", "G", "T", "P", "E"), start=1)}
+_SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
+
+
+def _with_prefixes(prefixes: dict[str, float], units: dict[str, float]) -> dict[str, float]:
+    return {p + u: scale * value for p, scale in prefixes.items() for u, value in units.items()}
+
+
+_BITS = {"b": 0.125, "bit": 0.125, "bits": 0.125}
+_BYTES = {"B": 1.0, "byte": 1.0, "bytes": 1.0}
+_DATA = _with_prefixes(_DECIMAL | _BINARY, _BITS | _BYTES)
+_RATE = {f"{unit}{per}": scale for unit, scale in _DATA.items() for per in ("/s", "ps")}
+_FLOPS = {"FLOPS": 1.0, "FLOPs": 1.0, "FLOP/s": 1.0, "flops": 1.0, "flop/s": 1.0, "OPS": 1.0, "OP/s": 1.0}
+
+_UNITS: dict[Dimension, dict[str, float]] = {
+    "size": _DATA,
+    "bandwidth": _RATE,
+    "time": _with_prefixes(_SMALL, {"s": 1.0}) | {"min": 60.0, "h": 3600.0},
+    "compute_rate": _with_prefixes(_DECIMAL, _FLOPS),
+    "power": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"W": 1.0}),
+    "energy": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"J": 1.0}) | {"Wh": 3600.0, "kWh": 3.6e6},
+    "energy_per_bit": _with_prefixes(_SMALL, {"J/bit": 1.0, "J/b": 1.0}),
+}
+_EXAMPLES: dict[Dimension, str] = {
+    "size": "64MiB, 1.5 GB, 4096",
+    "bandwidth": "40Gbps, 5 GB/s, 50GiB/s",
+    "time": "25us, 0.5 µs, 10ms",
+    "compute_rate": "60 TFLOPS, 989.4 TFLOP/s",
+    "power": "700W, 3.5 W",
+    "energy": "1.2 J, 3 kWh",
+    "energy_per_bit": "5 pJ/bit",
+}
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
+
+
+def parse(value: str | float, dimension: Dimension) -> float:
+    """Read a quantity of the given dimension into SI.
+
+    Raises:
+        UnitError: not a number, not finite, negative, or a unit that is not of this dimension.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UnitError(f"{value!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
+    number, unit = (float(value), "") if not isinstance(value, str) else _split(value, dimension)
+    scale = 1.0 if unit == "" else _UNITS[dimension].get(unit)
+    if scale is None:
+        raise UnitError(f"{value!r}: unknown {_name(dimension)} unit {unit!r}, expected e.g. {_EXAMPLES[dimension]}")
+    if not math.isfinite(number) or number < 0:
+        raise UnitError(f"{value!r}: a {_name(dimension)} must be finite and not negative")
+    return number * scale
+
+
+def _split(text: str, dimension: Dimension) -> tuple[float, str]:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise UnitError(f"{text!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
+    return float(match[1].replace("_", "")), match[2]
+
+
+def _name(dimension: Dimension) -> str:
+    return dimension.replace("_", " ")
+
+
+def format_time(seconds: float) -> str:
+    """Seconds for people: the largest unit that keeps the number at or above one."""
+    return _scaled(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)))
+
+
+def format_size(nbytes: float) -> str:
+    """Bytes for people, in powers of 1024."""
+    return _scaled(nbytes, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB"))))))
+
+
+def format_bandwidth(bytes_per_second: float) -> str:
+    """A rate for people, in bits per second as network links are sold."""
+    return _scaled(bytes_per_second * 8, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0)))
+
+
+def format_energy(joules: float | None) -> str:
+    """Joules for people; ``not sourced`` when some part has no published value."""
+    if joules is None:
+        return "not sourced"
+    return _scaled(joules, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6)))
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
+    if value == 0:
+        return f"0 {units[-1][0]}"
+    name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
+    return f"{value / scale:.4g} {name}"

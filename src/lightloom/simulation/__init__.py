@@ -1,0 +1,1 @@
+"""Time and energy of a training step."""
