@@ -1,0 +1,66 @@
+"""YAML files and command-line fields, read into configuration objects with one-line complaints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from lightloom.core.errors import ConfigError
+
+T = TypeVar("T")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        ConfigError: unreadable, not YAML (names line and column), or not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+    try:
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{path}{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply") from error
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{path}: expected a mapping of field names to values, got {type(data).__name__}")
+    return data
+
+
+def validate(kind: Any, data: Mapping[str, Any], where: str) -> Any:
+    """Build ``kind`` (a type, or an annotated union of types) from ``data``.
+
+    Raises:
+        ConfigError: the first complaint, as ``where: field: value: expectation``.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(dict(data))
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_first_complaint(error, kind)}") from error
+
+
+def _first_complaint(error: ValidationError, kind: Any) -> str:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"field {field!r} is missing"
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(getattr(kind, "model_fields", {}))
+        return f"unknown field {field!r}" + (f": expected one of {known}" if known else "")
+    value = first["input"]
+    shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
+    if not field:
+        return message
+    return f"field {field!r}: {message}" if shown in message else f"field {field!r}: {shown}: {message}"

@@ -1,0 +1,74 @@
+"""Fabrics by name: the catalog, a user's YAML file, plug-ins, and single fields set on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.plugins import load_plugins
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.optical_averager import OpticalAverager
+from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
+
+CATALOG = Path(__file__).parent / "catalog"
+_BUILT_IN: tuple[type[Fabric], ...] = (
+    WdmRing, Ring, Mesh, Torus, PacketSwitch, TwoTierSwitch, CircuitSwitch, OpticalAverager,
+)  # fmt: skip
+
+
+@cache
+def kinds() -> dict[str, type[Fabric]]:
+    """Every kind of fabric, plug-ins included, by the word that ``kind:`` takes."""
+    return {str(kind.model_fields["kind"].default): kind for kind in _BUILT_IN} | load_plugins("fabrics")
+
+
+def names() -> list[str]:
+    """Names in the catalog."""
+    return sorted(path.stem for path in CATALOG.glob("*.yaml"))
+
+
+def description(name: str) -> dict[str, Any]:
+    """A catalog entry as written, with its sources."""
+    return read_yaml(_find(name))
+
+
+def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
+    """A fabric from the catalog or a YAML file, with ``ranks`` attached and single fields replaced.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is unknown or out of range.
+    """
+    path = _find(name)
+    return fabric_from(read_yaml(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
+
+
+def fabric_from(
+    data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
+) -> Fabric:
+    """Build a fabric from the mapping that a YAML file holds."""
+    fields = {key: value for key, value in data.items() if key != "description"} | dict(settings or {})
+    if ranks is not None:
+        fields["ranks"] = ranks
+    if "kind" not in fields:
+        raise ConfigError(f"{where}: field 'kind' is missing: expected one of {', '.join(sorted(kinds()))}")
+    if not isinstance(fields["kind"], str) or fields["kind"] not in kinds():
+        raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
+    built: Fabric = validate(kinds()[fields["kind"]], fields, where)
+    return built
+
+
+def _find(name: str) -> Path:
+    path = CATALOG / f"{name}.yaml"
+    if "/" not in name and path.is_file():
+        return path
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    raise UnknownNameError("fabric", name, names())

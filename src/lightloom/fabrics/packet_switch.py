@@ -1,0 +1,133 @@
+"""Electrical packet switches: one non-blocking switch, and two tiers (fast domains joined by a fat tree)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+
+
+class PacketSwitch(Fabric):
+    """A star: every rank has one full-duplex port on a non-blocking switch.
+
+        rank i ──up i──▶ [switch] ──down j──▶ rank j
+    """
+
+    kind: Literal["switch"] = "switch"
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a port, per direction."""
+
+    @property
+    def links(self) -> int:
+        return 2 * self.ranks
+
+    def link_name(self, link: int) -> str:
+        return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.bandwidth)
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
+
+    def cuts(self) -> list[Cut]:
+        return [Cut("what one rank's port can receive", 1, self.bandwidth)]
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self.bandwidth
+
+    def diameter(self) -> int:
+        return 2
+
+    def neighbour_latency(self) -> float:
+        return 2 * self.hop_latency
+
+
+class TwoTierSwitch(Fabric):
+    """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank.
+
+    inside a domain    rank ──▶ [domain switch] ──▶ rank
+    between domains    rank ──▶ its port ──▶ domain's share of the tree ══▶ tree ══▶ port ──▶ rank
+    """
+
+    kind: Literal["two-tier-switch"] = "two-tier-switch"
+    domain_size: Count = 8
+    """Ranks of a domain; must divide ``ranks``."""
+    domain_bandwidth: Bandwidth = 450e9
+    """Bytes per second of a rank's domain port, per direction."""
+    domain_latency: Seconds = 0.0
+    """Seconds for one link inside a domain."""
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a rank's network port, per direction."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    """What a domain's ports could send over what the tree carries for them."""
+
+    @model_validator(mode="after")
+    def _domains_fill_ranks(self) -> Self:
+        if self.ranks % self.domain_size:
+            raise ValueError(f"domain_size={self.domain_size} does not divide ranks={self.ranks}: expected a divisor")
+        return self
+
+    @property
+    def _domains(self) -> int:
+        return self.ranks // self.domain_size
+
+    @property
+    def _tree_bandwidth(self) -> float:
+        return self.domain_size * self.bandwidth / self.oversubscription
+
+    @property
+    def links(self) -> int:
+        return 4 * self.ranks + 2 * self._domains
+
+    def link_name(self, link: int) -> str:
+        group, rank = divmod(link, self.ranks)
+        if group < 4:
+            return f"{('domain uplink', 'domain downlink', 'network uplink', 'network downlink')[group]} of rank {rank}"
+        way, domain = divmod(link - 4 * self.ranks, self._domains)
+        return f"tree {('uplink', 'downlink')[way]} of domain {domain}"
+
+    def link_bandwidth(self) -> Floats:
+        n, domains = self.ranks, self._domains
+        return np.repeat([self.domain_bandwidth, self.bandwidth, self._tree_bandwidth], [2 * n, 2 * n, 2 * domains])
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        n, domains = self.ranks, self._domains
+        origin, target = np.asarray(source) // self.domain_size, np.asarray(destination) // self.domain_size
+        inside, across = (origin == target).astype(np.int64), (origin != target).astype(np.int64)
+        return Footprint.of(
+            [
+                (np.where(inside, 0, 2 * n), source, 1, n),
+                (np.where(inside, n, 3 * n), destination, 1, n),
+                (4 * n, origin, across, domains),
+                (4 * n + domains, target, across, domains),
+            ]
+        )
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        inside = np.asarray(source) // self.domain_size == np.asarray(destination) // self.domain_size
+        return np.where(inside, 2 * self.domain_latency, 4 * self.hop_latency)
+
+    def cuts(self) -> list[Cut]:
+        alone = self._domains == 1
+        cuts = [Cut("what one rank's ports can receive", 1, self.domain_bandwidth + (0 if alone else self.bandwidth))]
+        if not alone:
+            cuts.append(Cut("the tree links into one domain", self.domain_size, self._tree_bandwidth))
+        return cuts
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self.cuts()[0].capacity
+
+    def diameter(self) -> int:
+        return 2 if self._domains == 1 else 4
+
+    def diameter_latency(self) -> float:
+        return 2 * self.domain_latency if self._domains == 1 else 4 * self.hop_latency
+
+    def neighbour_latency(self) -> float:
+        inside = 2 * self.domain_latency
+        return inside if self._domains == 1 else min(inside, 4 * self.hop_latency)

@@ -1,0 +1,125 @@
+"""Rings: the WDM ring of TeraRack and SiP-Ring, and its electrical, packet-switched counterpart.
+
+    clockwise link i          i ──▶ i+1
+    counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo the number of ranks)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric, Floats, Footprint, Ints
+
+
+class RingGeometry(Fabric):
+    """A closed ring with one link each way between neighbours."""
+
+    @property
+    def links(self) -> int:
+        return 2 * self.ranks
+
+    def link_name(self, link: int) -> str:
+        n = self.ranks
+        a, b = link % n, (link + 1) % n
+        return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        n, forward = self.ranks, np.asarray(route) == CLOCKWISE
+        start = np.where(forward, source, destination)
+        length = np.where(forward, destination - source, source - destination) % n
+        return Footprint.of([(np.where(forward, 0, n), start, length, n)])
+
+    def route(self, source: Ints, destination: Ints) -> Ints:
+        """The shorter way; opposite ranks alternate, so that neither direction carries more."""
+        n = self.ranks
+        ahead = (np.asarray(destination) - source) % n
+        backward = (2 * ahead > n) | ((2 * ahead == n) & (np.asarray(source) % 2 == 1))
+        return np.where(backward, COUNTERCLOCKWISE, CLOCKWISE).astype(np.int64)
+
+    def diameter(self) -> int:
+        return self.ranks // 2
+
+
+class WdmRing(RingGeometry):
+    """Nodes on a ring of fibres, each fibre carrying many wavelengths; micro-rings add, drop or pass each of them.
+
+    A lightpath takes the same wavelength on every link from source to destination and passes the nodes in between as
+    light. Sources: TeraRack and SiP-ML (rings in both directions, 25 µs to retune), OpTree section III-A.
+    """
+
+    kind: Literal["wdm-ring"] = "wdm-ring"
+    wavelengths: Count = 64
+    """Wavelengths of a fibre."""
+    wavelength_bandwidth: Bandwidth = 5e9
+    """Bytes per second of one wavelength."""
+    fibres: Count = 1
+    """Fibres per direction."""
+    reconfiguration_time: Seconds = 25e-6
+    """Seconds to retune the micro-rings, paid whenever a circuit changes."""
+    conversion_time: Seconds = 0.0
+    """Seconds a step pays for optical-electrical-optical conversion."""
+    transceivers: Count | None = None
+    """Wavelengths a node can send on at once, and receive on at once; null when only the fibres limit it."""
+    multicast_taps: Annotated[int, Field(ge=1, strict=True)] = 1
+    """Destinations one lightpath may serve by drop-and-continue."""
+
+    exclusive: ClassVar[bool] = True
+    wavelength_routed: ClassVar[bool] = True
+
+    @property
+    def channels(self) -> int:
+        return self.wavelengths * self.fibres
+
+    @property
+    def channel_bandwidth(self) -> float:
+        return self.wavelength_bandwidth
+
+    @property
+    def setup_time(self) -> float:
+        return self.reconfiguration_time
+
+    @property
+    def step_overhead(self) -> float:
+        return self.conversion_time
+
+    @property
+    def taps(self) -> int:
+        return self.multicast_taps
+
+    @property
+    def transmitters(self) -> int | None:
+        return self.transceivers
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.channels * self.wavelength_bandwidth)
+
+    def _receive_bandwidth(self) -> float:
+        usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
+        return usable * self.wavelength_bandwidth
+
+    def cuts(self) -> list[Cut]:
+        return [Cut("what one rank can receive", 1, self._receive_bandwidth())]
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self._receive_bandwidth()
+
+
+class Ring(RingGeometry):
+    """An electrical ring: each neighbour pair joined by one link each way, packets forwarded hop by hop."""
+
+    kind: Literal["ring"] = "ring"
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a link, per direction."""
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.bandwidth)
+
+    def cuts(self) -> list[Cut]:
+        return [Cut("what one rank can receive", 1, 2 * self.bandwidth)]
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * 2 * self.bandwidth
