@@ -1,0 +1,104 @@
+"""One call from a name to a graph; a model of the zoo is traced once and then read from the cache, without PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError, UnknownNameError, WorkloadError
+from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.plugins import load_plugins
+from lightloom.core.provenance import content_hash
+from lightloom.workloads.catalog import ZOO, ZooEntry
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.resolve import INSTALL_TORCH, resolve, search_path
+
+TRACE_BATCH = 13
+"""Zoo models are traced with this many samples and rescaled: a prime that no layer size has, so that a 13 in a shape is the batch."""
+
+
+def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:
+    """The graph of a model.
+
+    Args:
+        spec: a zoo name, the name of a plug-in in group ``lightloom.models``, ``package.module:factory`` or
+            ``path/file.py:factory``.
+        batch: samples in one forward pass.
+        sequence_length: tokens in a sample, for models that take tokens; by default the model's own.
+
+    Raises:
+        UnknownNameError: no such name in the zoo or among the plug-ins.
+        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+    """
+    for what, value in (("batch", batch), ("sequence length", sequence_length)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise WorkloadError(f"{spec}: the {what} is {value!r}, expected a whole number of at least 1")
+    entry = ZOO.get(spec)
+    if entry is not None:
+        return _load_zoo(entry, sequence_length).with_batch(batch)
+    if ":" in spec or spec.endswith(".py"):
+        factory = resolve(spec)
+        with search_path(spec):
+            return _trace(factory, spec, batch, sequence_length)
+    plugins = load_plugins("models")
+    if spec not in plugins:
+        raise UnknownNameError("model", spec, [*ZOO, *plugins])
+    return _trace(plugins[spec], spec, batch, sequence_length)
+
+
+def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
+    if sequence_length is not None and entry.sequence_length is None:
+        raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")
+    length = sequence_length or entry.sequence_length
+    key = content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()])
+    path = cache_directory() / "workloads" / f"{entry.name}-{key}.json"
+    found = _read(path)
+    if found is not None and found.name == entry.name:
+        return found
+    graph = _trace(resolve_zoo(entry), entry.name, TRACE_BATCH, sequence_length, dict(entry.arguments))
+    with contextlib.suppress(ConfigError):  # a cache that cannot be written costs time, nothing else
+        write_atomically(path, json.dumps(graph.to_json(), separators=(",", ":")))
+    return graph
+
+
+def resolve_zoo(entry: ZooEntry) -> Any:
+    """The factory of a zoo model.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
+    return resolve(entry.path)
+
+
+def _read(path: Path) -> ComputeGraph | None:
+    """The cached graph; none where the file is missing or damaged."""
+    try:
+        return ComputeGraph.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+@cache
+def _source_hash() -> str:
+    """Changes whenever the tracer, the zoo or the form of the graph does."""
+    here = Path(__file__).parent
+    digest = sha256((here / "graph.py").read_bytes())
+    for file in sorted((here / "torch").rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _trace(
+    factory: Any, name: str, batch: int, sequence_length: int | None, arguments: dict[str, Any] | None = None
+) -> ComputeGraph:
+    try:
+        from lightloom.workloads.torch.build import trace_factory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
+    return trace_factory(factory, name=name, batch=batch, sequence_length=sequence_length, arguments=arguments)

@@ -1,0 +1,109 @@
+"""From a factory to a module on the meta device with example inputs, and on to its graph."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightloom.core.errors import InputError, WorkloadError
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.torch.recorder import tensors_in
+from lightloom.workloads.torch.trace import trace
+
+_EXPECTED = "expected a torch.nn.Module, or a pair (module, example_inputs)"
+
+
+def trace_factory(
+    factory: Any, *, name: str, batch: int, sequence_length: int | None = None, arguments: Mapping[str, Any] | None = None
+) -> ComputeGraph:
+    """Call the factory under the meta device and trace what it returns.
+
+    Args:
+        factory: called with ``arguments``; a module itself is taken as it is.
+        name: of the graph, and in messages.
+        batch: samples wanted. Where the factory brings its own example inputs, their leading size is the traced batch.
+        sequence_length: passed on to the module's ``example_inputs``.
+        arguments: keyword arguments of the factory.
+
+    Raises:
+        WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.
+    """
+    # What a model prints must not mix with what the program writes to stdout.
+    with contextlib.redirect_stdout(sys.stderr):
+        made = factory if isinstance(factory, nn.Module) else _call(factory, name, arguments or {})
+        module, inputs = _split(made, name)
+        if inputs is None:
+            inputs = _ask_for_inputs(module, name, batch, sequence_length)
+            return trace(module, inputs, batch=batch, name=name)
+        if sequence_length is not None:
+            raise WorkloadError(f"{name}: brings its own example inputs, so a sequence length cannot be chosen")
+        return trace(module, inputs, batch=_leading(inputs, name), name=name).with_batch(batch)
+
+
+def _call(factory: Any, name: str, arguments: Mapping[str, Any]) -> Any:
+    if not callable(factory):
+        raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
+    return _guarded(lambda: _on_meta(factory, arguments), f"{name}: the factory fails")
+
+
+def _on_meta(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    try:
+        with torch.device("meta"):
+            return factory(**arguments)
+    except (RuntimeError, NotImplementedError) as error:
+        if "meta" not in str(error):
+            raise
+        # The factory looks at values (say, a drop rate from linspace): let it have them.
+        return factory(**arguments)
+
+
+def _guarded[T](action: Callable[[], T], context: str) -> T:
+    """Run user code; whatever it raises becomes one line."""
+    try:
+        return action()
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = (str(error).strip() or "no message").splitlines()[0]
+        raise WorkloadError(f"{context}: {type(error).__name__}: {text}") from error
+
+
+def _split(made: Any, name: str) -> tuple[nn.Module, Any]:
+    if isinstance(made, nn.Module):
+        return made, None
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
+        return made
+    raise WorkloadError(f"{name}: returned a {type(made).__name__}; {_EXPECTED}")
+
+
+def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: int | None) -> Any:
+    method = getattr(module, "example_inputs", None)
+    if not callable(method):
+        raise WorkloadError(
+            f"{name}: {type(module).__name__} has no example inputs; give it a method example_inputs(batch) that returns the "
+            f"tensors for forward, or return (module, example_inputs) from the factory"
+        )
+    asked: dict[str, int] = {}
+    if sequence_length is not None:
+        if "sequence_length" not in inspect.signature(method).parameters:
+            raise WorkloadError(f"{name}: takes no sequence length (example_inputs has no argument sequence_length)")
+        asked["sequence_length"] = sequence_length
+
+    def call() -> Any:
+        with torch.device("meta"):
+            return method(batch, **asked)
+
+    return _guarded(call, f"{name}: example_inputs fails")
+
+
+def _leading(inputs: Any, name: str) -> int:
+    first = next(tensors_in([inputs]), None)
+    if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
+        raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")
+    return int(first.shape[0])

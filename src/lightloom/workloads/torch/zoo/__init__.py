@@ -1,0 +1,1 @@
+"""The zoo, one file per family: modules as their papers describe them, with ``example_inputs(batch)``."""

@@ -1,0 +1,120 @@
+"""Llama-shaped decoders. Source: Touvron et al., "Llama 2" (arXiv 2307.09288).
+
+Legend: B sample, T sequence, C hidden, H heads, D = C / H.
+
+    x ─┬─► norm ─► attention ─► + ─┬─► norm ─► down(silu(gate) · up) ─► + ──►
+       └────────────────────────►┘ └───────────────────────────────────►┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaConfig:
+    """Sizes of one model."""
+
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+    """Inner width of the gated feed-forward layer."""
+    vocabulary: int
+    sequence: int
+    """Tokens in an example."""
+    tied: bool = False
+    """Whether the output layer reuses the token table."""
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.q = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.k = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.v = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.o = nn.Linear(config.hidden, config.hidden, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, D)
+        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
+        return y
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T, D / 2)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
+
+
+class Layer(nn.Module):
+    """Attention, then a gated feed-forward layer, each with its residual."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.hidden)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.RMSNorm(config.hidden)
+        self.gate = nn.Linear(config.hidden, config.intermediate, bias=False)
+        self.up = nn.Linear(config.hidden, config.intermediate, bias=False)
+        self.down = nn.Linear(config.intermediate, config.hidden, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        y = self.feed_forward_norm(x)
+        y = self.down(F.silu(self.gate(y)) * self.up(y))
+        return x + y
+
+
+class Llama(nn.Module):
+    """Tokens (B, T) to logits (B, T, vocabulary)."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = nn.Embedding(config.vocabulary, config.hidden)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.hidden)
+        self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+        if config.tied:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        width = self.config.hidden // self.config.heads
+        frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        angles = torch.arange(tokens.shape[1])[:, None] * frequencies
+        cos, sin = angles.cos(), angles.sin()
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        y: Tensor = self.head(self.norm(x))
+        return y
+
+    def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
+        """Tokens (batch, sequence)."""
+        return (torch.zeros(batch, sequence_length or self.config.sequence, dtype=torch.long),)
+
+
+def llama2_7b() -> Llama:
+    """32 layers, hidden 4096, 32 heads, feed-forward 11008, 32,000 tokens, sequences of 4096."""
+    return Llama(
+        LlamaConfig(layers=32, hidden=4096, heads=32, intermediate=11008, vocabulary=32_000, sequence=4096)
+    )
+
+
+def optinc_llama() -> Llama:
+    """The Llama-like network of OptINC: 8 layers, hidden 384, 8 heads.
+
+    The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward width (1024), a
+    separate output layer as in Llama 2, sequences of 256 tokens.
+    """
+    return Llama(LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256))
