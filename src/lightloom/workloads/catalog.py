@@ -1,4 +1,5 @@
-"""The zoo's index, without PyTorch: what each name is, its size, its source, and where the module is written."""
+"""The zoo's index, without PyTorch: what each name is, its size, its source, and where the module is
+written."""
 
 from __future__ import annotations
 
@@ -34,7 +35,13 @@ _FIRST = {"stride_first": True}
 
 
 def _image(
-    name: str, description: str, parameters: int, source: str, path: str, arguments: Mapping[str, Any] | None = None, size: int = 224
+    name: str,
+    description: str,
+    parameters: int,
+    source: str,
+    path: str,
+    arguments: Mapping[str, Any] | None = None,
+    size: int = 224,
 ) -> ZooEntry:
     return ZooEntry(
         name=name,
@@ -47,7 +54,15 @@ def _image(
     )
 
 
-def _text(name: str, description: str, parameters: int, source: str, path: str, sequence_length: int, pair: bool = False) -> ZooEntry:
+def _text(
+    name: str,
+    description: str,
+    parameters: int,
+    source: str,
+    path: str,
+    sequence_length: int,
+    pair: bool = False,
+) -> ZooEntry:
     return ZooEntry(
         name=name,
         description=description,
@@ -60,16 +75,43 @@ def _text(name: str, description: str, parameters: int, source: str, path: str, 
 
 
 _ENTRIES = (
-    _image("alexnet", "AlexNet in today's single-tower form", 61_100_840, "Krizhevsky, arXiv 1404.5997", "alexnet:alexnet"),
     _image(
-        "alexnet-2012", "AlexNet as published: two groups, LRN", 60_965_224, "Krizhevsky et al., NIPS 2012", "alexnet:alexnet_2012"
+        "alexnet",
+        "AlexNet in today's single-tower form",
+        61_100_840,
+        "Krizhevsky, arXiv 1404.5997",
+        "alexnet:alexnet",
+    ),
+    _image(
+        "alexnet-2012",
+        "AlexNet as published: two groups, LRN",
+        60_965_224,
+        "Krizhevsky et al., NIPS 2012",
+        "alexnet:alexnet_2012",
     ),
     _image("vgg16", "VGG, configuration D", 138_357_544, "Simonyan, Zisserman, arXiv 1409.1556", "vgg:vgg16"),
     _image("vgg19", "VGG, configuration E", 143_667_240, "Simonyan, Zisserman, arXiv 1409.1556", "vgg:vgg19"),
-    _image("googlenet", "GoogLeNet with batch norm, in training: two auxiliary heads", 13_004_888, _SZEGEDY, "googlenet:googlenet"),
-    _image("googlenet-plain", "the same without auxiliary heads", 6_624_904, _SZEGEDY, "googlenet:googlenet", _PLAIN),
     _image(
-        "googlenet-2014", "GoogLeNet as published: 5 x 5 branch, LRN, no auxiliary heads", 6_998_552, _SZEGEDY, "googlenet:googlenet_2014"
+        "googlenet",
+        "GoogLeNet with batch norm, in training: two auxiliary heads",
+        13_004_888,
+        _SZEGEDY,
+        "googlenet:googlenet",
+    ),
+    _image(
+        "googlenet-plain",
+        "the same without auxiliary heads",
+        6_624_904,
+        _SZEGEDY,
+        "googlenet:googlenet",
+        _PLAIN,
+    ),
+    _image(
+        "googlenet-2014",
+        "GoogLeNet as published: 5 x 5 branch, LRN, no auxiliary heads",
+        6_998_552,
+        _SZEGEDY,
+        "googlenet:googlenet_2014",
     ),
     _image(
         "inception-v3",
@@ -89,12 +131,29 @@ _ENTRIES = (
         299,
     ),
     _image("resnet50", "ResNet-50, stride in the 3 x 3 convolution", 25_557_032, _RESNET, "resnet:resnet50"),
-    _image("resnet101", "ResNet-101, stride in the 3 x 3 convolution", 44_549_160, _RESNET, "resnet:resnet101"),
-    _image("resnet152", "ResNet-152, stride in the 3 x 3 convolution", 60_192_808, _RESNET, "resnet:resnet152"),
-    _image("resnet50-2015", "ResNet-50 as published: stride in the first 1 x 1", 25_557_032, _RESNET, "resnet:resnet50", _FIRST),
+    _image(
+        "resnet101", "ResNet-101, stride in the 3 x 3 convolution", 44_549_160, _RESNET, "resnet:resnet101"
+    ),
+    _image(
+        "resnet152", "ResNet-152, stride in the 3 x 3 convolution", 60_192_808, _RESNET, "resnet:resnet152"
+    ),
+    _image(
+        "resnet50-2015",
+        "ResNet-50 as published: stride in the first 1 x 1",
+        25_557_032,
+        _RESNET,
+        "resnet:resnet50",
+        _FIRST,
+    ),
     _image("resnet101-2015", "ResNet-101 as published", 44_549_160, _RESNET, "resnet:resnet101", _FIRST),
     _image("resnet152-2015", "ResNet-152 as published", 60_192_808, _RESNET, "resnet:resnet152", _FIRST),
-    _image("densenet121", "DenseNet-121, growth 32", 7_978_856, "Huang et al., arXiv 1608.06993", "densenet:densenet121"),
+    _image(
+        "densenet121",
+        "DenseNet-121, growth 32",
+        7_978_856,
+        "Huang et al., arXiv 1608.06993",
+        "densenet:densenet121",
+    ),
     ZooEntry(
         name="hdc",
         description="handwritten digits: 784-500-500-500-500-10",
@@ -120,8 +179,17 @@ _ENTRIES = (
         64,
         pair=True,
     ),
-    _text("gpt2-355m", "GPT-2 medium, tied output layer", 354_823_168, "Radford et al., 2019", "gpt2:gpt2_355m", 1024),
-    _text("llama2-7b", "Llama 2 7B", 6_738_415_616, "Touvron et al., arXiv 2307.09288", "llama:llama2_7b", 4096),
+    _text(
+        "gpt2-355m",
+        "GPT-2 medium, tied output layer",
+        354_823_168,
+        "Radford et al., 2019",
+        "gpt2:gpt2_355m",
+        1024,
+    ),
+    _text(
+        "llama2-7b", "Llama 2 7B", 6_738_415_616, "Touvron et al., arXiv 2307.09288", "llama:llama2_7b", 4096
+    ),
 )
 
 ZOO: Mapping[str, ZooEntry] = {entry.name: entry for entry in _ENTRIES}

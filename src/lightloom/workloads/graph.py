@@ -4,8 +4,9 @@
                                   │                ▲
                                   └──► add ────────┘      an edge is a name in ``Operator.inputs``
 
-Every size is counted at one element size (``ComputeGraph.element_bytes``, float32 when traced), whatever the dtype in the
-model, so that a caller rescales to another precision with :meth:`ComputeGraph.with_element_bytes`.
+Every size is counted at one element size (``ComputeGraph.element_bytes``, float32 when traced), whatever the
+dtype in the model, so that a caller rescales to another precision with
+:meth:`ComputeGraph.with_element_bytes`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ KINDS: Mapping[str, str] = {
 """Kind of operator, and what it stands for."""
 
 TENSOR_KINDS = frozenset({"conv", "linear", "matmul", "attention", "recurrent"})
-"""Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for memory."""
+"""Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for
+memory."""
 
 _COUNTS = (
     "forward_flops",
@@ -65,18 +67,20 @@ class Operator:
     """
 
     name: str
-    """Unique in its graph; the module path (``layer1.0.conv1``), with ``.add`` and the like for what a module does itself."""
+    """Unique in its graph; the module path (``layer1.0.conv1``), with ``.add`` and the like for what a module
+    does itself."""
     kind: str
     """One of :data:`KINDS`."""
     inputs: tuple[str, ...] = ()
     """Operators whose output this one reads."""
     dimensions: Mapping[str, int] = field(default_factory=dict)
-    """Named sizes. ``sample`` is there exactly when the operator depends on the samples; ``channel`` is what comes out,
-    ``in_channel`` what is summed over; further ``height width length depth groups kernel_height ... head sequence
-    key_sequence head_dim``, and ``axis_1 ...`` where the meaning is unknown."""
+    """Named sizes. ``sample`` is there exactly when the operator depends on the samples; ``channel`` is what
+    comes out, ``in_channel`` what is summed over; further ``height width length depth groups kernel_height
+    ... head sequence key_sequence head_dim``, and ``axis_1 ...`` where the meaning is unknown."""
     forward_flops: int = 0
     backward_flops: int = 0
-    """Gradients of inputs and of parameters, each only where one is needed (the first layer needs none of its input)."""
+    """Gradients of inputs and of parameters, each only where one is needed (the first layer needs none of its
+    input)."""
     parameter_bytes: int = 0
     activation_bytes: int = 0
     """Size of the output."""
@@ -85,7 +89,8 @@ class Operator:
     forward_bytes: int = 0
     """Read and written once each: inputs, parameters, output (for a roofline)."""
     shared_bytes: int = 0
-    """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and constants."""
+    """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and
+    constants."""
     block: str = ""
     """Path of the enclosing module; empty at the top."""
 
@@ -99,12 +104,16 @@ class Operator:
         for key, size in self.dimensions.items():
             _check_integer(self.name, f"dimension {key}", size, 1)
         if self.shared_bytes > self.forward_bytes:
-            raise WorkloadError(f"operator {self.name!r}: shared_bytes {self.shared_bytes} exceed forward_bytes")
+            raise WorkloadError(
+                f"operator {self.name!r}: shared_bytes {self.shared_bytes} exceed forward_bytes"
+            )
 
 
 def _check_integer(name: str, key: str, value: object, least: int) -> None:
     if type(value) is not int or value < least:
-        raise WorkloadError(f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}")
+        raise WorkloadError(
+            f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,8 @@ class ComputeGraph:
     """Operators in a topological order (the order of the tuple), for one batch.
 
     Raises:
-        WorkloadError: a name occurs twice, an input is unknown or comes later, or ``sample`` differs from the batch.
+        WorkloadError: a name occurs twice, an input is unknown or comes later, or ``sample`` differs from the
+        batch.
     """
 
     name: str
@@ -135,7 +145,7 @@ class ComputeGraph:
             for source in operator.inputs:
                 if source not in earlier:
                     raise WorkloadError(
-                        f"graph {self.name!r}: {operator.name!r} reads {source!r}, which is not an earlier operator"
+                        f"graph {self.name!r}: {operator.name!r} reads {source!r}, no earlier operator"
                     )
             if operator.dimensions.get("sample", self.batch) != self.batch:
                 raise WorkloadError(
@@ -191,8 +201,8 @@ class ComputeGraph:
     def with_batch(self, batch: int) -> ComputeGraph:
         """The graph for another number of samples.
 
-        FLOPs and activations of an operator with a ``sample`` dimension grow in proportion, parameters and the rest stay.
-        An output that has no samples (a mean loss, a sum over the batch) stays too.
+        FLOPs and activations of an operator with a ``sample`` dimension grow in proportion, parameters and
+        the rest stay. An output that has no samples (a mean loss, a sum over the batch) stays too.
         """
         _check_integer(self.name, "batch", batch, 1)
         if batch == self.batch:
@@ -212,7 +222,9 @@ class ComputeGraph:
             dimensions={**operator.dimensions, "sample": batch},
             forward_flops=scaled(operator.forward_flops),
             backward_flops=scaled(operator.backward_flops),
-            activation_bytes=scaled(output) if has_samples(operator.kind, output // self.element_bytes, self.batch) else output,
+            activation_bytes=scaled(output)
+            if has_samples(operator.kind, output // self.element_bytes, self.batch)
+            else output,
             forward_bytes=scaled(operator.forward_bytes - shared) + shared,
         )
 
@@ -228,10 +240,13 @@ class ComputeGraph:
                 shared_bytes=operator.shared_bytes // self.element_bytes * element_bytes,
             )
 
-        return replace(self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators))
+        return replace(
+            self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators)
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """A document of plain values, read back by :meth:`from_json`; fields at their default are left out."""
+        """A document of plain values, read back by :meth:`from_json`; fields at their default are left
+        out."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -258,7 +273,8 @@ class ComputeGraph:
 
 
 def has_samples(kind: str, elements: int, batch: int) -> bool:
-    """Whether an output of so many elements holds something for each sample (a batch of one leaves only the kind to tell)."""
+    """Whether an output of so many elements holds something for each sample (a batch of one leaves only the
+    kind to tell)."""
     return elements % batch == 0 and not (kind == "loss" and elements == 1)
 
 

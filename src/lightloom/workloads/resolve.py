@@ -25,7 +25,9 @@ def resolve(spec: str) -> Any:
     """
     place, _, attribute = spec.rpartition(":")
     if not place or not attribute:
-        raise WorkloadError(f"{spec!r} names no factory: expected package.module:factory or path/file.py:factory")
+        raise WorkloadError(
+            f"{spec!r} names no factory: expected package.module:factory or path/file.py:factory"
+        )
     is_file = place.endswith(".py")
     try:
         with search_path(spec), contextlib.redirect_stdout(sys.stderr):
@@ -47,7 +49,8 @@ def resolve(spec: str) -> Any:
 
 @contextlib.contextmanager
 def search_path(spec: str) -> Iterator[None]:
-    """Let imports find what lies beside the user's file, or in the working folder, while the context lasts."""
+    """Let imports find what lies beside the user's file, or in the working folder, while the context
+    lasts."""
     place = spec.rpartition(":")[0]
     folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
     sys.path.insert(0, folder)
@@ -79,6 +82,8 @@ def _offer(module: ModuleType) -> str:
     own = [
         name
         for name, value in vars(module).items()
-        if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        if callable(value)
+        and not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
     ]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""

@@ -20,16 +20,20 @@ _EXPECTED = "expected a torch.nn.Module, or a pair (module, example_inputs)"
 
 
 def trace_factory(
-    factory: Any, *, name: str, batch: int, sequence_length: int | None = None, arguments: Mapping[str, Any] | None = None
+    factory: Any,
+    *,
+    name: str,
+    batch: int,
+    sequence_length: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> ComputeGraph:
     """Call the factory under the meta device and trace what it returns.
 
     Args:
-        factory: called with ``arguments``; a module itself is taken as it is.
-        name: of the graph, and in messages.
-        batch: samples wanted. Where the factory brings its own example inputs, their leading size is the traced batch.
-        sequence_length: passed on to the module's ``example_inputs``.
-        arguments: keyword arguments of the factory.
+        factory: called with ``arguments``; a module itself is taken as it is. name: of the graph, and in
+        messages. batch: samples wanted. Where the factory brings its own example inputs, their leading size
+        is the traced batch. sequence_length: passed on to the module's ``example_inputs``. arguments: keyword
+        arguments of the factory.
 
     Raises:
         WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.
@@ -42,13 +46,17 @@ def trace_factory(
             inputs = _ask_for_inputs(module, name, batch, sequence_length)
             return trace(module, inputs, batch=batch, name=name)
         if sequence_length is not None:
-            raise WorkloadError(f"{name}: brings its own example inputs, so a sequence length cannot be chosen")
+            raise WorkloadError(
+                f"{name}: brings its own example inputs, so a sequence length cannot be chosen"
+            )
         return trace(module, inputs, batch=_leading(inputs, name), name=name).with_batch(batch)
 
 
 def _call(factory: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     if not callable(factory):
-        raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
+        raise WorkloadError(
+            f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one"
+        )
     return _guarded(lambda: _on_meta(factory, arguments), f"{name}: the factory fails")
 
 
@@ -63,7 +71,7 @@ def _on_meta(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         return factory(**arguments)
 
 
-def _guarded[T](action: Callable[[], T], context: str) -> T:
+def _guarded(action: Callable[[], Any], context: str) -> Any:
     """Run user code; whatever it raises becomes one line."""
     try:
         return action()
@@ -86,13 +94,15 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
     method = getattr(module, "example_inputs", None)
     if not callable(method):
         raise WorkloadError(
-            f"{name}: {type(module).__name__} has no example inputs; give it a method example_inputs(batch) that returns the "
-            f"tensors for forward, or return (module, example_inputs) from the factory"
+            f"{name}: {type(module).__name__} has no example inputs; give it a method example_inputs(batch) "
+            f"that returns the tensors for forward, or return (module, example_inputs) from the factory"
         )
     asked: dict[str, int] = {}
     if sequence_length is not None:
         if "sequence_length" not in inspect.signature(method).parameters:
-            raise WorkloadError(f"{name}: takes no sequence length (example_inputs has no argument sequence_length)")
+            raise WorkloadError(
+                f"{name}: takes no sequence length (example_inputs has no argument sequence_length)"
+            )
         asked["sequence_length"] = sequence_length
 
     def call() -> Any:
@@ -105,5 +115,7 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
 def _leading(inputs: Any, name: str) -> int:
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
-        raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")
+        raise WorkloadError(
+            f"{name}: the first example input must be a tensor whose leading size is the batch"
+        )
     return int(first.shape[0])

@@ -1,8 +1,8 @@
 """What one ATen call costs in arithmetic.
 
-Matrix products and convolutions: two FLOPs per multiply-accumulate, and the same again in the backward pass for each of the
-two operands that needs a gradient. Moved data: nothing. Anything else: one FLOP per element of its largest tensor, forward,
-and once more backward where a gradient flows.
+Matrix products and convolutions: two FLOPs per multiply-accumulate, and the same again in the backward pass
+for each of the two operands that needs a gradient. Moved data: nothing. Anything else: one FLOP per element
+of its largest tensor, forward, and once more backward where a gradient flows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ def _mv(a: Tensor, b: Tensor, *_: Any, **__: Any) -> Product:
 
 
 def _convolution(
-    x: Tensor, w: Tensor, _bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, *_: Any
+    x: Tensor,
+    w: Tensor,
+    _bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    *_: Any,
 ) -> Product:
     """Each weight meets every position of the output (of the input, when transposed), in every sample."""
     sizes = x.shape[2:] if transposed else _output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
@@ -44,17 +51,20 @@ def _convolution(
     return Product(2 * x.shape[0] * positions * w.numel(), (x, w), summed)
 
 
-def _output_sizes(size: Sequence[int], kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> list[int]:
+def _output_sizes(
+    size: Sequence[int], kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
+) -> list[int]:
     def at(values: Any, axis: int) -> int:
         return int(values[axis] if len(values) > 1 else values[0])
 
     return [
-        (length + 2 * at(padding, i) - at(dilation, i) * (kernel[i] - 1) - 1) // at(stride, i) + 1 for i, length in enumerate(size)
+        (length + 2 * at(padding, i) - at(dilation, i) * (kernel[i] - 1) - 1) // at(stride, i) + 1
+        for i, length in enumerate(size)
     ]
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Product:
-    # (sample, head, sequence, head_dim): q kᵀ, then weights v. Both products have two operands, so backward costs twice.
+    # (sample, head, sequence, head_dim): q kᵀ, then weights v; two operands each, so backward costs twice.
     scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
     return Product(2 * scores * (q.shape[3] + v.shape[3]), (q, v), q.shape[3])
 
@@ -75,16 +85,15 @@ _PRODUCTS: dict[str, Callable[..., Product]] = {
     "_scaled_dot_product_fused_attention_overrideable": _attention,
 }
 
-MOVES = frozenset(
-    "clone copy copy_ _to_copy cat stack embedding index index_put index_put_ index_select gather scatter scatter_ take "
-    "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d repeat roll flip tril triu "
-    "fill_ zero_ fill zeros_like ones_like empty_like full_like rand_like randn_like new_empty new_zeros new_ones new_full "
-    "masked_fill masked_fill_ masked_select slice_scatter select_scatter pixel_shuffle channel_shuffle repeat_interleave "
-    "one_hot bernoulli bernoulli_ uniform_ normal_ unfold im2col col2im".split()
-)
+_MOVES = """
+    clone copy copy_ _to_copy cat stack embedding index index_put index_put_ index_select gather scatter scatter_
+    take constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d repeat roll flip
+    tril triu fill_ zero_ fill zeros_like ones_like empty_like full_like rand_like randn_like new_empty new_zeros
+    new_ones new_full masked_fill masked_fill_ masked_select slice_scatter select_scatter pixel_shuffle
+    channel_shuffle repeat_interleave one_hot bernoulli bernoulli_ uniform_ normal_ unfold im2col col2im
+"""
+MOVES = frozenset(_MOVES.split())
 """ATen calls that compute nothing: they move, look up or fill."""
-
-REDUCTIONS = frozenset("sum mean amax amin max min prod var std var_mean norm linalg_vector_norm logsumexp argmax argmin any all".split())
 
 
 def product(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from lightloom.workloads.graph import TENSOR_KINDS
-from lightloom.workloads.torch.flops import MOVES, REDUCTIONS
+from lightloom.workloads.torch.flops import MOVES
 
 _FUNCTIONS = {
     "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
@@ -23,25 +23,32 @@ _FUNCTIONS = {
     "batch_norm": "batch_norm native_batch_norm",
     "norm": "layer_norm native_layer_norm group_norm instance_norm rms_norm normalize",
     "lrn": "lrn",
-    "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
-    "activation": "relu relu6 gelu silu mish elu selu celu leaky_relu prelu rrelu tanh sigmoid hardswish hardtanh hardsigmoid "
-    "softplus softsign logsigmoid glu threshold tanhshrink",
+    "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
+    "adaptive_max_pool3d",
+    "activation": "relu relu6 gelu silu mish elu selu celu leaky_relu prelu rrelu tanh sigmoid hardswish "
+    "hardtanh hardsigmoid softplus softsign logsigmoid glu threshold tanhshrink",
     "softmax": "softmax log_softmax softmin gumbel_softmax",
     "dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout",
     "embedding": "embedding embedding_bag",
     "concat": "cat concat concatenate stack hstack vstack dstack",
     "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss",
-    "reduce": " ".join(sorted(REDUCTIONS)),
+    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin any all",
 }
 _KIND = {name: kind for kind, names in _FUNCTIONS.items() for name in names.split()}
-_LABELS = {"scaled_dot_product_attention": "attention", "getitem": "index", "setitem": "assign", "local_response_norm": "lrn"}
+_LABELS = {
+    "scaled_dot_product_attention": "attention",
+    "getitem": "index",
+    "setitem": "assign",
+    "local_response_norm": "lrn",
+}
 _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 def label(function: Any) -> str:
-    """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``."""
+    """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and
+    ``add``."""
     name = str(getattr(function, "__name__", None) or function).split(".")[0]
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
@@ -86,6 +93,7 @@ def output_dimensions(
     Returns:
         Named sizes, and the names in axis order (none when no order is meant, as in flattened tokens).
     """
+    names: tuple[str, ...]
     if batch is None:
         names = tuple(f"axis_{i}" for i in range(len(shape)))
         return _named(names, shape), None
@@ -93,7 +101,7 @@ def output_dimensions(
         return _named(axes, shape), tuple(axes)
     rank = len(shape)
     if rank == 3 and shape[0] != batch and shape[1] == batch:  # (T, B, C), as recurrent code likes it
-        names: tuple[str, ...] = ("sequence", "sample", "channel")
+        names = ("sequence", "sample", "channel")
         return _named(names, shape), names
     if batch in shape:
         at = list(shape).index(batch)
@@ -111,7 +119,9 @@ def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
     found = {"sample": batch}
     if len(shape) >= 1 and shape[0] and shape[0] % batch == 0:
-        found |= _named(("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:]))
+        found |= _named(
+            ("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:])
+        )
         shape = shape[2:] if len(shape) == 2 else shape[1:]
     return found | _named([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
 
@@ -134,9 +144,11 @@ def image_axes(rank: int) -> tuple[str, ...] | None:
     return ("sample", "channel", *spatial) if spatial else None
 
 
-def convolution_dimensions(x: Tensor, w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
+def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
     """What a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
-    kernel = {f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)}
+    kernel = {
+        f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)
+    }
     in_channel = w.shape[0] if transposed else w.shape[1] * groups
     return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}
 

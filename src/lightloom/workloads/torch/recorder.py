@@ -1,12 +1,14 @@
-"""Watches a forward pass on meta tensors and writes down one operator per torch function that computes something.
+"""Watches a forward pass on meta tensors and writes down one operator per torch function that computes
+something.
 
 Two listeners, one above autograd and one below:
 
-    model code ──► torch function (F.linear, +, torch.cat)   opens a frame: gives the operator its kind and name
+    model code ──► torch function (F.linear, +, torch.cat)   opens a frame: the operator's kind and name
                      └──► ATen calls (view, addmm, view)      fill the frame: FLOPs, bytes, who produced what
 
-A tensor is known by its *storage*, so that views need no bookkeeping and an in-place call simply becomes the storage's new
-producer. Calls that depend on neither an input nor a parameter (masks, position numbers) are constants: no operator.
+A tensor is known by its *storage*, so that views need no bookkeeping and an in-place call simply becomes the
+storage's new producer. Calls that depend on neither an input nor a parameter (masks, position numbers) are
+constants: no operator.
 """
 
 from __future__ import annotations
@@ -115,7 +117,11 @@ class Recorder:
         dimensions, axes = naming.output_dimensions(tensor.shape, self._batch, axes)
         nbytes = tensor.numel() * ELEMENT_BYTES
         operator = Operator(
-            name=self._unique(name), kind="input", dimensions=dimensions, activation_bytes=nbytes, forward_bytes=0
+            name=self._unique(name),
+            kind="input",
+            dimensions=dimensions,
+            activation_bytes=nbytes,
+            forward_bytes=0,
         )
         self.operators.append(operator)
         self._origins[_key(tensor)] = _Origin(tensor.untyped_storage(), operator.name, None, True, axes)
@@ -151,7 +157,12 @@ class Recorder:
         return found
 
     def _account(
-        self, frame: _Frame, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[Tensor]
+        self,
+        frame: _Frame,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[Tensor],
     ) -> None:
         """Add the FLOPs of a call, unless it only computes a constant."""
         operands = [*tensors_in(args), *tensors_in(kwargs)]
@@ -195,7 +206,9 @@ class Recorder:
     def close(self, frame: _Frame, result: Any) -> None:
         """A torch function has returned: write down its operator, if it computed anything."""
         self._frame = None
-        outputs = [t for t in tensors_in(result) if _key(t) in frame.own or _key(t) in frame.changed] or frame.last
+        outputs = [
+            t for t in tensors_in(result) if _key(t) in frame.own or _key(t) in frame.changed
+        ] or frame.last
         sources = [(tensor, self._origins[_key(tensor)]) for tensor in frame.reads.values()]
         if not frame.calls or not outputs:
             for key, origin in frame.own.items():
@@ -207,7 +220,9 @@ class Recorder:
         for key, origin in frame.own.items():
             # A constant that a function made on the way (an attention mask) stays one.
             producer = operator.name if not origin.constant else None
-            self._origins[key] = _Origin(origin.storage, producer, None, sampled and producer is not None, axes)
+            self._origins[key] = _Origin(
+                origin.storage, producer, None, sampled and producer is not None, axes
+            )
         for key, tensor in frame.changed.items():
             self._origins[key] = _Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
 
@@ -224,7 +239,11 @@ class Recorder:
             len({origin.producer for _, origin in sources if origin.producer is not None}),
         )
         dimensions, axes = self._dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
-        fresh = {id(o.parameter): o.parameter for _, o in sources if o.parameter is not None and id(o.parameter) not in self._counted}
+        fresh = {
+            id(o.parameter): o.parameter
+            for _, o in sources
+            if o.parameter is not None and id(o.parameter) not in self._counted
+        }
         self._counted |= fresh.keys()
         parameters = sum(parameter.numel() for parameter in fresh.values())
         written = _distinct_elements(outputs)
@@ -250,7 +269,8 @@ class Recorder:
         return operator, axes
 
     def _read(self, kind: str, sources: list[tuple[Tensor, _Origin]], written: int) -> tuple[int, int]:
-        """Elements read: those that all samples share, and all. A table gives up only the rows that are looked up."""
+        """Elements read: those that all samples share, and all. A table gives up only the rows that are
+        looked up."""
         by_storage: dict[int, tuple[_Origin, list[Tensor]]] = {}
         for tensor, origin in sources:
             by_storage.setdefault(_key(tensor), (origin, []))[1].append(tensor)
@@ -265,19 +285,27 @@ class Recorder:
         return shared, total
 
     def _dimensions(
-        self, frame: _Frame, kind: str, sources: list[tuple[Tensor, _Origin]], outputs: list[Tensor], batch: int | None
+        self,
+        frame: _Frame,
+        kind: str,
+        sources: list[tuple[Tensor, _Origin]],
+        outputs: list[Tensor],
+        batch: int | None,
     ) -> tuple[dict[str, int], tuple[str, ...] | None]:
         output = outputs[0]
         if kind == "attention":
             q, k, *_ = tensors_in(frame.arguments)
             return naming.attention_dimensions(q, k, batch), None
-        axes = next((o.axes for t, o in sources if o.axes is not None and o.sampled and len(o.axes) == output.dim()), None)
+        axes = next(
+            (o.axes for t, o in sources if o.axes is not None and o.sampled and len(o.axes) == output.dim()),
+            None,
+        )
         if kind in ("conv", "pool", "batch_norm", "lrn") and axes is None and output.dim() >= 3:
             axes = naming.image_axes(output.dim())
         found, axes = naming.output_dimensions(output.shape, batch, axes)
         if kind == "conv":
-            name, cost, args = next(entry for entry in frame.products if entry[0] == "convolution")
-            found |= naming.convolution_dimensions(args[0], args[1], bool(args[6]), int(args[8]))
+            args = next(args for name, _, args in frame.products if name == "convolution")
+            found |= naming.convolution_dimensions(args[1], bool(args[6]), int(args[8]))
         elif frame.products and kind in TENSOR_KINDS:
             found["in_channel"] = frame.products[-1][1].summed
         return found, axes
@@ -307,11 +335,11 @@ def _distinct_elements(tensors: list[Tensor]) -> int:
     return sum(min(size, room) for size, room in by_storage.values())
 
 
-class Functions(TorchFunctionMode):
+class Functions(TorchFunctionMode):  # type: ignore[no-untyped-call]
     """Opens a frame for each torch function."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -340,11 +368,14 @@ class AtenCalls(TorchDispatchMode):
 def _without_override_check(function: Any) -> Any:
     """The function with its own ``has_torch_function`` test always false.
 
-    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function mode it asks
-    the mode first and would ask for ever; so its body runs with that one test switched off, and the mode sees its parts.
+    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function
+    mode it asks the mode first and would ask for ever; so its body runs with that one test switched off, and
+    the mode sees its parts.
     """
     scope = {**function.__globals__, "has_torch_function": lambda *_: False}
-    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    copy = FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 

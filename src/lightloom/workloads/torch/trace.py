@@ -41,10 +41,16 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
                 module(*args, **kwargs)
         except Exception as error:
             raise WorkloadError(f"{name}: the forward pass fails on meta tensors: {_cause(error)}") from error
-    graph = ComputeGraph(name=name, batch=batch, operators=tuple(recorder.operators), element_bytes=ELEMENT_BYTES)
+    graph = ComputeGraph(
+        name=name, batch=batch, operators=tuple(recorder.operators), element_bytes=ELEMENT_BYTES
+    )
     unused = sum(p.numel() for p in module.parameters()) - graph.parameters
     return ComputeGraph(
-        name=name, batch=batch, operators=graph.operators, element_bytes=ELEMENT_BYTES, unused_parameters=unused
+        name=name,
+        batch=batch,
+        operators=graph.operators,
+        element_bytes=ELEMENT_BYTES,
+        unused_parameters=unused,
     )
 
 
@@ -71,7 +77,9 @@ def _meta_copy(value: Any) -> Any:
     return value
 
 
-def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+def _named_inputs(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, Tensor]]:
     try:
         names = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):

@@ -1,7 +1,8 @@
 """GoogLeNet (Inception-v1), as it was published and as it is built today.
 
-Source: Szegedy et al., "Going deeper with convolutions" (arXiv 1409.4842), Table 1. Today's form adds batch normalisation
-(Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper has 5 x 5.
+Source: Szegedy et al., "Going deeper with convolutions" (arXiv 1409.4842), Table 1. Today's form adds batch
+normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper
+has 5 x 5.
 
         ┌─► 1x1 ────────────┐
     x ──┼─► 1x1 ─► 3x3 ─────┼─► concat
@@ -37,12 +38,16 @@ Conv = Callable[..., nn.Module]
 class Inception(nn.Module):
     """Four branches on one input, joined along the channels."""
 
-    def __init__(self, channels: int, sizes: tuple[int, int, int, int, int, int], conv: Conv, large: int) -> None:
+    def __init__(
+        self, channels: int, sizes: tuple[int, int, int, int, int, int], conv: Conv, large: int
+    ) -> None:
         super().__init__()
         one, reduce3, three, reduce5, five, pooled = sizes
         self.branch1 = conv(channels, one, 1)
         self.branch2 = nn.Sequential(conv(channels, reduce3, 1), conv(reduce3, three, 3, padding=1))
-        self.branch3 = nn.Sequential(conv(channels, reduce5, 1), conv(reduce5, five, large, padding=large // 2))
+        self.branch3 = nn.Sequential(
+            conv(channels, reduce5, 1), conv(reduce5, five, large, padding=large // 2)
+        )
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), conv(channels, pooled, 1))
         self.out_channels = one + three + five + pooled
 
@@ -84,7 +89,9 @@ class GoogLeNet(ImageModel):
             channels = block.out_channels
         self.pool3 = _halve(3)
         self.pool4 = _halve(last_pool)
-        self.auxiliary = nn.ModuleDict({"4b": AuxiliaryHead(512), "4e": AuxiliaryHead(528)} if auxiliary else {})
+        self.auxiliary = nn.ModuleDict(
+            {"4b": AuxiliaryHead(512), "4e": AuxiliaryHead(528)} if auxiliary else {}
+        )
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(0.2)
         self.fc = nn.Linear(channels, 1000)
@@ -112,7 +119,8 @@ def _lrn(wanted: bool) -> list[nn.Module]:
 
 
 def googlenet(*, auxiliary: bool = True) -> GoogLeNet:
-    """Today's form: batch normalisation, 3 x 3 in the third branch; trained with both auxiliary heads unless told not to."""
+    """Today's form: batch normalisation, 3 x 3 in the third branch; trained with both auxiliary heads unless
+    told not to."""
     return GoogLeNet(conv=ConvNorm, large=3, lrn=False, last_pool=2, auxiliary=auxiliary)
 
 

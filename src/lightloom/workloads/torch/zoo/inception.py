@@ -1,7 +1,9 @@
-"""Inception-v3. Source: Szegedy et al., "Rethinking the Inception architecture" (arXiv 1512.00567), Table 1, figures 5 to 7.
+"""Inception-v3. Source: Szegedy et al., "Rethinking the Inception architecture" (arXiv 1512.00567), Table 1,
+figures 5 to 7.
 
-Blocks by the size of their grid: A at 35 x 35, C at 17 x 17 (7 x 7 filters factored into 1 x 7 and 7 x 1), E at 8 x 8 (outputs
-that fan out), with B and D shrinking the grid between them. Channel counts are those of the widespread implementation.
+Blocks by the size of their grid: A at 35 x 35, C at 17 x 17 (7 x 7 filters factored into 1 x 7 and 7 x 1), E
+at 8 x 8 (outputs that fan out), with B and D shrinking the grid between them. Channel counts are those of the
+widespread implementation.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def _block_a(channels: int, pooled: int) -> nn.Module:
     return Branches(
         ConvNorm(channels, 64, 1),
         nn.Sequential(ConvNorm(channels, 48, 1), ConvNorm(48, 64, 5, padding=2)),
-        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, padding=1)),
+        nn.Sequential(
+            ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, padding=1)
+        ),
         _pooled(channels, pooled),
     )
 
@@ -47,7 +51,9 @@ def _block_a(channels: int, pooled: int) -> nn.Module:
 def _block_b(channels: int) -> nn.Module:
     return Branches(
         ConvNorm(channels, 384, 3, stride=2),
-        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, stride=2)),
+        nn.Sequential(
+            ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, stride=2)
+        ),
         nn.MaxPool2d(3, 2),
     )
 
@@ -71,7 +77,10 @@ def _block_d(channels: int) -> nn.Module:
     return Branches(
         nn.Sequential(ConvNorm(channels, 192, 1), ConvNorm(192, 320, 3, stride=2)),
         nn.Sequential(
-            ConvNorm(channels, 192, 1), _row(192, 192, 7), _column(192, 192, 7), ConvNorm(192, 192, 3, stride=2)
+            ConvNorm(channels, 192, 1),
+            _row(192, 192, 7),
+            _column(192, 192, 7),
+            ConvNorm(192, 192, 3, stride=2),
         ),
         nn.MaxPool2d(3, 2),
     )

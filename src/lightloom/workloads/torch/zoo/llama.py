@@ -43,7 +43,9 @@ class Attention(nn.Module):
         self.o = nn.Linear(config.hidden, config.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k, v = (
+            layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v)
+        )
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, D)
         y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
@@ -51,7 +53,8 @@ class Attention(nn.Module):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T, D / 2)."""
+    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T,
+    D / 2)."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
@@ -70,9 +73,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x), cos, sin)
-        y = self.feed_forward_norm(x)
-        y = self.down(F.silu(self.gate(y)) * self.up(y))
-        return x + y
+        inner = self.feed_forward_norm(x)
+        y: Tensor = x + self.down(F.silu(self.gate(inner)) * self.up(inner))
+        return y
 
 
 class Llama(nn.Module):
@@ -114,7 +117,9 @@ def llama2_7b() -> Llama:
 def optinc_llama() -> Llama:
     """The Llama-like network of OptINC: 8 layers, hidden 384, 8 heads.
 
-    The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward width (1024), a
-    separate output layer as in Llama 2, sequences of 256 tokens.
+    The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward
+    width (1024), a separate output layer as in Llama 2, sequences of 256 tokens.
     """
-    return Llama(LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256))
+    return Llama(
+        LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256)
+    )

@@ -1,7 +1,7 @@
 """ResNet with bottleneck blocks. Source: He et al., "Deep residual learning" (arXiv 1512.03385), Table 1.
 
-    x ──► 1x1 ──► 3x3 ──► 1x1 ──► + ──► relu        channels: width, width, 4 width
-    └──────── (1x1 if shapes differ) ─┘
+x ──► 1x1 ──► 3x3 ──► 1x1 ──► + ──► relu        channels: width, width, 4 width
+└──────── (1x1 if shapes differ) ─┘
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """One residual block; the paper halves the image in its first convolution, today's form in its 3 x 3 one."""
+    """One residual block; the paper halves the image in its first convolution, today's form in its 3 x 3
+    one."""
 
     def __init__(self, channels: int, width: int, stride: int, *, stride_first: bool) -> None:
         super().__init__()
@@ -29,7 +30,9 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.projection = None
         if stride != 1 or channels != out:
-            self.projection = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+            self.projection = nn.Sequential(
+                nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.projection is None else self.projection(x)
@@ -45,7 +48,10 @@ class ResNet(ImageModel):
     def __init__(self, stage_blocks: tuple[int, int, int, int], *, stride_first: bool = False) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
         )
         channels = 64
         for stage, blocks in enumerate(stage_blocks):

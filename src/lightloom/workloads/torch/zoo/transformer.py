@@ -1,7 +1,8 @@
-"""The encoder-decoder Transformer. Source: Vaswani et al., "Attention is all you need" (arXiv 1706.03762), Table 3, "big".
+"""The encoder-decoder Transformer. Source: Vaswani et al., "Attention is all you need" (arXiv 1706.03762),
+Table 3, "big".
 
-    source ──► encoder x 6 ──┐ keys, values
-    target ──► decoder x 6 ◄─┘ ──► logits           normalised after each residual, as published
+source ──► encoder x 6 ──┐ keys, values
+target ──► decoder x 6 ◄─┘ ──► logits           normalised after each residual, as published
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Attention(nn.Module):
             layer(source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, source in ((self.q, x), (self.k, memory), (self.v, memory))
         )
-        y: Tensor = self.o(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2))
+        y: Tensor = self.o(
+            F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
+        )
         return y
 
 
@@ -43,7 +46,9 @@ class Layer(nn.Module):
         self.norm1 = nn.LayerNorm(hidden)
         self.cross_attention = Attention(hidden, heads) if decoder else None
         self.norm2 = nn.LayerNorm(hidden) if decoder else None
-        self.feed_forward = nn.Sequential(nn.Linear(hidden, inner), nn.ReLU(inplace=True), nn.Linear(inner, hidden))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(hidden, inner), nn.ReLU(inplace=True), nn.Linear(inner, hidden)
+        )
         self.norm3 = nn.LayerNorm(hidden)
         self.dropout = nn.Dropout(0.3)
 
@@ -58,7 +63,9 @@ class Layer(nn.Module):
 class Transformer(nn.Module):
     """Source and target tokens (B, T) to logits (B, T, vocabulary); one table serves all three ends."""
 
-    def __init__(self, *, layers: int, hidden: int, heads: int, inner: int, vocabulary: int, sequence: int) -> None:
+    def __init__(
+        self, *, layers: int, hidden: int, heads: int, inner: int, vocabulary: int, sequence: int
+    ) -> None:
         super().__init__()
         self.hidden, self.sequence = hidden, sequence
         self.tokens = nn.Embedding(vocabulary, hidden)
@@ -94,7 +101,7 @@ class Transformer(nn.Module):
 def transformer_big() -> Transformer:
     """6 + 6 layers, hidden 1024, 16 heads, feed-forward 4096.
 
-    The paper shares a table of about 37,000 byte pairs and prints 213 M parameters. Assumed here: exactly 37,000, and sentence
-    pairs of 64 tokens.
+    The paper shares a table of about 37,000 byte pairs and prints 213 M parameters. Assumed here: exactly
+    37,000, and sentence pairs of 64 tokens.
     """
     return Transformer(layers=6, hidden=1024, heads=16, inner=4096, vocabulary=37_000, sequence=64)

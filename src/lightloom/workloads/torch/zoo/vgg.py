@@ -1,4 +1,5 @@
-"""VGG. Source: Simonyan, Zisserman, "Very deep convolutional networks" (arXiv 1409.1556), Table 1, columns D and E."""
+"""VGG. Source: Simonyan, Zisserman, "Very deep convolutional networks" (arXiv 1409.1556), Table 1, columns D
+and E."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ STAGE_CHANNELS = (64, 128, 256, 512, 512)
 
 
 class VGG(ImageModel):
-    """Five stages of 3 x 3 convolutions, each ended by a pooling that halves the image; three fully connected layers."""
+    """Five stages of 3 x 3 convolutions, each ended by a pooling that halves the image; three fully connected
+    layers."""
 
     def __init__(self, stage_convolutions: tuple[int, ...]) -> None:
         super().__init__()
