@@ -86,11 +86,12 @@ _PRODUCTS: dict[str, Callable[..., Product]] = {
 }
 
 _MOVES = """
-    clone copy copy_ _to_copy cat stack embedding index index_put index_put_ index_select gather scatter scatter_
-    take constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d repeat roll flip
-    tril triu fill_ zero_ fill zeros_like ones_like empty_like full_like rand_like randn_like new_empty new_zeros
-    new_ones new_full masked_fill masked_fill_ masked_select slice_scatter select_scatter pixel_shuffle
-    channel_shuffle repeat_interleave one_hot bernoulli bernoulli_ uniform_ normal_ unfold im2col col2im
+    clone copy copy_ _to_copy cat stack embedding index index_put index_put_ index_select gather
+    scatter scatter_ take constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d
+    replication_pad2d repeat roll flip tril triu fill_ zero_ fill zeros_like ones_like empty_like
+    full_like rand_like randn_like new_empty new_zeros new_ones new_full masked_fill masked_fill_
+    masked_select slice_scatter select_scatter pixel_shuffle channel_shuffle repeat_interleave
+    one_hot bernoulli bernoulli_ uniform_ normal_ unfold im2col col2im
 """
 MOVES = frozenset(_MOVES.split())
 """ATen calls that compute nothing: they move, look up or fill."""

@@ -34,7 +34,8 @@ _FUNCTIONS = {
     "concat": "cat concat concatenate stack hstack vstack dstack",
     "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss",
-    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin any all",
+    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin "
+    "any all",
 }
 _KIND = {name: kind for kind, names in _FUNCTIONS.items() for name in names.split()}
 _LABELS = {

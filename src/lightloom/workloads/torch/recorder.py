@@ -335,11 +335,11 @@ def _distinct_elements(tensors: list[Tensor]) -> int:
     return sum(min(size, room) for size, room in by_storage.values())
 
 
-class Functions(TorchFunctionMode):  # type: ignore[no-untyped-call]
+class Functions(TorchFunctionMode):
     """Opens a frame for each torch function."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -352,11 +352,11 @@ class Functions(TorchFunctionMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class AtenCalls(TorchDispatchMode):
+class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Reports each ATen call."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
