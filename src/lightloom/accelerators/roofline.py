@@ -8,9 +8,9 @@ from lightloom.accelerators.base import Accelerator, Precision
 def operator_time(accelerator: Accelerator, flops: float, nbytes: float, precision: Precision) -> float:
     """Seconds of one operator in one direction.
 
-    ``max(flops / (efficiency · peak), nbytes / (efficiency · memory_bandwidth)) + kernel_launch``; an operator
-    that does nothing is not launched. Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009;
-    the efficiency stands for everything that keeps a real machine below both roofs.
+    ``max(flops / (efficiency · peak), nbytes / (efficiency · memory_bandwidth)) + kernel_launch``; an
+    operator that does nothing is not launched. Source: Williams, Waterman and Patterson, "Roofline", CACM
+    52(4), 2009; the efficiency stands for everything that keeps a real machine below both roofs.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
