@@ -1,0 +1,82 @@
+"""Data parallelism as PyTorch's DistributedDataParallel does it: buckets of gradients, all-reduced during
+backward.
+
+    backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
+    network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
+
+Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
+section 3.2.
+"""
+
+from __future__ import annotations
+
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.parallelism.plan import Exchange, MemoryUse, ParallelPlan, ParameterGroup, local_graph
+from lightloom.workloads.graph import ComputeGraph
+
+
+def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
+    """Every rank holds the whole model; each bucket is all-reduced once its last gradient exists.
+
+    An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter
+    counts where it is first used, whose backward pass is the last to add to its gradient.
+    """
+    local = local_graph(graph, settings)
+    groups = buckets(local, settings)
+    end = 2 * len(local.operators)
+    exchanges = tuple(
+        Exchange(
+            name=f"all-reduce {group.name}",
+            kind="all-reduce",
+            nbytes=float(group.parameters * settings.gradient_bytes),
+            group=index,
+            starts_after=end - 1 - group.first,
+            needed_by=end,
+        )
+        for index, group in enumerate(groups)
+    )
+    held = float(local.parameters + local.unused_parameters)
+    memory = MemoryUse(
+        parameters=held * settings.stored_parameter_bytes,
+        gradients=held * settings.gradient_bytes,
+        optimizer=held * settings.optimizer_state_bytes,
+        activations=float(local.activation_bytes),
+    )
+    return ParallelPlan(
+        strategy="ddp",
+        graph=local,
+        ranks=ranks,
+        settings=settings,
+        groups=groups,
+        exchanges=exchanges,
+        memory=memory,
+        updated_parameters=held,
+    )
+
+
+def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
+    """Gradient buckets, in backward order.
+
+    As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
+    size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
+    """
+    found: list[ParameterGroup] = []
+    members: list[int] = []
+    filled = 0
+    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
+    for index in reversed(owners):
+        members.append(index)
+        filled += graph.operators[index].parameters
+        mark = settings.bucket_size if found else min(settings.first_bucket_size, settings.bucket_size)
+        if filled * settings.gradient_bytes >= mark or index == owners[0]:
+            found.append(
+                ParameterGroup(
+                    name=f"bucket {len(found)}",
+                    first=members[-1],
+                    last=members[0],
+                    operators=tuple(graph.operators[i].name for i in members),
+                    parameters=filled,
+                )
+            )
+            members, filled = [], 0
+    return tuple(found)

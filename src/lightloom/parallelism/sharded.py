@@ -1,0 +1,119 @@
+"""Sharded data parallelism (ZeRO stage 3) in the order of PyTorch's FSDP2.
+
+    forward    gather 0 ─ [unit 0]    [unit 1]  ...  [unit U−1]      gather i+1 runs while unit i computes
+    backward   [unit U−1]    [unit U−2]  ...  [unit 0]               gather i−1 runs while unit i computes;
+    network       gather U−2   scatter U−1   gather U−3  scatter U−2 ...
+
+The last unit keeps its parameters between forward and backward, so it is gathered once. Sources: Rajbhandari
+et al., "ZeRO", SC 2020, section 5.3; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan, ParameterGroup, local_graph
+from lightloom.workloads.graph import ComputeGraph
+
+
+def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
+    """Every rank keeps 1/ranks of parameters, gradients and optimizer state, and gathers units as it needs
+    them."""
+    local = local_graph(graph, settings)
+    groups = units(local, settings)
+    shard = (local.parameters + local.unused_parameters) / ranks
+    whole = sorted((group.parameters for group in groups), reverse=True)
+    memory = MemoryUse(
+        parameters=shard * settings.stored_parameter_bytes,
+        gradients=shard * settings.stored_parameter_bytes,
+        optimizer=shard * settings.optimizer_state_bytes,
+        activations=float(local.activation_bytes),
+        # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
+        # the largest.
+        gathered=float(
+            sum(whole[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
+            + sum(whole[:1]) * settings.sharded_gradient_bytes
+        ),
+    )
+    return ParallelPlan(
+        strategy="fsdp",
+        graph=local,
+        ranks=ranks,
+        settings=settings,
+        groups=groups,
+        exchanges=(*_forward(groups, settings), *_backward(groups, len(local.operators), settings)),
+        memory=memory,
+        updated_parameters=shard,
+    )
+
+
+def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
+    """Units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
+    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
+    found: list[ParameterGroup] = []
+    members: list[int] = []
+    first = 0
+    for index in owners:
+        members.append(index)
+        parameters = sum(graph.operators[i].parameters for i in members)
+        if parameters >= settings.unit_parameters or index == owners[-1]:
+            # What follows the last parameters (activations, the loss) belongs to the last unit.
+            last = len(graph.operators) - 1 if index == owners[-1] else index
+            names = tuple(graph.operators[i].name for i in members)
+            name = f"unit {len(found)}"
+            found.append(
+                ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters)
+            )
+            members, first = [], last + 1
+    return tuple(found)
+
+
+def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
+    gathers = []
+    for index, group in enumerate(groups):
+        # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
+        behind = index - settings.prefetch - 1
+        gathers.append(
+            Exchange(
+                name=f"all-gather {group.name} forward",
+                kind="all-gather",
+                nbytes=float(group.parameters * settings.sharded_parameter_bytes),
+                group=index,
+                starts_after=groups[behind].last if behind >= 0 else START,
+                needed_by=group.first,
+            )
+        )
+    return gathers
+
+
+def _backward(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
+    end = 2 * operators
+    issued: list[Exchange] = []
+    waiting = len(groups) - 2  # the next unit to gather; the last one is still there
+    for index in range(len(groups) - 1, -1, -1):
+        begins = end - 1 - groups[index].last
+        while waiting >= max(0, index - settings.prefetch):
+            unit = groups[waiting]
+            issued.append(
+                Exchange(
+                    name=f"all-gather {unit.name} backward",
+                    kind="all-gather",
+                    nbytes=float(unit.parameters * settings.sharded_parameter_bytes),
+                    group=waiting,
+                    starts_after=begins - 1,
+                    needed_by=end - 1 - unit.last,
+                )
+            )
+            waiting -= 1
+        issued.append(
+            Exchange(
+                name=f"reduce-scatter {groups[index].name}",
+                kind="reduce-scatter",
+                nbytes=float(groups[index].parameters * settings.sharded_gradient_bytes),
+                group=index,
+                starts_after=end - 1 - groups[index].first,
+                needed_by=end,
+            )
+        )
+    return issued
