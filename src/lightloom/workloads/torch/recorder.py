@@ -1,7 +1,7 @@
 """Watches a forward pass on meta tensors and writes down one operator per torch function that computes
 something.
 
-Two listeners, one above autograd and one below:
+Two listeners (``listeners.py``), one above autograd and one below:
 
     model code ──► torch function (F.linear, +, torch.cat)   opens a frame: the operator's kind and name
                      └──► ATen calls (view, addmm, view)      fill the frame: FLOPs, bytes, who produced what
@@ -15,14 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from lightloom.workloads.graph import TENSOR_KINDS, Operator, has_samples
 from lightloom.workloads.torch import naming
@@ -132,6 +128,10 @@ class Recorder:
         """A torch function begins."""
         self._frame = _Frame(naming.label(function), (*args, *kwargs.values()))
         return self._frame
+
+    def abandon(self) -> None:
+        """A torch function has raised; if the model catches that, nothing of it is kept."""
+        self._frame = None
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """An ATen call was made, by the torch function in progress or by itself."""
@@ -333,51 +333,3 @@ def _distinct_elements(tensors: list[Tensor]) -> int:
         size, _ = by_storage.get(_key(tensor), (0, 0))
         by_storage[_key(tensor)] = (size + tensor.numel(), room)
     return sum(min(size, room) for size, room in by_storage.values())
-
-
-class Functions(TorchFunctionMode):
-    """Opens a frame for each torch function."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.multi_head_attention_forward:
-            with self:
-                return _SEEN_THROUGH(*args, **(kwargs or {}))
-        frame = self._recorder.open(func, args, kwargs or {})
-        result = func(*args, **(kwargs or {}))
-        self._recorder.close(frame, result)
-        return result
-
-
-class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Reports each ATen call."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self._recorder.call(func, args, kwargs or {}, result)
-        return result
-
-
-def _without_override_check(function: Any) -> Any:
-    """The function with its own ``has_torch_function`` test always false.
-
-    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function
-    mode it asks the mode first and would ask for ever; so its body runs with that one test switched off, and
-    the mode sees its parts.
-    """
-    scope = {**function.__globals__, "has_torch_function": lambda *_: False}
-    copy = FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-_SEEN_THROUGH = _without_override_check(F.multi_head_attention_forward)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.torch.recorder import ELEMENT_BYTES, AtenCalls, Functions, Recorder, tensors_in
+from lightloom.workloads.torch.listeners import AtenCalls, Functions
+from lightloom.workloads.torch.recorder import ELEMENT_BYTES, Recorder, tensors_in
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGraph:
@@ -115,7 +116,11 @@ def _paths_followed(module: nn.Module, recorder: Recorder) -> Iterator[None]:
         def leave(_part: nn.Module, _args: Any, _result: Any) -> None:
             recorder.leave()
 
-        handles += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave)]
+        # Called even if forward raises, so that a model that catches errors does not confuse the path.
+        handles += [
+            part.register_forward_pre_hook(enter),
+            part.register_forward_hook(leave, always_call=True),
+        ]
     try:
         yield
     finally:

@@ -1,0 +1,84 @@
+"""FLOPs of matrix products, convolutions and attention against PyTorch's own counter, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from lightloom.workloads.graph import TENSOR_KINDS
+from lightloom.workloads.torch.recorder import tensors_in
+from lightloom.workloads.torch.trace import trace
+from lightloom.workloads.torch.zoo.alexnet import alexnet, alexnet_2012
+from lightloom.workloads.torch.zoo.densenet import densenet121
+from lightloom.workloads.torch.zoo.googlenet import googlenet, googlenet_2014
+from lightloom.workloads.torch.zoo.gpt2 import gpt2_355m
+from lightloom.workloads.torch.zoo.inception import inception_v3
+from lightloom.workloads.torch.zoo.llama import optinc_llama
+from lightloom.workloads.torch.zoo.mlp import hdc
+from lightloom.workloads.torch.zoo.resnet import resnet50
+from lightloom.workloads.torch.zoo.transformer import transformer_big
+from lightloom.workloads.torch.zoo.vgg import vgg16
+
+from .models import Tricky, Vision
+
+FACTORIES: list[Callable[[], nn.Module]] = [
+    alexnet,
+    vgg16,
+    googlenet,
+    googlenet_2014,
+    inception_v3,
+    resnet50,
+    partial(resnet50, stride_first=True),
+    densenet121,
+    hdc,
+    optinc_llama,
+    transformer_big,
+    gpt2_355m,
+    Tricky,
+    Vision,
+]
+BATCH = 3
+
+
+def counted(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[int, int]:
+    """What PyTorch counts forward and backward."""
+    with torch.device("meta"), FlopCounterMode(display=False) as forward:
+        outputs = [output.sum() for output in tensors_in(module(*inputs))]
+    with torch.device("meta"), FlopCounterMode(display=False) as backward:
+        torch.stack(outputs).sum().backward()  # type: ignore[no-untyped-call]
+    return forward.get_total_flops(), backward.get_total_flops()
+
+
+def ours(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[int, int]:
+    """What the tracer counts on the operators that PyTorch's counter knows."""
+    graph = trace(module, inputs, batch=BATCH, name="test")
+    known = [operator for operator in graph.operators if operator.kind in TENSOR_KINDS]
+    return sum(op.forward_flops for op in known), sum(op.backward_flops for op in known)
+
+
+def built(factory: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    with torch.device("meta"):
+        module = factory()
+        return module, module.example_inputs(BATCH)
+
+
+@pytest.mark.parametrize("factory", FACTORIES, ids=lambda f: getattr(f, "__name__", "resnet50_2015"))
+def test_agrees_with_the_flop_counter(factory: Callable[[], nn.Module]) -> None:
+    assert ours(*built(factory)) == counted(*built(factory))
+
+
+def test_grouped_convolutions_are_counted_once_per_weight() -> None:
+    """PyTorch's counter forgets the groups in the gradient of a weight, so only there may it differ, and only upwards."""
+    mine, theirs = ours(*built(alexnet_2012)), counted(*built(alexnet_2012))
+    assert mine[0] == theirs[0]
+    grouped = sum(
+        operator.forward_flops
+        for operator in trace(*built(alexnet_2012), batch=BATCH, name="test").operators
+        if operator.dimensions.get("groups") == 2
+    )
+    assert theirs[1] - mine[1] == grouped  # twice the work, for the three convolutions in two groups
