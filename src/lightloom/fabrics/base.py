@@ -74,6 +74,8 @@ class Fabric(Config):
     """Where each field's value comes from, by field name."""
 
     exclusive: ClassVar[bool] = False
+    routes: ClassVar[int] = 1
+    """Values that a transfer's ``route`` may take."""
     in_network_reduction: ClassVar[bool] = False
     wavelength_routed: ClassVar[bool] = False
 
@@ -127,6 +129,10 @@ class Fabric(Config):
     def route(self, source: Ints, destination: Ints) -> Ints:
         """The route a transfer takes when nobody chooses one."""
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
+
+    def reverse_route(self, route: Ints) -> Ints:
+        """The route of the transfer that runs the same way back."""
+        return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         """Seconds from the first bit sent to the first bit received."""

@@ -18,6 +18,8 @@ from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric, Flo
 class RingGeometry(Fabric):
     """A closed ring with one link each way between neighbours."""
 
+    routes: ClassVar[int] = 2
+
     @property
     def links(self) -> int:
         return 2 * self.ranks
@@ -34,11 +36,15 @@ class RingGeometry(Fabric):
         return Footprint.of([(np.where(forward, 0, n), start, length, n)])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """The shorter way; opposite ranks alternate, so that neither direction carries more."""
+        """The shorter way, and the way back the same; opposite pairs alternate, so that neither way carries more."""
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
-        backward = (2 * ahead > n) | ((2 * ahead == n) & (np.asarray(source) % 2 == 1))
+        tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
+        backward = (2 * ahead > n) | ((2 * ahead == n) & tie)
         return np.where(backward, COUNTERCLOCKWISE, CLOCKWISE).astype(np.int64)
+
+    def reverse_route(self, route: Ints) -> Ints:
+        return 1 - np.asarray(route)
 
     def diameter(self) -> int:
         return self.ranks // 2

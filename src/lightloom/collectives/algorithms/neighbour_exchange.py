@@ -1,0 +1,70 @@
+"""Neighbour exchange: pairs swap what they last received, then the pairs shift by one.
+
+    0 ⇄ 1   2 ⇄ 3   4 ⇄ 5        own shares
+    1 ⇄ 2   3 ⇄ 4   5 ⇄ 0        the two shares last obtained
+    0 ⇄ 1   2 ⇄ 3   4 ⇄ 5        the two shares last obtained ...      N / 2 steps, N even
+
+Every step but the first moves two shares. OpTree's text says so, yet its averages charge one share a step. Both are real
+schedules: the two shares on one wavelength (2d a step), or side by side on two (d a step).
+
+Source: Chen, Zhang, Zhang and Yuan, "Performance of a new allgather algorithm on terascale deepcomp 6800", 2005; OpTree,
+Table I.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.build import Moves, assemble, lay, moves
+from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+
+def neighbour_exchange_steps(ranks: int) -> int:
+    """All-gather steps: N / 2, for even N only (OpTree, Table I)."""
+    return ranks // 2
+
+
+def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Two shares a step follow each other on one lightpath (which bundles all wavelengths when striped)."""
+    name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
+    n = collective.ranks
+    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _moves(n), striped=striped))
+
+
+def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Two shares a step travel side by side on two wavelengths, so that a step charges one share."""
+    n = collective.ranks
+
+    def all_gather(gather: Collective) -> Schedule:
+        logical = _moves(n)
+        step = np.concatenate([np.full(len(m.source), s) for s, m in enumerate(logical)])
+        source, destination, chunk = (
+            np.concatenate([getattr(m, c) for m in logical]) for c in ("source", "destination", "chunk")
+        )
+        second = np.concatenate([np.arange(len(m.source)) % 2 if s else np.zeros(n) for s, m in enumerate(logical)])
+        route = np.where((destination - source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
+        return assemble(
+            "neighbour-exchange-pairs", gather, fabric, n, len(logical), step, np.arange(len(step)), source,
+            destination, route, second.astype(np.int64), np.ones_like(step), chunk, np.zeros(len(step), np.bool_),
+        )  # fmt: skip
+
+    return from_all_gather(collective, fabric, all_gather)
+
+
+def _moves(n: int) -> list[Moves]:
+    rank = np.arange(n, dtype=np.int64)
+    even = rank % 2 == 0
+    fresh = rank[:, None]
+    logical: list[Moves] = []
+    for step in range(n // 2):
+        ahead = even if step % 2 == 0 else ~even
+        partner = np.where(ahead, rank + 1, rank - 1) % n
+        logical.append(
+            moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel())
+        )
+        received = fresh[partner]
+        fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
+    return logical

@@ -1,0 +1,60 @@
+"""One-stage all-to-all: every rank sends its share straight to every other.
+
+    On a ring of N nodes it needs ceil(floor(N²/4)/2) wavelengths each way; with w of them, ceil(that / w) steps.
+
+Source: OpTree, section III-C, and Lemma 1 (which prints ceil(N²/8); equal for even N).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.build import assemble, lay, moves
+from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.fabrics.base import Fabric
+
+
+def one_stage_steps(ranks: int, channels: int) -> int:
+    """All-gather steps on a ring: ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
+    return -(-ring_all_to_all_wavelengths(ranks) // channels)
+
+
+def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """All ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow."""
+    name = "one-stage-striped" if striped else "one-stage"
+    n = collective.ranks
+
+    def all_gather(gather: Collective) -> Schedule:
+        if fabric.wavelength_routed:
+            return _on_ring(name, gather, fabric, striped)
+        ahead, source = (axis.ravel() for axis in np.indices((n - 1, n)))
+        destination = (source + 1 + ahead) % n
+        if not fabric.exclusive:
+            return lay(name, gather, fabric, n, [moves(source, destination, source)])
+        # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
+        width = max(fabric.channels // (n - 1), 1) if striped else 1
+        planes = max(fabric.channels // width, 1)
+        return assemble(
+            name, gather, fabric, n, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source, destination,
+            np.zeros_like(source), ahead % planes * width, np.full(len(source), width), source,
+            np.zeros(len(source), np.bool_),
+        )  # fmt: skip
+
+    return from_all_gather(collective, fabric, all_gather)
+
+
+def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -> Schedule:
+    n = collective.ranks
+    source, destination, route, colour = ring_all_to_all(n)
+    colours = ring_all_to_all_wavelengths(n)
+    width = max(fabric.channels // colours, 1) if striped else 1
+    slots = fabric.channels // width
+    order = np.argsort(colour // slots, kind="stable")
+    source, destination, route, colour = (column[order] for column in (source, destination, route, colour))
+    return assemble(
+        name, collective, fabric, n, -(-colours // slots), colour // slots, np.arange(len(source)), source, destination,
+        route, colour % slots * width, np.full(len(source), width), source, np.zeros(len(source), np.bool_),
+    )  # fmt: skip

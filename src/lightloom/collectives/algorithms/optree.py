@@ -1,0 +1,134 @@
+"""OpTree: all-gather on a WDM ring in stages, the ring cut into m parts, each part cut again, and so on.
+
+    stage 1   0 1 2 3 | 4 5 6 7 | 8 9 . . | . . . .    equal positions of the parts exchange around the ring
+    stage 2   0 | 1 | 2 | 3                            inside a part (a line): all that was gathered so far is exchanged
+    ...       until a part is one rank
+
+After every stage the ranks of a part together hold everything, each share exactly once, so every rank receives every share
+exactly once. Each share in flight holds one wavelength for one step. A part that does not divide is cut into unequal
+ones; the last position of the larger ones then sends to the last rank of the smaller.
+
+Source: Dai, Chen, Huang and Zhang, "OpTree: an efficient algorithm for all-gather operation in optical interconnect
+systems", section III-D. The paper's radix N^(1/k) is rarely an integer; here the radices are integers, one a stage, and
+searched (optree_radices.py). The closed forms are in optree_forms.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.algorithms.optree_radices import best_radices, cut
+from lightloom.collectives.build import assemble
+from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import (
+    Ints,
+    colour_intervals,
+    ring_all_to_all,
+    ring_all_to_all_wavelengths,
+)
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+
+class _Stage(NamedTuple):
+    """Shares in flight in one stage: each takes one colour, that is one wavelength in one step."""
+
+    source: Ints
+    destination: Ints
+    chunk: Ints
+    route: Ints
+    colour: Ints
+    colours: int
+
+
+def optree(
+    collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
+) -> Schedule:
+    """OpTree on a WDM ring; ``radices`` fixes the parts of each stage, else the search takes the fewest steps.
+
+    As reduce-scatter it runs backwards. Rows grow with N², as an all-gather's deliveries do.
+    """
+    name = "optree-striped" if striped else "optree"
+    n, channels = collective.ranks, fabric.channels
+    chosen = tuple(radices) if radices is not None else best_radices(n, channels)
+
+    def all_gather(gather: Collective) -> Schedule:
+        stages = _stages(n, chosen)
+        widths = [max(channels // stage.colours, 1) if striped else 1 for stage in stages]
+        steps = [-(-stage.colours // (channels // width)) for stage, width in zip(stages, widths, strict=True)]
+        begin = np.concatenate([[0], np.cumsum(steps)])
+        parts = []
+        for stage, width, first in zip(stages, widths, begin, strict=False):
+            slots = channels // width
+            step, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
+            order = np.argsort(step.astype(np.int16), kind="stable")
+            columns = (first + step, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
+            parts.append(
+                [c[order].astype(np.int32) for c in columns] + [np.full(len(order), width, np.int16)]
+            )
+        step, source, destination, route, channel, chunk, count = (
+            np.concatenate([part[i] for part in parts]) for i in range(7)
+        )
+        note = f"radices {'·'.join(map(str, chosen))}, steps {'+'.join(map(str, steps))}"
+        return assemble(
+            name, gather, fabric, n, int(begin[-1]), step, np.arange(len(step), dtype=np.int32), source, destination,
+            route, channel, count, chunk, np.zeros(len(step), np.bool_), notes=(note,),
+        )  # fmt: skip
+
+    return from_all_gather(collective, fabric, all_gather)
+
+
+def _stages(n: int, radices: Sequence[int]) -> list[_Stage]:
+    start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
+    holder = np.arange(n, dtype=np.int32)[None, :]
+    stages = []
+    for number, radix in enumerate(radices):
+        part_start, part_size, parent = cut(start, size, radix)
+        first = np.searchsorted(parent, np.arange(len(start)))
+        part_of = np.searchsorted(part_start, holder, side="right") - 1
+        position = holder - part_start[part_of]
+        receiver = part_start[:, None] + np.minimum(position[parent], part_size[:, None] - 1)
+        here = part_of[parent] == np.arange(len(part_start))[:, None]
+        if number == 0:
+            stages.append(_around_the_ring(n, part_start, part_size))
+        else:
+            away = np.flatnonzero(~here.ravel())
+            source = holder[parent].ravel()[away]
+            stages.append(_along_the_line(source, receiver.ravel()[away], away % n, n))
+        holder = np.where(here, holder[parent], receiver).astype(np.int32)
+        start, size = part_start, part_size
+        del first
+    if len(start) != n:
+        raise ValueError(f"radices {tuple(radices)} cut {n} ranks into {len(start)} parts: expected {n}")
+    return [stage for stage in stages if len(stage.source)]
+
+
+def _around_the_ring(n: int, start: Ints, size: Ints) -> _Stage:
+    """Stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, each position on colours of its own."""
+    parts, positions = len(start), int(size.max())
+    colours = ring_all_to_all_wavelengths(parts)
+    one, other, route, colour = ring_all_to_all(parts)
+    position = np.arange(positions)[:, None]
+    sends = position < size[one][None, :]
+    source = (start[one] + position)[sends]
+    destination = (start[other] + np.minimum(position, size[other] - 1))[sends]
+    return _Stage(
+        source, destination, source, np.broadcast_to(route, sends.shape)[sends],
+        (colour + colours * position)[sends], colours * positions,
+    )  # fmt: skip
+
+
+def _along_the_line(source: Ints, destination: Ints, chunk: Ints, n: int) -> _Stage:
+    """Later stages: intervals of a line, coloured with as many colours as the busiest link carries."""
+    route = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE).astype(np.int8)
+    colour, colours = np.empty(len(source), np.int64), 0
+    for way in (CLOCKWISE, COUNTERCLOCKWISE):
+        of = np.flatnonzero(route == way)
+        low, high = (source, destination) if way == CLOCKWISE else (destination, source)
+        colour[of], used = colour_intervals(low[of], high[of], np.ones(len(of), np.int64), n)
+        colours = max(colours, used)
+    return _Stage(source, destination, chunk, route, colour, colours)

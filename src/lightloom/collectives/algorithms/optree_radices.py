@@ -1,0 +1,83 @@
+"""Which integer radices give OpTree the fewest steps: candidates by estimate, the best of them counted exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from lightloom.collectives.wavelengths import Ints, line_all_to_all_wavelengths, ring_all_to_all_wavelengths
+
+_LARGEST_LATER_RADIX = 16
+_COUNTED_EXACTLY = 48
+
+
+def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
+    """Cut each part into ``radix`` near-equal ones, larger first: (starts, sizes, which part each came from)."""
+    pieces = np.minimum(size, radix)
+    parent = np.repeat(np.arange(len(size)), pieces)
+    index = np.arange(len(parent)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    small, larger = np.divmod(size, pieces)
+    piece_size = small[parent] + (index < larger[parent])
+    piece_start = start[parent] + index * small[parent] + np.minimum(index, larger[parent])
+    return piece_start, piece_size, parent
+
+
+def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
+    """Exact steps of each stage, from the load of every link, without building the schedule. O(N · sum of radices)."""
+    start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
+    items = np.ones(n, np.int64)
+    steps: list[int] = []
+    for number, radix in enumerate(radices):
+        start, size, parent = cut(start, size, radix)
+        rank = np.arange(n)
+        part = np.searchsorted(start, rank, side="right") - 1
+        position = rank - start[part]
+        first = np.searchsorted(parent, parent[part])
+        siblings = np.bincount(parent)[parent[part]]
+        load, arriving = np.zeros((2, n + 1), np.int64), np.zeros(n, np.int64)
+        for sibling in range(int(siblings.max(initial=0))):
+            sends = np.flatnonzero((sibling < siblings) & (first + sibling != part))
+            to = first[sends] + sibling
+            target = start[to] + np.minimum(position[sends], size[to] - 1)
+            np.add.at(arriving, target, items[sends])
+            way = (target < sends).astype(np.int64)
+            np.add.at(load, (way, np.minimum(sends, target)), items[sends])
+            np.add.at(load, (way, np.maximum(sends, target)), -items[sends])
+        colours = int(np.cumsum(load, axis=1).max())
+        if number == 0:
+            colours = int(size.max()) * ring_all_to_all_wavelengths(len(size))
+        steps.append(-(-colours // channels))
+        items = items + arriving
+    return tuple(steps)
+
+
+@lru_cache(maxsize=256)
+def best_radices(n: int, channels: int) -> tuple[int, ...]:
+    """The radices with the fewest steps among the most promising; ties go to fewer stages.
+
+    Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
+    """
+    candidates = _candidates(n, channels)
+    return min(candidates, key=lambda radices: (sum(stage_steps(n, channels, radices)), len(radices)))
+
+
+def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
+    @lru_cache(maxsize=None)
+    def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
+        """The best ways to finish parts of ``size`` ranks along lines, cheapest first."""
+        if size == 1:
+            return [(0.0, ())]
+        found = []
+        for radix in range(2, min(size, _LARGEST_LATER_RADIX) + 1):
+            cost = float(np.ceil(n / radix * line_all_to_all_wavelengths(radix) / channels - 1e-9))
+            found += [(cost + more, (radix, *tail)) for more, tail in rest(-(-size // radix))[:8]]
+        return sorted(found)[:_COUNTED_EXACTLY]
+
+    found = []
+    for radix in sorted({*range(2, min(n, 64) + 1), n}):
+        parts = -(-n // radix)
+        cost = float(-(-parts * ring_all_to_all_wavelengths(radix) // channels))
+        found += [(cost + more, (radix, *tail)) for more, tail in rest(parts)[:12]]
+    return [radices for _, radices in sorted(found)[:_COUNTED_EXACTLY]]

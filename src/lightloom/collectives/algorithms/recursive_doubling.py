@@ -1,0 +1,92 @@
+"""Recursive doubling: partners at distance 1, 2, 4, ... exchange all that they hold.
+
+    0 ⇄ 1   2 ⇄ 3   4 ⇄ 5   6 ⇄ 7        1 share
+    0 ⇄ 2   1 ⇄ 3   4 ⇄ 6   5 ⇄ 7        2 shares
+    0 ⇄ 4   1 ⇄ 5   2 ⇄ 6   3 ⇄ 7        4 shares          log2 N exchanges
+
+As all-reduce the partners exchange and add whole vectors. When N is no power of two, N − 2^p ranks first hand their data to
+a neighbour and receive the result from it at the end (MPICH's way).
+
+Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.build import Moves, lay, moves
+from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import Ints
+from lightloom.fabrics.base import Fabric
+
+
+def doubling_exchanges(ranks: int) -> int:
+    """Exchanges of an all-gather or all-reduce when wavelengths suffice: log2 N, and two more off powers of two."""
+    power = ranks.bit_length() - 1
+    return power + (2 if ranks != 1 << power else 0)
+
+
+def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
+    name = "recursive-doubling-striped" if striped else "recursive-doubling"
+    n = collective.ranks
+    if collective.kind == "all-reduce":
+        return lay(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
+    return from_all_gather(
+        collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped)
+    )
+
+
+def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Recursive halving (a reduce-scatter), then recursive doubling (an all-gather): Rabenseifner's all-reduce."""
+    name = "halving-doubling-striped" if striped else "halving-doubling"
+    n = collective.ranks
+    return from_all_gather(
+        collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped)
+    )
+
+
+def _members(n: int) -> tuple[Ints, Ints]:
+    """(ranks that take part, ranks that fold into the one before them): pairs at the front fold until 2^p are left."""
+    extra = n - (1 << (n.bit_length() - 1))
+    folded = 2 * np.arange(extra, dtype=np.int64) + 1
+    return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
+
+
+def _shares(n: int) -> list[Moves]:
+    """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
+    members, folded = _members(n)
+    bounds = np.append(members, n)
+    logical = [moves(folded, folded - 1, folded)] if len(folded) else []
+    position = np.arange(len(members))
+    distance = 1
+    while distance < len(members):
+        partner = position ^ distance
+        low = position & ~(distance - 1)
+        size = bounds[low + distance] - bounds[low]
+        source = np.repeat(members, size)
+        offset = np.arange(len(source)) - np.repeat(np.cumsum(size) - size, size)
+        chunk = np.repeat(bounds[low], size) + offset
+        logical.append(moves(source, np.repeat(members[partner], size), chunk))
+        distance *= 2
+    if len(folded):
+        everything = np.arange(n)
+        source, chunk = np.repeat(folded - 1, n), np.tile(everything, len(folded))
+        missing = chunk != source + 1
+        logical.append(moves(source[missing], source[missing] + 1, chunk[missing]))
+    return logical
+
+
+def _whole_vectors(n: int) -> list[Moves]:
+    members, folded = _members(n)
+    logical = [moves(folded, folded - 1, 0, reduces=True)] if len(folded) else []
+    position = np.arange(len(members))
+    distance = 1
+    while distance < len(members):
+        logical.append(moves(members, members[position ^ distance], 0, reduces=True))
+        distance *= 2
+    if len(folded):
+        logical.append(moves(folded - 1, folded, 0))
+    return logical

@@ -1,0 +1,88 @@
+"""Ring: every rank passes on to its neighbour what it received in the step before.
+
+    one-way    0 → 1 → 2 → 3 → 0          N − 1 steps, a share a step
+    two-way    0 ⇄ 1 ⇄ 2 ⇄ 3 ⇄ 0          ceil((N − 1) / 2) steps, a share each way a step
+
+With an even N the two-way ring meets its opposite rank's share from both sides. Striped, it takes half of it from each
+side, so that the last step costs half and the receive bound is met exactly; unstriped, the share travels clockwise.
+
+Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the one-way
+form is the Ring baseline of OpTree, Table I.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.build import assemble
+from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.schedule import Column, Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+
+def ring_steps(ranks: int) -> int:
+    """All-gather steps of the one-way ring: N − 1 (OpTree, Table I)."""
+    return ranks - 1
+
+
+def two_way_ring_steps(ranks: int) -> int:
+    """All-gather steps of the two-way ring: ceil((N − 1) / 2)."""
+    return ranks // 2
+
+
+def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """One-way ring. Assumes nothing of N; one wavelength, or all of them when striped."""
+    name = "ring-striped" if striped else "ring"
+    n = collective.ranks
+
+    def all_gather(gather: Collective) -> Schedule:
+        step, position = (axis.ravel() for axis in np.indices((n - 1, n), dtype=np.int32))
+        return _neighbours(name, gather, fabric, n - 1, step, position, np.ones_like(step), striped, 1)
+
+    return from_all_gather(collective, fabric, all_gather, mirrored=True)
+
+
+def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Two-way ring; striped, it uses every wavelength and splits the opposite rank's share between the two ways."""
+    name = "ring-two-way-striped" if striped else "ring-two-way"
+    n = collective.ranks
+    steps = two_way_ring_steps(n)
+    pieces = 2 if striped and n % 2 == 0 else 1
+
+    def all_gather(gather: Collective) -> Schedule:
+        axes = np.indices((steps, 2, n, pieces), dtype=np.int32)
+        step, backward, position, piece = (axis.ravel() for axis in axes)
+        if n % 2 == 0:
+            kept = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
+            step, backward, position, piece = (axis[kept] for axis in (step, backward, position, piece))
+        return _neighbours(name, gather, fabric, steps, step, position, 1 - 2 * backward, striped, pieces, piece)
+
+    return from_all_gather(collective, fabric, all_gather, mirrored=True)
+
+
+def _neighbours(
+    name: str, collective: Collective, fabric: Fabric, steps: int, step: Column, position: Column, heading: Column,
+    striped: bool, pieces: int, piece: Column | int = 0,
+) -> Schedule:  # fmt: skip
+    """Rows, sorted by step and heading, in which ``position`` sends on the share that began ``step`` ranks behind it."""
+    n, order = collective.ranks, fabric.ring_order().astype(np.int32)
+    source, destination = order[position], order[(position + heading) % n]
+    owner = order[(position - heading * step) % n]
+    backward = heading < 0
+    on_ring = fabric.routes == 2
+    # On a circuit switch the two headings are two circuits, so they take different planes (half of them each).
+    ways = 1 if on_ring else len(np.unique(heading))
+    width = max(fabric.channels // ways, 1) if striped else 1
+    channel = backward * np.int32(width * (ways - 1))
+    substep = step
+    if fabric.exclusive and ways > fabric.channels:
+        substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
+    starts = np.ones(len(step), np.bool_)
+    starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
+    return assemble(
+        name, collective, fabric, n * pieces, steps, substep, np.cumsum(starts, dtype=np.int32) - 1, source, destination,
+        np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE), channel if fabric.exclusive else np.zeros_like(step),
+        np.full(len(step), width if fabric.exclusive else 0), owner * np.int32(pieces) + piece,
+        np.zeros(len(step), np.bool_),
+    )  # fmt: skip

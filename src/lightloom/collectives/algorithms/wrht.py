@@ -1,0 +1,85 @@
+"""WRHT: hierarchical tree all-reduce that reuses wavelengths on disjoint arcs.
+
+    up      groups of m = 2w + 1 neighbours send whole vectors to their middle, w from either side, one wavelength each
+    across  once the r representatives fit into one all-to-all (ceil(floor(r²/4)/2) <= w), they exchange and add
+    down    the middle sends the sum back to its group
+
+         0 ─▶ 1 ─▶ ② ◀─ 3 ◀─ 4   5 ─▶ 6 ─▶ ⑦ ◀─ 8 ◀─ 9        w = 2: m = 5, ② and ⑦ represent
+
+2 · levels steps, and one more if the representatives exchange; every step carries the whole vector.
+
+Source: Dai et al., "WRHT: efficient all-reduce for distributed DNN training in optical interconnect systems",
+arXiv 2207.10982, as OpTree recounts it; group size and the closing all-to-all are derived, not quoted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.build import assemble
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import Ints, ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+_Stage = tuple[Ints, Ints, Ints, Ints]
+
+
+def wrht_steps(ranks: int, channels: int) -> int:
+    """All-reduce steps: twice the levels of (2w+1)-ary grouping, plus one if the last representatives exchange."""
+    levels, members = 0, ranks
+    while members > 1 and ring_all_to_all_wavelengths(members) > channels:
+        members = -(-members // (2 * channels + 1))
+        levels += 1
+    return 2 * levels + (1 if members > 1 else 0)
+
+
+def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
+    """WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
+
+    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ, which is
+    what the printed 259 needs. The count presumes multicast, so no schedule is built from it.
+    """
+    p = 2 * wavelengths + 1
+    theta, reach = 1, p
+    while reach < ranks:
+        theta, reach = theta + 1, reach * p
+    n = reach if padded else ranks
+    return 1 - (p - n) // (p - 1) - (-(theta - 1) * n) // p
+
+
+def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """WRHT all-reduce. Assumes a WDM ring; one wavelength a transfer, or an equal share of them when striped."""
+    up: list[_Stage] = []
+    members = np.arange(collective.ranks, dtype=np.int64)
+    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > fabric.channels:
+        stage, members = _collect(members, 2 * fabric.channels + 1)
+        up.append(stage)
+    across: list[_Stage] = []
+    if len(members) > 1:
+        source, destination, route, colour = ring_all_to_all(len(members))
+        across.append((members[source], members[destination], route, colour))
+    down = [(destination, source, 1 - route, colour) for source, destination, route, colour in reversed(up)]
+    stages, adding = up + across + down, len(up) + len(across)
+    step = np.repeat(np.arange(len(stages)), [len(stage[0]) for stage in stages])
+    widths = [max(fabric.channels // (int(stage[3].max()) + 1), 1) if striped else 1 for stage in stages]
+    source, destination, route, colour = (np.concatenate([stage[i] for stage in stages]) for i in range(4))
+    width = np.asarray(widths)[step]
+    return assemble(
+        "wrht-striped" if striped else "wrht", collective, fabric, 1, len(stages), step, np.arange(len(step)),
+        source, destination, route, colour * width, width, np.zeros_like(step), step < adding,
+    )  # fmt: skip
+
+
+def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:
+    """Every group of ``size`` neighbours sends to its middle: the stage, and the middles."""
+    position = np.arange(len(members))
+    group = position // size
+    first = group * size
+    middle = (first + np.minimum(first + size, len(members)) - 1) // 2
+    sends = position != middle
+    before = position < middle
+    route = np.where(before, CLOCKWISE, COUNTERCLOCKWISE)
+    colour = np.abs(middle - position) - 1
+    stage = members[sends], members[middle[sends]], route[sends], colour[sends]
+    return stage, members[np.unique(middle)]

@@ -1,0 +1,52 @@
+"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/collectives.md.
+
+With M bytes held in the end, N ranks and d = M / N:
+
+* cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
+  (N − k)·d;
+* receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce without
+  in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive;
+* distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
+* circuits: from dark fibres the first set-up and one conversion are always paid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lightloom.collectives.cost import CostModel
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import Fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A proved lower bound on the time of one run, seconds, and the resource that sets it."""
+
+    time: float
+    bound_by: str
+
+
+def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Bound:
+    """The largest of the bounds that hold under this cost model."""
+    moving, resource = max(_bandwidth_bounds(collective, fabric))
+    fixed = fabric.setup_time + fabric.step_overhead
+    if model == "paper" and fabric.exclusive:
+        return Bound(fixed + moving, resource)
+    arriving = fabric.neighbour_latency() + moving
+    crossing = fabric.diameter_latency()
+    if crossing > arriving:
+        return Bound(fixed + crossing, "the distance between the farthest ranks")
+    if fixed > arriving:
+        return Bound(fixed + arriving, "the first set-up of circuits")
+    return Bound(fixed + arriving, resource)
+
+
+def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
+    n, nbytes = collective.ranks, collective.nbytes
+    crossing = {cut: nbytes if collective.kind == "all-reduce" else nbytes * (n - cut.ranks) / n for cut in fabric.cuts()}
+    bounds = [(moved / cut.capacity, cut.name) for cut, moved in crossing.items()]
+    if collective.kind == "all-reduce" and not fabric.in_network_reduction:
+        receptions = 2 * (n - 1) * nbytes / fabric.total_receive_bandwidth()
+        bounds.append((receptions, "what all ranks together can receive"))
+    return bounds

@@ -1,0 +1,198 @@
+"""What a schedule costs on a fabric, under two models that are never mixed.
+
+``paper``     every step of a circuit-switched fabric costs d/B + a: the bytes on its fullest wavelength over the wavelength's
+              bandwidth, plus conversion and reconfiguration, always; propagation is free (OpTree, Eq. 3; WRHT).
+``physical``  a step costs its slowest lightpath: bytes over the bundled bandwidth plus propagation, plus conversion;
+              reconfiguration is paid only when a circuit really changes, and once if one set of circuits serves all steps.
+
+On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
+propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.price import Cost
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import UnknownNameError
+from lightloom.fabrics.base import Fabric, Floats
+
+CostModel = Literal["paper", "physical"]
+COST_MODELS: tuple[str, ...] = get_args(CostModel)
+_BLOCK = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Seconds of each step, by cause; each array has shape [steps]."""
+
+    transmission: Floats
+    conversion: Floats
+    reconfiguration: Floats
+    static: bool
+
+    @property
+    def duration(self) -> Floats:
+        return self.transmission + self.conversion + self.reconfiguration
+
+
+def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
+    """Time and energy of one run from dark fibres.
+
+    Raises:
+        UnknownNameError: no such cost model.
+    """
+    if model not in COST_MODELS:
+        raise UnknownNameError("cost model", str(model), COST_MODELS)
+    times = step_times(schedule, fabric, model)
+    if schedule.dependencies is None:
+        critical = np.ones(schedule.steps, np.bool_)
+    else:
+        critical = _critical_steps(schedule, times.duration)
+    transmission, conversion, reconfiguration = (
+        float(part[critical].sum()) for part in (times.transmission, times.conversion, times.reconfiguration)
+    )
+    return Cost(
+        steps=schedule.steps,
+        time=transmission + conversion + reconfiguration,
+        transmission=transmission,
+        conversion=conversion,
+        reconfiguration=reconfiguration,
+        setup=min(fabric.setup_time, reconfiguration),
+        static=times.static,
+        energy=_energy(schedule, fabric),
+    )
+
+
+def step_times(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepTimes:
+    """The seconds of each step and what they go to."""
+    steps = schedule.steps
+    conversion = np.full(steps, fabric.step_overhead)
+    if not fabric.exclusive:
+        return StepTimes(_packet_steps(schedule, fabric), conversion, np.zeros(steps), True)
+    transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
+    if model == "paper":
+        return StepTimes(transmission, conversion, np.full(steps, fabric.setup_time), False)
+    changed, static = _circuit_changes(schedule, fabric)
+    return StepTimes(transmission, conversion, changed * fabric.setup_time, static)
+
+
+def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
+    from lightloom.collectives import _cost_kernels as kernels
+
+    chunks, _ = _chunks(schedule)
+    latency = np.zeros(len(schedule))
+    if propagation and fabric.diameter_latency() > 0:
+        for rows in _blocks(np.arange(len(schedule))):
+            latency[rows] = fabric.latency(*_ends(schedule, rows))
+    result = np.zeros(schedule.steps)
+    per_chunk = schedule.chunk_nbytes / fabric.channel_bandwidth
+    kernels.slowest(schedule.step, schedule.lightpath, chunks, schedule.wavelength_count, latency, per_chunk, result)
+    return result
+
+
+def _chunks(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(chunks on each lightpath, its first row)."""
+    from lightloom.collectives import _cost_kernels as kernels
+
+    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
+    kernels.lightpath_chunks(schedule.lightpath, schedule.destination, chunks, first_row)
+    return chunks, first_row
+
+
+def _ends(
+    schedule: Schedule, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    return tuple(getattr(schedule, c)[rows].astype(np.int64) for c in ("source", "destination", "route"))  # type: ignore[return-value]
+
+
+def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
+
+
+def _by_step(schedule: Schedule) -> NDArray[np.int64]:
+    if np.any(schedule.step[1:] < schedule.step[:-1]):
+        return np.argsort(schedule.step, kind="stable")
+    return np.arange(len(schedule))
+
+
+def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
+    from lightloom.collectives import _cost_kernels as kernels
+
+    per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
+    load, load_step = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
+    busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
+    for rows in _blocks(_by_step(schedule)):
+        ends = _ends(schedule, rows)
+        print_ = fabric.footprint(*ends)
+        kernels.busiest(
+            rows, schedule.step, print_.base, print_.start, print_.length, print_.period, per_chunk, load, load_step,
+            busy,
+        )  # fmt: skip
+        latency = fabric.latency(*ends)
+        if fabric.in_network_reduction:
+            # Light runs up and down within one step, so the two delays follow each other.
+            latency = np.full(len(rows), fabric.diameter_latency())
+        np.maximum.at(away, schedule.step[rows], latency)
+    return busy + away
+
+
+def _circuit_changes(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.bool_], bool]:
+    """(steps that change circuits, whether one set of circuits serves all)."""
+    from lightloom.collectives import _cost_kernels as kernels
+
+    changed = np.zeros(schedule.steps, np.bool_)
+    if fabric.setup_time == 0 or not len(schedule):
+        return changed, True
+    tuned = np.zeros(fabric.links * fabric.channels, np.int64)
+    wavelengths = int(getattr(fabric, "wavelengths", 1))
+    channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
+    overwritten = False
+    for rows in _blocks(_by_step(schedule)):
+        source, destination, route = _ends(schedule, rows)
+        print_ = fabric.footprint(source, destination, route)
+        key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
+        key = key * (fabric.channels + 1) + schedule.wavelength_count[rows] + 1
+        overwritten |= kernels.changes(
+            rows, schedule.step, key, channel, schedule.wavelength_count, print_.base, print_.start, print_.length,
+            print_.period, fabric.channels, tuned, changed,
+        )  # fmt: skip
+    if not overwritten:
+        # Everything can be set up before the first step: later circuits never take a channel from earlier ones.
+        changed[:] = False
+        changed[int(schedule.step.min())] = True
+    return changed, not overwritten
+
+
+def _critical_steps(schedule: Schedule, duration: Floats) -> NDArray[np.bool_]:
+    """The steps on the longest chain of dependencies."""
+    before: list[list[int]] = [[] for _ in range(schedule.steps)]
+    for after, earlier in np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2).tolist():
+        before[after].append(earlier)
+    order = list(TopologicalSorter(dict(enumerate(before))).static_order())
+    end = np.zeros(schedule.steps)
+    for step in order:
+        end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]
+    critical = np.zeros(schedule.steps, np.bool_)
+    at: int | None = int(np.argmax(end))
+    while at is not None:
+        critical[at] = True
+        at = max(before[at], key=lambda b: float(end[b]), default=None)
+    return critical
+
+
+def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
+    if fabric.energy_per_bit is None:
+        return None
+    if fabric.exclusive:
+        crossings = float(_chunks(schedule)[0].sum())
+    else:
+        crossings = float(sum(fabric.hops(*_ends(schedule, rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
+    return crossings * schedule.chunk_nbytes * 8 * fabric.energy_per_bit

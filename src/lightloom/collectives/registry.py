@@ -1,0 +1,140 @@
+"""Every algorithm by name, what it serves and needs; and the only door through which schedules leave: verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.plugins import load_plugins
+from lightloom.fabrics.base import Fabric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet verified."""
+
+    name: str
+    build: Callable[..., Schedule]
+    summary: str
+    kinds: tuple[str, ...] = KINDS
+    striped: bool = False
+    """Whether every transfer bundles all the wavelengths it can get."""
+    needs: str = "any"
+    """"any", "wdm-ring" (wavelengths on a ring), or "in-network" (a reducing switch)."""
+    even_ranks: bool = False
+    """Whether an odd number of ranks is refused."""
+    least_channels: int = 0
+    """Channels a circuit-switched link must have."""
+
+    def refusal(self, kind: str, fabric: Fabric) -> str | None:
+        """Why this algorithm cannot serve that collective on that fabric; None when it can."""
+        if kind not in self.kinds:
+            return f"{self.name} serves {', '.join(self.kinds)}, not {kind}"
+        if (self.needs == "in-network") != fabric.in_network_reduction:
+            return f"{self.name} " + (
+                "needs a switch that reduces in the network" if self.needs == "in-network"
+                else "sends from rank to rank, and this fabric only reduces in the network"
+            )  # fmt: skip
+        if self.needs == "wdm-ring" and not fabric.wavelength_routed:
+            return f"{self.name} needs a ring with wavelengths"
+        if self.even_ranks and fabric.ranks % 2:
+            return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
+        if fabric.channels < self.least_channels:
+            return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.channels}"
+        if self.striped and not fabric.exclusive and self.name != "ring-two-way-striped":
+            return f"{self.name} bundles wavelengths, and this fabric has none"
+        return None
+
+
+@cache
+def algorithms() -> dict[str, Algorithm]:
+    """Every algorithm, plug-ins included, by name.
+
+    Raises:
+        ConfigError: a plug-in registered something that is not an :class:`Algorithm`.
+    """
+    found = {each.name: each for each in _built_in()}
+    for name, plugin in load_plugins("algorithms").items():
+        if not isinstance(plugin, Algorithm):
+            raise ConfigError(f"plug-in {name!r} in group lightloom.algorithms: expected an Algorithm, got {plugin!r}")
+        found[plugin.name] = plugin
+    return found
+
+
+def _built_in() -> list[Algorithm]:
+    from lightloom.collectives.algorithms import (
+        in_network, neighbour_exchange, one_stage, optree, recursive_doubling, ring, trees, wrht,
+    )  # fmt: skip
+
+    plain = [
+        Algorithm(name="ring", build=ring.ring, summary="pass shares on around the ring, one way"),
+        Algorithm(name="ring-two-way", build=ring.ring_two_way, summary="pass shares on around the ring, both ways"),
+        Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
+                  summary="exchange everything with partners at distance 1, 2, 4, ..."),
+        Algorithm(name="halving-doubling", build=recursive_doubling.halving_doubling, kinds=("all-reduce",),
+                  summary="recursive halving, then recursive doubling (Rabenseifner)"),
+        Algorithm(name="neighbour-exchange", build=neighbour_exchange.neighbour_exchange, even_ranks=True,
+                  summary="pairs swap what they last received, two shares one after the other"),
+        Algorithm(name="one-stage", build=one_stage.one_stage, summary="every rank straight to every other"),
+        Algorithm(name="binomial-tree", build=trees.binomial_tree, summary="up a binomial tree to rank 0, and back"),
+        Algorithm(name="worker-aggregator", build=trees.worker_aggregator,
+                  summary="all to rank 0, and back (parameter server)"),
+        Algorithm(name="wrht", build=wrht.wrht, kinds=("all-reduce",), needs="wdm-ring",
+                  summary="groups of 2w+1 to their middle, representatives exchange, and back"),
+        Algorithm(name="optree", build=optree.optree, needs="wdm-ring",
+                  summary="exchange between parts of the ring, then between parts of the parts, ..."),
+    ]  # fmt: skip
+    return [
+        *plain,
+        *(_striped(each) for each in plain),
+        Algorithm(name="neighbour-exchange-pairs", build=neighbour_exchange.neighbour_exchange_pairs, even_ranks=True,
+                  needs="wdm-ring", least_channels=2, summary="pairs swap two shares side by side on two wavelengths"),
+        Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce",), needs="in-network",
+                  summary="one step through the reducing switch"),
+    ]  # fmt: skip
+
+
+def _striped(plain: Algorithm) -> Algorithm:
+    return Algorithm(
+        name=f"{plain.name}-striped", build=plain.build, summary=f"{plain.summary}; all wavelengths bundled",
+        kinds=plain.kinds, striped=True, needs=plain.needs, even_ranks=plain.even_ranks,
+    )  # fmt: skip
+
+
+def find(name: str) -> Algorithm:
+    """An algorithm by name.
+
+    Raises:
+        UnknownNameError: no such algorithm (lists all).
+    """
+    if name not in algorithms():
+        raise UnknownNameError("algorithm", name, algorithms())
+    return algorithms()[name]
+
+
+def admitted(kind: str, fabric: Fabric) -> list[Algorithm]:
+    """The algorithms that can serve ``kind`` on this fabric."""
+    return [each for each in algorithms().values() if each.refusal(kind, fabric) is None]
+
+
+def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
+    """Build and verify.
+
+    Raises:
+        UnsupportedError: the algorithm cannot serve this (says why).
+        VerificationError: the algorithm is wrong.
+    """
+    refusal = algorithm.refusal(collective.kind, fabric)
+    if refusal:
+        raise UnsupportedError(refusal)
+    schedule = algorithm.build(collective, fabric, striped=algorithm.striped)
+    verify(schedule, fabric)
+    return schedule
+
+
+__all__ = ["KINDS", "Algorithm", "Collective", "Kind", "admitted", "algorithms", "build", "find"]

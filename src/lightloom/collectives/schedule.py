@@ -1,0 +1,88 @@
+"""A schedule: who sends which chunk, when, along which lightpath. Columns, not objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.spec import Collective
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "step": np.int32,
+    "lightpath": np.int32,
+    "source": np.int32,
+    "destination": np.int32,
+    "route": np.int8,
+    "fibre": np.int16,
+    "first_wavelength": np.int16,
+    "wavelength_count": np.int16,
+    "chunk": np.int32,
+    "reduces": np.bool_,
+}
+Column = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One row says that one chunk reaches one destination on one lightpath.
+
+    Rows of one lightpath share step, source, route and wavelengths; several chunks on it follow each other, several
+    destinations on it are a multicast. On packet fabrics a lightpath is a message and its wavelength columns are 0.
+
+    A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
+    ``dependencies`` every step waits for the one before. All chunks have ``nbytes / chunks`` bytes (sizes are real
+    numbers: the last bytes of a size that does not divide are not modelled). In all-gather and reduce-scatter the
+    owner of chunk c is rank ``c // (chunks / ranks)``.
+
+    In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
+    """
+
+    algorithm: str
+    collective: Collective
+    chunks: int
+    steps: int
+    step: Column
+    lightpath: Column
+    source: Column
+    destination: Column
+    route: Column
+    fibre: Column
+    """Fibre of the first wavelength on a WDM ring; switch plane on a circuit switch."""
+    first_wavelength: Column
+    wavelength_count: Column
+    """Consecutive wavelengths that the lightpath bundles; the count runs on into the next fibre."""
+    chunk: Column
+    reduces: Column
+    """True: the destination adds what arrives to what it holds; False: it stores it."""
+    dependencies: Column | None = None
+    """Pairs (step, step that must end before), shape [pairs, 2]; None: one step after the other."""
+    notes: tuple[str, ...] = ()
+    """What the algorithm has to say about its choices, for reports."""
+
+    def __post_init__(self) -> None:
+        rows = len(self.step)
+        for name, kind in COLUMNS.items():
+            column = np.ascontiguousarray(getattr(self, name), dtype=kind)
+            if column.shape != (rows,):
+                raise ValueError(f"column {name!r} has shape {column.shape}: expected ({rows},)")
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def chunk_nbytes(self) -> float:
+        """Bytes of one chunk."""
+        return self.collective.nbytes / self.chunks
+
+    def resized(self, nbytes: float) -> Schedule:
+        """The same movement of ``nbytes`` instead."""
+        return replace(self, collective=Collective(self.collective.kind, self.collective.ranks, nbytes))
+
+    def columns(self) -> dict[str, Column]:
+        """The columns by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}

@@ -1,0 +1,50 @@
+"""Collectives as pre- and postconditions: who holds what before, who must hold what after.
+
+Data is cut into chunks. A chunk is held as the set of ranks whose contributions are already summed into it:
+
+    kind             before                          after
+    all-gather       the owner holds {owner}         every rank holds {owner}
+    reduce-scatter   every rank r holds {r}          the owner holds {0, ..., N−1}
+    all-reduce       every rank r holds {r}          every rank holds {0, ..., N−1}
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.fields import MAXIMUM_RANKS
+
+Kind = Literal["all-gather", "reduce-scatter", "all-reduce"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective operation over all ranks of a fabric.
+
+    ``nbytes`` is what every rank holds at the end of an all-gather, and at the start of a reduce-scatter or an all-reduce.
+    """
+
+    kind: Kind
+    ranks: int
+    nbytes: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError("collective", str(self.kind), KINDS)
+        if not 2 <= self.ranks <= MAXIMUM_RANKS:
+            raise ConfigError(f"ranks={self.ranks}: a collective needs 2 to {MAXIMUM_RANKS} ranks")
+        if not (math.isfinite(self.nbytes) and self.nbytes >= 0):
+            raise ConfigError(f"nbytes={self.nbytes}: expected a finite size that is not negative")
+
+    @property
+    def nbytes_per_rank(self) -> float:
+        """One rank's share, ``d`` in the papers."""
+        return self.nbytes / self.ranks
+
+    def of_kind(self, kind: Kind) -> Collective:
+        """The same ranks and size, another kind."""
+        return Collective(kind, self.ranks, self.nbytes)
