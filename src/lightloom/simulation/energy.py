@@ -1,0 +1,63 @@
+"""Joules of a step over all ranks, and what is missing for want of a source.
+
+* ``compute_j``: board power x step time x ranks, an upper bound: a board that waits draws less than its rated
+power;
+* ``transmission_j``: energy per bit x bits, as each collective's cost counts them;
+* ``interface_j``: the network interfaces' power x step time x ranks, busy or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.fabrics.base import Fabric
+from lightloom.simulation.lower import Priced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnergy:
+    """Joules of one step over all ranks; None where the catalog has no sourced value."""
+
+    compute_j: float | None
+    """Upper bound for the accelerators, memory included."""
+    transmission_j: float | None
+    interface_j: float | None
+    missing: tuple[str, ...]
+    """Fields without a source, hence left out."""
+
+    @property
+    def known_j(self) -> float:
+        """Sum of the parts that have a source."""
+        return sum(
+            part for part in (self.compute_j, self.transmission_j, self.interface_j) if part is not None
+        )
+
+    @property
+    def total_j(self) -> float | None:
+        """Joules altogether; None when a part is missing."""
+        return None if self.missing else self.known_j
+
+
+def step_energy(
+    accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float
+) -> StepEnergy:
+    """Joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
+    ranks = fabric.ranks
+    sent = [each.cost.energy for each in priced]
+    known = [joules for joules in sent if joules is not None]
+    parts = {
+        "accelerator.power": None if accelerator.power is None else accelerator.power * ranks * step_time,
+        "fabric.energy_per_bit": sum(known) if len(known) == len(sent) else None,
+        "fabric.power_per_rank": None
+        if fabric.power_per_rank is None
+        else fabric.power_per_rank * ranks * step_time,
+    }
+    compute, transmission, interface = parts.values()
+    return StepEnergy(
+        compute_j=compute,
+        transmission_j=transmission,
+        interface_j=interface,
+        missing=tuple(name for name, joules in parts.items() if joules is None),
+    )

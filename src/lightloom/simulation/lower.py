@@ -1,0 +1,203 @@
+"""A plan becomes tasks: computing on one resource, collectives in their order of issue on the other.
+
+    compute   forward ... backward ... [encode]         ... [decode] update
+                              │            └────────┐          ▲
+    network      [set up circuits] ─────────▶ [transmission] ──┘
+
+One rank stands for all, and the network serves one collective at a time, as one communicator does. Circuits
+are set up while the data is still being computed, since the order of the collectives is known; they are not
+set up at all where the previous collective left them in place. The step is one of many equal ones, so the
+last collective of the step before comes before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.roofline import memory_time, operator_time
+from lightloom.collectives.price import Cost
+from lightloom.parallelism.plan import START, Exchange, ParallelPlan
+from lightloom.simulation.engine import Task
+from lightloom.workloads.graph import Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """What a collective of some size costs on a fabric, and which circuits it needs."""
+
+    cost: Cost
+    circuits: Hashable = None
+    """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None
+    never matches."""
+    encode: float = 0.0
+    """Seconds of computing before the data can be sent (compression)."""
+    decode: float = 0.0
+    """Seconds of computing before the data can be used."""
+
+
+Price = Callable[[str, float], Priced]
+"""Prices a collective by kind (``all-reduce``, ...) and bytes (as ``Collective.nbytes``)."""
+
+_FORWARD, _BACKWARD = "forward", "backward"
+
+
+def lower(
+    plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True
+) -> tuple[list[Task], list[Priced]]:
+    """The tasks of one step, and the price of each exchange of the plan.
+
+    Without ``overlap`` every task waits for the one before it, collectives at the first moment that their
+    data exists.
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the plan's precision.
+    """
+    priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
+    builder = _Builder(plan, priced)
+    builder.exchange_up_to(START)
+    for position, task in enumerate([*_operator_tasks(plan, accelerator), _update(plan, accelerator)]):
+        builder.compute(position, task)
+        builder.exchange_up_to(position)
+    return (builder.tasks if overlap else _in_a_row(builder.tasks)), priced
+
+
+def _operator_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
+    operators, precision = plan.graph.operators, plan.settings.precision
+    forward = [
+        _compute_task(
+            each, _FORWARD, operator_time(accelerator, each.forward_flops, each.forward_bytes, precision)
+        )
+        for each in operators
+    ]
+    backward = [
+        _compute_task(
+            each, _BACKWARD, operator_time(accelerator, each.backward_flops, backward_bytes(each), precision)
+        )
+        for each in reversed(operators)
+    ]
+    return forward + backward
+
+
+def _compute_task(operator: Operator, direction: str, duration: float) -> Task:
+    flops = operator.forward_flops if direction == _FORWARD else operator.backward_flops
+    return Task(
+        name=f"{operator.name} {direction}",
+        resource="compute",
+        category=direction,
+        duration=duration,
+        details={"operator": operator.name, "kind": operator.kind, "flops": flops},
+    )
+
+
+def backward_bytes(operator: Operator) -> float:
+    """Memory traffic of the backward pass: as many times that of the forward pass as its FLOPs are (an
+    assumption).
+
+    A convolution's two gradients thus move twice the bytes; where there are no FLOPs to compare, as much as
+    forward; nothing where arithmetic has no gradient.
+    """
+    if operator.forward_flops == 0:
+        return float(operator.forward_bytes if operator.kind != "input" else 0)
+    return operator.forward_bytes * (operator.backward_flops / operator.forward_flops)
+
+
+def _update(plan: ParallelPlan, accelerator: Accelerator) -> Task:
+    nbytes = plan.updated_parameters * plan.settings.optimizer_traffic_bytes
+    return Task(
+        name="optimizer update",
+        resource="compute",
+        category="update",
+        duration=memory_time(accelerator, nbytes),
+        details={"parameters": plan.updated_parameters},
+    )
+
+
+class _Builder:
+    """Appends tasks, each behind the last of its resource: both resources serve in order.
+
+    The list is in an order that respects every dependency.
+    """
+
+    def __init__(self, plan: ParallelPlan, priced: list[Priced]) -> None:
+        self.tasks: list[Task] = []
+        self._plan = plan
+        self._priced = priced
+        self._issued = 0
+        self._last: dict[str, int] = {}
+        """The latest task, by resource."""
+        self._done: dict[int, int] = {}
+        """The task of each position."""
+        self._awaited: dict[int, list[tuple[int, int]]] = {}
+        """By position: the exchanges it waits for, and the tasks that end them."""
+
+    def compute(self, position: int, task: Task) -> None:
+        """The work of one position, after the collectives that it waits for, each decoded first."""
+        arrived = []
+        for index, end in self._awaited.pop(position, []):
+            seconds = self._priced[index].decode
+            arrived.append(
+                self._append(_codec(self._plan.exchanges[index], "decode", seconds), end) if seconds else end
+            )
+        self._done[position] = self._append(task, *arrived)
+
+    def exchange_up_to(self, position: int) -> None:
+        """Issue, in order, every collective whose data exists once ``position`` is done."""
+        exchanges = self._plan.exchanges
+        while self._issued < len(exchanges) and exchanges[self._issued].starts_after <= position:
+            self._exchange(self._issued, exchanges[self._issued])
+            self._issued += 1
+
+    def _append(self, task: Task, *after: int) -> int:
+        before = (self._last[task.resource],) if task.resource in self._last else ()
+        self.tasks.append(replace(task, after=tuple(dict.fromkeys(before + after))))
+        self._last[task.resource] = len(self.tasks) - 1
+        return len(self.tasks) - 1
+
+    def _exchange(self, index: int, exchange: Exchange) -> None:
+        priced = self._priced[index]
+        cost = priced.cost
+        ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
+        if priced.encode:
+            ready = (self._append(_codec(exchange, "encode", priced.encode), *ready),)
+        setup = 0.0 if circuits_in_place(self._priced, index) else cost.setup
+        if setup:
+            self._append(_network(exchange, "set up ", "reconfiguration", setup, cost))
+        # A schedule changes circuits between its steps; the timeline shows those changes together, ahead of
+        # the bits.
+        changes = cost.reconfiguration - cost.setup
+        if changes > 0:
+            ready = (
+                self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),
+            )
+        end = self._append(
+            _network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready
+        )
+        self._awaited.setdefault(exchange.needed_by, []).append((index, end))
+
+
+def circuits_in_place(priced: list[Priced], index: int) -> bool:
+    """Whether the collective before this one (the last of the step before, for the first) left the circuits
+    it needs."""
+    before, this = priced[index - 1], priced[index]
+    same = this.circuits is not None and before.circuits == this.circuits
+    return same and before.cost.static and this.cost.static
+
+
+def _codec(exchange: Exchange, verb: str, duration: float) -> Task:
+    return Task(name=f"{verb} {exchange.name}", resource="compute", category="codec", duration=duration)
+
+
+def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
+    return Task(
+        name=verb + exchange.name,
+        resource="network",
+        category=category,
+        duration=duration,
+        details={"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps},
+    )
+
+
+def _in_a_row(tasks: list[Task]) -> list[Task]:
+    return [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(tasks)]

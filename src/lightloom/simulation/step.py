@@ -1,0 +1,75 @@
+"""One training step, simulated: the plan's tasks run by the engine, then time, energy and memory read off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.plan import MemoryUse, ParallelPlan
+from lightloom.simulation.energy import StepEnergy, step_energy
+from lightloom.simulation.engine import run
+from lightloom.simulation.lower import Price, lower
+from lightloom.simulation.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What one step of a plan takes, in the steady state."""
+
+    plan: ParallelPlan
+    timeline: Timeline
+    step_time: float
+    """Seconds."""
+    breakdown: dict[str, float]
+    """Seconds of the step by what it waits for; adds up to ``step_time``."""
+    busy_time: dict[str, float]
+    """Seconds by category, whether hidden or not."""
+    energy: StepEnergy
+    memory: MemoryUse
+    """Bytes that a rank holds."""
+    fits: bool | None
+    """Whether that fits the accelerator's memory; None when its size is unknown."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput of all ranks together; infinite for a step that takes no time."""
+        samples = self.plan.ranks * self.plan.settings.batch_per_rank
+        return samples / self.step_time if self.step_time else float("inf")
+
+    @property
+    def compute_time(self) -> float:
+        """Seconds that a rank computes."""
+        return self.breakdown["compute_s"]
+
+    @property
+    def communication_time(self) -> float:
+        """Seconds that the network transmits or changes circuits, hidden or not."""
+        return self.busy_time["transmission"] + self.busy_time["reconfiguration"]
+
+
+def simulate_step(
+    plan: ParallelPlan, accelerator: Accelerator, fabric: Fabric, price: Price, *, overlap: bool = True
+) -> StepResult:
+    """Run one step of a plan on a fabric, collectives at the given prices.
+
+    Raises:
+        UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that
+        the
+            accelerator lacks.
+    """
+    if plan.ranks != fabric.ranks:
+        raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
+    tasks, priced = lower(plan, accelerator, price, overlap=overlap)
+    timeline = run(tasks)
+    return StepResult(
+        plan=plan,
+        timeline=timeline,
+        step_time=timeline.step_time,
+        breakdown=timeline.breakdown(),
+        busy_time=timeline.busy_time(),
+        energy=step_energy(accelerator, fabric, priced, timeline.step_time),
+        memory=plan.memory,
+        fits=plan.memory.fits(accelerator.memory),
+    )

@@ -1,0 +1,120 @@
+"""What happened when: intervals on resources. Every figure, trace and joule of a simulated step comes from
+here.
+
+    compute   │ forward ████████│ backward ████████████│        ·        │ update ██│
+    network   │                 │      reconfigure ░░░ transmit ▓▓▓▓▓▓▓▓▓│
+    counts as │ compute                                │ communication   │ compute  │
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Share = Literal["compute", "communication", "reconfiguration", "idle"]
+
+SHARES: Mapping[str, Share] = {
+    "forward": "compute",
+    "backward": "compute",
+    "update": "compute",
+    "codec": "compute",
+    "transmission": "communication",
+    "reconfiguration": "reconfiguration",
+}
+"""Category of an interval, and the share of the step that it counts to."""
+_PRECEDENCE: tuple[Share, ...] = ("compute", "communication", "reconfiguration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One task on its resource, from ``start`` to ``end`` in seconds."""
+
+    resource: str
+    category: str
+    """A key of :data:`SHARES`."""
+    name: str
+    start: float
+    end: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Intervals in order of their start.
+
+    Raises:
+        AssertionError: an interval ends before it starts or is of no known category, or two overlap on a
+        resource.
+    """
+
+    intervals: tuple[Interval, ...]
+
+    @classmethod
+    def of(cls, intervals: Iterable[Interval]) -> Timeline:
+        """Sort by start, then end, so that an interval of no length comes before what follows it."""
+        return cls(tuple(sorted(intervals, key=lambda each: (each.start, each.end))))
+
+    def __post_init__(self) -> None:
+        latest: dict[str, Interval] = {}
+        for each in self.intervals:
+            if each.category not in SHARES:
+                raise AssertionError(f"{each.name!r}: no such category as {each.category!r}")
+            if not 0 <= each.start <= each.end:
+                raise AssertionError(f"{each.name!r} runs from {each.start} s to {each.end} s")
+            before = latest.get(each.resource)
+            if before is not None and each.start < before.end:
+                raise AssertionError(f"{before.name!r} and {each.name!r} overlap on {each.resource!r}")
+            latest[each.resource] = each
+
+    @property
+    def step_time(self) -> float:
+        """Seconds until the last interval ends."""
+        return max((each.end for each in self.intervals), default=0.0)
+
+    @property
+    def resources(self) -> list[str]:
+        """Resources, in order of first use."""
+        return list(dict.fromkeys(each.resource for each in self.intervals))
+
+    def on(self, resource: str) -> list[Interval]:
+        """The intervals of one resource."""
+        return [each for each in self.intervals if each.resource == resource]
+
+    def busy_time(self) -> dict[str, float]:
+        """Seconds spent in each category, whatever runs beside it."""
+        found = dict.fromkeys(SHARES, 0.0)
+        for each in self.intervals:
+            found[each.category] += each.duration
+        return found
+
+    def breakdown(self) -> dict[str, float]:
+        """The step, second by second, by what it waits for; the values add up to ``step_time``.
+
+        A moment counts as compute when any computing runs, else as communication, else as reconfiguration,
+        else as idle: what the network does beside computing is hidden, the rest is *exposed*.
+        """
+        found: dict[Share, float] = dict.fromkeys((*_PRECEDENCE, "idle"), 0.0)
+        changes: list[tuple[float, int, Share]] = []
+        for each in self.intervals:
+            share = SHARES[each.category]
+            changes += [(each.start, 1, share), (each.end, -1, share)]
+        active: dict[Share, int] = dict.fromkeys(_PRECEDENCE, 0)
+        now = 0.0
+        for moment, change, share in sorted(changes):
+            if moment > now:
+                current: Share = next((name for name in _PRECEDENCE if active[name]), "idle")
+                found[current] += moment - now
+                now = moment
+            active[share] += change
+        return {
+            "compute_s": found["compute"],
+            "exposed_communication_s": found["communication"],
+            "exposed_reconfiguration_s": found["reconfiguration"],
+            "idle_s": found["idle"],
+        }

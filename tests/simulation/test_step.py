@@ -1,0 +1,167 @@
+"""Laws of a simulated step."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.parallelism.strategies import chain, graphs
+from tests.simulation.prices import cost, linear, prices
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.load import load_fabric
+from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.plan import ParallelPlan, TrainingSettings
+from lightloom.simulation.lower import Price, Priced
+from lightloom.simulation.step import StepResult, simulate_step
+from lightloom.workloads.graph import ComputeGraph
+
+CHIP = Accelerator(peak={"bf16": 1e14}, memory_bandwidth=1e12, kernel_launch=1e-6, memory=1e10, power=500)
+RING = load_fabric("wdm-ring", 8)
+SMALL = {"bucket_size": 1e6, "first_bucket_size": 1e5, "unit_parameters": 100_000}
+strategies = st.sampled_from(["ddp", "fsdp"])
+FREE: Price = linear(math.inf)
+
+
+def plan(strategy: str, graph: ComputeGraph, **settings: Any) -> ParallelPlan:
+    return make_plan(strategy, graph, 8, TrainingSettings(**(SMALL | settings)))
+
+
+def step(made: ParallelPlan, price: Price, *, overlap: bool = True) -> StepResult:
+    return simulate_step(made, CHIP, RING, price, overlap=overlap)
+
+
+@given(strategy=strategies, graph=graphs(), price=prices, prefetch=st.integers(0, 2))
+def test_between_the_longer_part_and_the_sum(
+    strategy: str, graph: ComputeGraph, price: Price, prefetch: int
+) -> None:
+    result = step(plan(strategy, graph, prefetch=prefetch), price)
+    compute, network = result.compute_time, result.communication_time
+    assert result.step_time >= max(compute, network) * (1 - 1e-12)
+    assert result.step_time <= (compute + network) * (1 + 1e-12)
+    assert math.isclose(sum(result.breakdown.values()), result.step_time, rel_tol=1e-12)
+    assert result.breakdown["idle_s"] <= 1e-12 * result.step_time
+
+
+@given(strategy=strategies, graph=graphs(), price=prices)
+def test_overlap_never_hurts_and_without_it_the_parts_add_up(
+    strategy: str, graph: ComputeGraph, price: Price
+) -> None:
+    made = plan(strategy, graph)
+    serial, overlapped = step(made, price, overlap=False), step(made, price)
+    assert serial.step_time >= overlapped.step_time * (1 - 1e-12)
+    assert math.isclose(serial.step_time, serial.compute_time + serial.communication_time, rel_tol=1e-9)
+
+
+@given(strategy=strategies, graph=graphs())
+def test_a_free_network_leaves_the_computing(strategy: str, graph: ComputeGraph) -> None:
+    result = step(plan(strategy, graph), FREE)
+    assert result.step_time == pytest.approx(result.breakdown["compute_s"], rel=1e-12)
+    assert result.communication_time == 0
+
+
+@given(strategy=strategies, graph=graphs(), setup=st.sampled_from([0.0, 1e-3]), prefetch=st.integers(0, 2))
+def test_more_bandwidth_never_hurts(strategy: str, graph: ComputeGraph, setup: float, prefetch: int) -> None:
+    made = plan(strategy, graph, prefetch=prefetch)
+    times = [step(made, linear(b, setup=setup)).step_time for b in (1e8, 1e9, 1e10, 1e12)]
+    assert all(slow >= fast * (1 - 1e-12) for slow, fast in pairwise(times))
+
+
+@given(graph=graphs())
+def test_prefetching_never_hurts_where_the_network_never_waits_for_scatters(graph: ComputeGraph) -> None:
+    def price(kind: str, nbytes: float) -> Priced:
+        return Priced(cost=cost(nbytes / 1e10 if kind == "all-gather" else 0.0))
+
+    times = [step(plan("fsdp", graph, prefetch=depth), price).step_time for depth in (0, 1, 2)]
+    assert all(late >= early * (1 - 1e-12) for late, early in pairwise(times))
+
+
+@given(strategy=strategies, graph=graphs(), scale=st.sampled_from([0.5, 4.0]))
+def test_everything_slower_is_slower_in_proportion(strategy: str, graph: ComputeGraph, scale: float) -> None:
+    made = plan(strategy, graph)
+    slow = Accelerator(peak={"bf16": 1e14 / scale}, memory_bandwidth=1e12 / scale, kernel_launch=1e-6 * scale)
+    scaled = simulate_step(made, slow, RING, linear(1e10 / scale, latency=1e-5 * scale, setup=1e-4 * scale))
+    plain = step(made, linear(1e10, latency=1e-5, setup=1e-4))
+    assert scaled.step_time == pytest.approx(scale * plain.step_time, rel=1e-9)
+
+
+def test_ddp_hides_all_but_the_last_bucket() -> None:
+    # Two operators of 1 s forward and 2 s (1 s for the first: no gradient of its input) backward, buckets of
+    # 0.5 s.
+    graph = chain([(1_000_000, 10**14, 0), (1_000_000, 10**14, 0)])
+    made = plan("ddp", graph, optimizer_traffic_bytes=0)
+    chip = Accelerator(peak={"bf16": 1e14}, efficiency=1)
+    result = simulate_step(made, chip, RING, linear(8e6))
+    assert result.step_time == pytest.approx(1 + 1 + 2 + 1 + 0.5)
+    assert result.breakdown["exposed_communication_s"] == pytest.approx(0.5)
+    assert result.communication_time == pytest.approx(1.0)
+
+
+def test_fsdp_order_of_the_network() -> None:
+    graph = chain([(1_000_000, 10**12, 0)] * 3)
+    names = [each.name for each in step(plan("fsdp", graph), linear(1e9)).timeline.on("network")]
+    gathers = [f"all-gather unit {u} forward" for u in range(3)]
+    assert names == [
+        *gathers,
+        "all-gather unit 1 backward",
+        "reduce-scatter unit 2",
+        "all-gather unit 0 backward",
+        "reduce-scatter unit 1",
+        "reduce-scatter unit 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "circuits", "later", "setups"),
+    [
+        ("ddp", "ring", 0.0, 0),  # one set of circuits for the whole job: always in place
+        ("ddp", None, 0.0, 3),  # nothing is known about the circuits
+        ("ddp", "ring", 1e-3, 3),  # a schedule that changes circuits leaves others behind
+        ("fsdp", "{kind}", 0.0, 4),  # | gather gather gather gather | scatter | gather | scatter scatter
+        ("fsdp", "ring", 0.0, 0),
+    ],
+)
+def test_circuits_are_set_up_only_where_they_change(
+    strategy: str, circuits: str | None, later: float, setups: int
+) -> None:
+    graph = chain([(1_000_000, 10**12, 0)] * 3)
+    result = step(plan(strategy, graph), linear(1e9, setup=1e-3, later=later, circuits=circuits))
+    found = [each for each in result.timeline.intervals if each.name.startswith("set up")]
+    assert len(found) == setups
+
+
+def test_set_up_happens_while_the_gradients_are_computed() -> None:
+    graph = chain([(1_000_000, 10**14, 0)])
+    made = plan("ddp", graph, optimizer_traffic_bytes=0)
+    result = step(made, linear(1e9, setup=0.5))
+    assert result.breakdown["exposed_reconfiguration_s"] == 0
+    assert result.busy_time["reconfiguration"] == 0.5
+    assert step(made, linear(1e9, setup=0.5), overlap=False).breakdown["exposed_reconfiguration_s"] == 0.5
+
+
+def test_energy_says_what_is_missing() -> None:
+    made = plan("ddp", chain([(1000, 10**12, 10)]))
+    energy = step(made, linear(1e9)).energy
+    assert energy.missing == ("fabric.energy_per_bit", "fabric.power_per_rank")
+    assert energy.total_j is None
+    assert energy.compute_j == pytest.approx(500 * 8 * step(made, linear(1e9)).step_time) == energy.known_j
+    powered = RING.model_copy(update={"power_per_rank": 10.0})
+    dark = simulate_step(make_plan("ddp", chain([(0, 10**12, 10)]), 8), CHIP, powered, FREE).energy
+    assert dark.missing == ()
+    assert dark.total_j == pytest.approx(510 * 8 * dark.known_j / (510 * 8))
+
+
+def test_memory_and_throughput_are_reported() -> None:
+    result = step(plan("ddp", chain([(1_000_000_000, 10**12, 10)])), linear(1e9))
+    assert result.fits is False
+    assert result.samples_per_second == pytest.approx(8 * 32 / result.step_time)
+
+
+def test_ranks_must_agree() -> None:
+    with pytest.raises(UnsupportedError, match="4 ranks, but the fabric has 8"):
+        simulate_step(make_plan("ddp", chain([(1, 1, 1)]), 4), CHIP, RING, FREE)

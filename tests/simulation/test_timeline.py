@@ -1,0 +1,57 @@
+"""A timeline checks itself and accounts for every second."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from tests.simulation.test_engine import task_lists
+
+from lightloom.simulation.engine import Task, run
+from lightloom.simulation.timeline import Interval, Timeline
+
+
+def interval(resource: str, category: str, start: float, end: float) -> Interval:
+    return Interval(resource=resource, category=category, name=f"{category} {start}", start=start, end=end)
+
+
+def test_overlaps_are_refused_and_name_both() -> None:
+    with pytest.raises(AssertionError, match=r"'forward 0' and 'forward 1' overlap on 'a'"):
+        Timeline.of([interval("a", "forward", 1, 3), interval("a", "forward", 0, 2)])
+    with pytest.raises(AssertionError, match="runs from 2 s to 1 s"):
+        Timeline.of([interval("a", "forward", 2, 1)])
+    with pytest.raises(AssertionError, match="no such category as 'lunch'"):
+        Timeline.of([interval("a", "lunch", 0, 1)])
+
+
+def test_breakdown_of_a_drawn_example() -> None:
+    # compute  [0 ── 2]                [7 ─ 8]
+    # network     [1 ─ 3 setup][3 ─ 6 send]         nothing runs from 6 to 7
+    timeline = Timeline.of(
+        [
+            interval("compute", "forward", 0, 2),
+            interval("network", "reconfiguration", 1, 3),
+            interval("network", "transmission", 3, 6),
+            interval("compute", "update", 7, 8),
+        ]
+    )
+    assert timeline.breakdown() == {
+        "compute_s": 3,
+        "exposed_communication_s": 3,
+        "exposed_reconfiguration_s": 1,
+        "idle_s": 1,
+    }
+    assert timeline.busy_time()["reconfiguration"] == 2
+    assert timeline.step_time == 8
+
+
+@given(tasks=task_lists())
+def test_breakdown_adds_up(tasks: list[Task]) -> None:
+    timeline = run(tasks)
+    assert math.isclose(sum(timeline.breakdown().values()), timeline.step_time, rel_tol=1e-12)
+
+
+def test_an_empty_step() -> None:
+    assert Timeline.of([]).step_time == 0
+    assert set(Timeline.of([]).breakdown().values()) == {0.0}
