@@ -1,9 +1,11 @@
-"""FLOPs of matrix products, convolutions and attention against PyTorch's own counter, forward and backward."""
+"""FLOPs of matrix products, convolutions and attention against PyTorch's own counter, forward and
+backward."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +65,7 @@ def ours(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[int, int]:
 
 def built(factory: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[Tensor, ...]]:
     with torch.device("meta"):
-        module = factory()
+        module: Any = factory()
         return module, module.example_inputs(BATCH)
 
 
@@ -73,7 +75,8 @@ def test_agrees_with_the_flop_counter(factory: Callable[[], nn.Module]) -> None:
 
 
 def test_grouped_convolutions_are_counted_once_per_weight() -> None:
-    """PyTorch's counter forgets the groups in the gradient of a weight, so only there may it differ, and only upwards."""
+    """PyTorch's counter forgets the groups in the gradient of a weight, so only there may it differ, and only
+    upwards."""
     mine, theirs = ours(*built(alexnet_2012)), counted(*built(alexnet_2012))
     assert mine[0] == theirs[0]
     grouped = sum(

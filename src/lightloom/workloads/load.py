@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from lightloom.core.errors import ConfigError, UnknownNameError, WorkloadError
 from lightloom.core.files import cache_directory, write_atomically
@@ -43,13 +43,13 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
     if entry is not None:
         return _load_zoo(entry, sequence_length).with_batch(batch)
     if ":" in spec or spec.endswith(".py"):
-        factory = resolve(spec)
+        factory, trace = resolve(spec), _tracer(spec)
         with search_path(spec):
-            return _trace(factory, spec, batch, sequence_length)
+            return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
     plugins = load_plugins("models")
     if spec not in plugins:
         raise UnknownNameError("model", spec, [*ZOO, *plugins])
-    return _trace(plugins[spec], spec, batch, sequence_length)
+    return _tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
 
 
 def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
@@ -61,19 +61,17 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     found = _read(path)
     if found is not None and found.name == entry.name:
         return found
-    graph = _trace(resolve_zoo(entry), entry.name, TRACE_BATCH, sequence_length, dict(entry.arguments))
+    trace = _tracer(entry.name)
+    graph = trace(
+        resolve(entry.path),
+        name=entry.name,
+        batch=TRACE_BATCH,
+        sequence_length=sequence_length,
+        arguments=entry.arguments,
+    )
     with contextlib.suppress(ConfigError):  # a cache that cannot be written costs time, nothing else
         write_atomically(path, json.dumps(graph.to_json(), separators=(",", ":")))
     return graph
-
-
-def resolve_zoo(entry: ZooEntry) -> Any:
-    """The factory of a zoo model.
-
-    Raises:
-        WorkloadError: PyTorch is missing.
-    """
-    return resolve(entry.path)
 
 
 def _read(path: Path) -> ComputeGraph | None:
@@ -94,15 +92,12 @@ def _source_hash() -> str:
     return digest.hexdigest()
 
 
-def _trace(
-    factory: Any, name: str, batch: int, sequence_length: int | None, arguments: dict[str, Any] | None = None
-) -> ComputeGraph:
+def _tracer(name: str) -> Callable[..., ComputeGraph]:
+    """The bridge to PyTorch, imported only now that something has to be traced."""
     try:
         from lightloom.workloads.torch.build import trace_factory
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
-    return trace_factory(
-        factory, name=name, batch=batch, sequence_length=sequence_length, arguments=arguments
-    )
+    return trace_factory

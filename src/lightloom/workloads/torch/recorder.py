@@ -108,12 +108,12 @@ class Recorder:
         self._scopes.pop()
 
     def add_input(self, name: str, tensor: Tensor) -> None:
-        """Declare an input of the model."""
+        """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
         axes = naming.input_axes(tensor)
         dimensions, axes = naming.output_dimensions(tensor.shape, self._batch, axes)
         nbytes = tensor.numel() * ELEMENT_BYTES
         operator = Operator(
-            name=self._unique(name),
+            name=self._unique(f"input.{name}"),
             kind="input",
             dimensions=dimensions,
             activation_bytes=nbytes,
@@ -278,7 +278,7 @@ class Recorder:
         for origin, tensors in by_storage.values():
             size = _distinct_elements(tensors)
             if kind == "embedding" and origin.parameter is not None:
-                total += min(size, written)
+                total += written
                 continue
             total += size
             shared += 0 if origin.sampled else size

@@ -57,8 +57,9 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
 
 def _cause(error: Exception) -> str:
     text = (str(error).strip() or "no message").splitlines()[0]
-    hint = " (values cannot steer the forward pass: there are only shapes)" if "meta tensor" in text else ""
-    return f"{type(error).__name__}: {text}{hint}"
+    if isinstance(error, NotImplementedError) or "meta tensor" in text:
+        text = f"values cannot steer the forward pass, there are only shapes ({text})"
+    return f"{type(error).__name__}: {text}"
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

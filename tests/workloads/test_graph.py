@@ -1,0 +1,119 @@
+"""Laws of the graph: round trips, linearity in the batch, and that nothing invalid can be made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.errors import WorkloadError
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+from .strategies import graphs
+
+
+@given(graphs())
+def test_json_round_trip(graph: ComputeGraph) -> None:
+    assert ComputeGraph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
+
+
+@given(graphs(), st.integers(1, 50))
+def test_batch_round_trip(graph: ComputeGraph, batch: int) -> None:
+    assert graph.with_batch(batch).with_batch(graph.batch) == graph
+
+
+@given(graphs(), st.integers(1, 20))
+def test_samples_scale_linearly_and_the_rest_stays(graph: ComputeGraph, factor: int) -> None:
+    larger = graph.with_batch(factor * graph.batch)
+    assert (larger.parameters, larger.parameter_bytes) == (graph.parameters, graph.parameter_bytes)
+    for before, after in zip(graph.operators, larger.operators, strict=True):
+        if "sample" not in before.dimensions:
+            assert after == before
+            continue
+        assert after.forward_flops == factor * before.forward_flops
+        assert after.backward_flops == factor * before.backward_flops
+        assert after.activation_bytes == factor * before.activation_bytes
+        assert after.forward_bytes - after.shared_bytes == factor * (
+            before.forward_bytes - before.shared_bytes
+        )
+        assert after.shared_bytes == before.shared_bytes
+
+
+@given(graphs(), st.integers(1, 16))
+def test_precision_scales_bytes_only(graph: ComputeGraph, element_bytes: int) -> None:
+    other = graph.with_element_bytes(element_bytes)
+    assert other.with_element_bytes(graph.element_bytes) == graph
+    assert other.activation_bytes * graph.element_bytes == graph.activation_bytes * element_bytes
+    assert other.parameter_bytes * graph.element_bytes == graph.parameter_bytes * element_bytes
+    assert (other.forward_flops, other.parameters) == (graph.forward_flops, graph.parameters)
+
+
+@given(graphs())
+def test_consumers_invert_inputs(graph: ComputeGraph) -> None:
+    edges = {(source, op.name) for op in graph.operators for source in op.inputs}
+    assert {(name, reader) for name, readers in graph.consumers().items() for reader in readers} == edges
+    assert all(graph.operator(op.name) is op for op in graph.operators)
+
+
+A = Operator(name="a", kind="input", dimensions={"sample": 2}, activation_bytes=8)
+B = Operator(name="b", kind="activation", inputs=("a",), dimensions={"sample": 2})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"operators": (A, A)}, "occurs twice"),
+        ({"operators": (B, A)}, "'b' reads 'a', no earlier operator"),
+        ({"operators": (B,)}, "no earlier operator"),
+        ({"batch": 3}, "has 2 samples, expected the batch, 3"),
+        ({"batch": 0}, "batch is 0"),
+        ({"batch": True}, "batch is True"),
+        ({"element_bytes": 0}, "element_bytes is 0"),
+    ],
+)
+def test_invalid_graphs_are_refused(change: dict[str, Any], words: str) -> None:
+    graph = ComputeGraph(name="g", batch=2, operators=(A, B))
+    with pytest.raises(WorkloadError, match=words):
+        replace(graph, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": ""}, "needs a name"),
+        ({"kind": "magic"}, "'magic' is none of"),
+        ({"forward_flops": -1}, "forward_flops is -1"),
+        ({"activation_bytes": 1.5}, "activation_bytes is 1.5"),
+        ({"dimensions": {"channel": 0}}, "dimension channel is 0"),
+        ({"shared_bytes": 9}, "exceed forward_bytes"),
+    ],
+)
+def test_invalid_operators_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        replace(A, **change)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        [],
+        {"schema": "other"},
+        {"schema": "lightloom.graph/1"},
+        {"schema": "lightloom.graph/1", "name": "g", "batch": 1, "operators": [{"name": "a"}]},
+        {"schema": "lightloom.graph/1", "name": "g", "batch": 1, "operators": ["a"]},
+        {"schema": "lightloom.graph/1", "name": "g", "batch": 1, "operators": [], "more": 1},
+    ],
+)
+def test_other_documents_are_refused(document: Any) -> None:
+    with pytest.raises(WorkloadError):
+        ComputeGraph.from_json(document)
+
+
+def test_unknown_operator() -> None:
+    with pytest.raises(WorkloadError, match="no operator 'z'"):
+        ComputeGraph(name="g", batch=2, operators=(A,)).operator("z")

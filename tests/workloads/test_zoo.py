@@ -1,0 +1,151 @@
+"""The zoo against published figures: parameters, Table 2 of Ro, Lee and Ahn, FLOPs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from lightloom.workloads.catalog import ZOO, ZooEntry
+from lightloom.workloads.census import layers, neuron_bytes, synapse_bytes
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import TRACE_BATCH, load_workload
+from lightloom.workloads.resolve import resolve
+from lightloom.workloads.torch.build import trace_factory
+
+ENTRIES = [pytest.param(entry, id=name) for name, entry in ZOO.items()]
+
+PUBLISHED = {
+    "alexnet": 61_100_840,
+    "vgg16": 138_357_544,
+    "vgg19": 143_667_240,
+    "googlenet": 13_004_888,
+    "googlenet-plain": 6_624_904,
+    "inception-v3": 27_161_264,
+    "inception-v3-plain": 23_834_568,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "densenet121": 7_978_856,
+    "gpt2-355m": 354_823_168,
+    "llama2-7b": 6_738_415_616,
+}
+"""Counted in other people's implementations, so that the catalog's own figures are not their only witness."""
+
+
+@pytest.mark.parametrize(("name", "parameters"), PUBLISHED.items())
+def test_published_parameters(name: str, parameters: int) -> None:
+    assert load_workload(name, batch=1).parameters == parameters
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_parameter_belongs_to_one_operator(entry: ZooEntry) -> None:
+    with torch.device("meta"):
+        module = resolve(entry.path)(**entry.arguments)
+    graph = load_workload(entry.name, batch=1)
+    assert graph.parameters == sum(p.numel() for p in module.parameters()) == entry.parameters
+    assert graph.unused_parameters == 0
+    assert graph.parameter_bytes == 4 * graph.parameters
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_rescaling_equals_tracing_at_that_batch(entry: ZooEntry) -> None:
+    batch = 4
+    assert batch != TRACE_BATCH
+    fresh = trace_factory(resolve(entry.path), name=entry.name, batch=batch, arguments=entry.arguments)
+    assert load_workload(entry.name, batch=batch) == fresh
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_operator_feeds_an_output_or_another(entry: ZooEntry) -> None:
+    graph = load_workload(entry.name, batch=2)
+    ends = [name for name, readers in graph.consumers().items() if not readers]
+    outputs = {"googlenet": 3, "inception-v3": 2}.get(entry.name, 1)
+    assert len(ends) == outputs
+    for operator in graph.operators:
+        assert operator.inputs or operator.kind in ("input", "embedding")
+        assert operator.forward_bytes >= operator.activation_bytes or operator.kind == "input"
+
+
+MiB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "layer_count", "synapse", "neuron"),
+    [
+        ("alexnet-2012", 14, 232.5, 172.0),
+        ("vgg16", 22, 527.7, 1860.1),
+        ("vgg19", 25, 548.0, 2019.3),
+        ("googlenet-2014", 73, 26.7, 585.5),  # the paper prints 587
+        (
+            "inception-v3-plain",
+            110,
+            90.8,
+            1458.7,
+        ),  # the paper prints 111 layers, 105 and 1446: another variant
+        ("resnet50-2015", 126, 97.3, 3301.7),  # the paper prints 3290, and 125 layers: without the input
+        ("resnet101-2015", 245, 169.5, 4967.7),  # 4956 and 244
+        ("resnet152-2015", 364, 229.0, 7025.7),  # 7014 and 363
+        ("densenet121", 306, 30.1, 4061.1),
+    ],
+)
+def test_table_2(name: str, layer_count: int, synapse: float, neuron: float) -> None:
+    graph = load_workload(name, batch=1)
+    assert len(layers(graph)) == layer_count
+    assert synapse_bytes(graph) / MiB == pytest.approx(synapse, abs=0.0501)
+    assert neuron_bytes(graph, 32) / MiB == pytest.approx(neuron, abs=0.0501)
+
+
+def tensor_flops(graph: ComputeGraph) -> int:
+    return sum(op.forward_flops for op in graph.operators if op.kind in ("conv", "linear", "attention"))
+
+
+@pytest.mark.parametrize(
+    ("name", "gmac"),
+    [
+        ("alexnet", 0.714),
+        ("alexnet-2012", 0.724),
+        ("vgg16", 15.470),
+        ("vgg19", 19.632),
+        ("googlenet-2014", 1.583),
+        ("inception-v3-plain", 5.71),
+        ("resnet50", 4.089),
+        ("resnet50-2015", 3.858),
+        ("resnet101-2015", 7.570),
+        ("resnet152-2015", 11.282),
+        ("densenet121", 2.834),
+    ],
+)
+def test_multiply_accumulates_per_image(name: str, gmac: float) -> None:
+    assert tensor_flops(load_workload(name, batch=1)) / 2e9 == pytest.approx(gmac, rel=1e-3)
+
+
+@pytest.mark.parametrize("sequence", [128, 4096])
+def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
+    """Two FLOPs per weight and token (the token table only looks up, norms are no products), four per score
+    and channel."""
+    graph = load_workload("llama2-7b", batch=3, sequence_length=sequence)
+    tokens, layers_, hidden, vocabulary = 3 * sequence, 32, 4096, 32_000
+    weights = graph.parameters - vocabulary * hidden - (2 * layers_ + 1) * hidden
+    assert tensor_flops(graph) == 2 * weights * tokens + 4 * layers_ * tokens * sequence * hidden
+    assert {op.dimensions["sequence"] for op in graph.operators if "sequence" in op.dimensions} == {sequence}
+
+
+def test_the_index_needs_no_torch() -> None:
+    code = (
+        "import sys, lightloom.workloads.catalog, lightloom.workloads.load; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_llama_traces_in_little_memory() -> None:
+    """Seven billion parameters, and the whole process stays below 1.5 GiB."""
+    code = (
+        "import resource; from lightloom.workloads.load import load_workload;"
+        "load_workload('llama2-7b', batch=8, sequence_length=2048);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(run.stdout) * 1024 < 1.5 * 2**30
