@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.parallelism.strategies import chain, graphs
 
 from lightloom.core.errors import UnknownNameError
 from lightloom.parallelism.data_parallel import data_parallel
@@ -16,6 +15,7 @@ from lightloom.parallelism.load import STRATEGIES, make_plan
 from lightloom.parallelism.plan import TrainingSettings
 from lightloom.parallelism.sharded import sharded
 from lightloom.workloads.graph import ComputeGraph
+from tests.parallelism.strategies import chain, graphs
 
 MiB = 2.0**20
 sizes = st.builds(

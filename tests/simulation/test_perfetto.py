@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.parallelism.strategies import chain
-from tests.simulation.prices import linear
-from tests.simulation.test_step import plan, step
 
 from lightloom.core.provenance import provenance
 from lightloom.reports.perfetto import write_perfetto_trace
+from tests.parallelism.strategies import chain
+from tests.simulation.prices import linear
+from tests.simulation.test_step import plan, step
 
 
 def test_intervals_round_trip(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.parallelism.strategies import chain, graphs
-from tests.simulation.prices import cost, linear, prices
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.core.errors import UnsupportedError
@@ -20,6 +18,8 @@ from lightloom.parallelism.plan import ParallelPlan, TrainingSettings
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
+from tests.parallelism.strategies import chain, graphs
+from tests.simulation.prices import cost, linear, prices
 
 CHIP = Accelerator(peak={"bf16": 1e14}, memory_bandwidth=1e12, kernel_launch=1e-6, memory=1e10, power=500)
 RING = load_fabric("wdm-ring", 8)

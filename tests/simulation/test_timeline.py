@@ -6,10 +6,10 @@ import math
 
 import pytest
 from hypothesis import given
-from tests.simulation.test_engine import task_lists
 
 from lightloom.simulation.engine import Task, run
 from lightloom.simulation.timeline import Interval, Timeline
+from tests.simulation.test_engine import task_lists
 
 
 def interval(resource: str, category: str, start: float, end: float) -> Interval:

@@ -101,7 +101,7 @@ def _interval(task: Task, start: float) -> Interval:
 
 
 def _check(tasks: Sequence[Task]) -> None:
-    for index, task in enumerate(tasks):
+    for task in tasks:
         if not (math.isfinite(task.duration) and task.duration >= 0):
             raise ValueError(
                 f"task {task.name!r}: duration {task.duration} s, expected finite and not negative"
@@ -121,4 +121,4 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
     walk = deque(seen)
     while walk[0] != at:
         walk.popleft()
-    return [tasks[index].name for index in (*reversed(walk), walk[-1])]
+    return [tasks[each].name for each in (*reversed(walk), walk[-1])]

@@ -1,0 +1,99 @@
+"""Clusters by name: the catalog, a user's YAML file, and single fields set on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightloom.clusters.base import Cluster, ClusterFile
+from lightloom.clusters.parts import Place, build_accelerator, build_fabric
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError, UnknownNameError
+
+CATALOG = Path(__file__).parent / "catalog"
+
+
+def names() -> list[str]:
+    """Names in the catalog."""
+    return sorted(path.stem for path in CATALOG.glob("*.yaml"))
+
+
+def description(name: str) -> dict[str, Any]:
+    """A catalog entry as written, with its sources.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+    """
+    return read_yaml(_find(name))
+
+
+def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
+    """A cluster from the catalog or a YAML file, with single fields replaced.
+
+    ``settings`` maps fields to values; a dot reaches into a part: ``{"ranks": 16, "fabric.wavelengths": 128,
+    "training.batch_per_rank": 8}``.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is missing, unknown or out of range; one line that names file, field, value,
+        expectation.
+    """
+    path = _find(str(name))
+    where = path.stem if path.parent == CATALOG else str(path)
+    return cluster_from(read_yaml(path), settings, name=path.stem, where=where, folder=path.parent)
+
+
+def cluster_from(
+    data: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    name: str,
+    where: str | None = None,
+    folder: Path | None = None,
+) -> Cluster:
+    """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to
+    ``folder``."""
+    where = where or name
+    folder = folder or Path()
+    fields = dict(data)
+    for key, value in (settings or {}).items():
+        _set(fields, key, value, where)
+    file: ClusterFile = validate(ClusterFile, fields, where)
+    reference = None
+    if file.reference is not None:
+        reference = build_fabric(file.reference, file.ranks, Place(where, "reference", folder))
+    return Cluster(
+        name=name,
+        description=file.description,
+        ranks=file.ranks,
+        accelerator=build_accelerator(file.accelerator, Place(where, "accelerator", folder)),
+        fabric=build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder)),
+        reference=reference,
+        training=file.training,
+        sources=file.sources,
+    )
+
+
+def _set(fields: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Replace one field; the mappings that lead to it are copied, and a bare name becomes ``base: NAME``."""
+    part, _, rest = key.partition(".")
+    if not rest:
+        fields[part] = value
+        return
+    inner = fields.get(part, {})
+    if isinstance(inner, str):
+        inner = {"base": inner}
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"{where}: cannot set field {key!r}: {part!r} is {inner!r}, which has no fields")
+    fields[part] = dict(inner)
+    _set(fields[part], rest, value, where)
+
+
+def _find(name: str) -> Path:
+    path = CATALOG / f"{name}.yaml"
+    if "/" not in name and path.is_file():
+        return path
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    raise UnknownNameError("cluster", name, names())

@@ -1,0 +1,109 @@
+"""The parts of a cluster file, each a name or a mapping, made into an accelerator or a fabric.
+
+Complaints name the file, the field with its part (``fabric.wavelengths``), the value and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightloom.accelerators import load as accelerators
+from lightloom.accelerators.base import Accelerator
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.fabrics import load as fabrics
+from lightloom.fabrics.base import Fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part stands: the cluster, the field, and the folder that file names are relative to."""
+
+    where: str
+    field: str
+    folder: Path
+
+    def complaint(self, message: str, inner: str = "") -> ConfigError:
+        """An error that names this place."""
+        return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
+
+
+def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerator:
+    """An accelerator; one without a name of its own is called after what it is based on.
+
+    Raises:
+        ConfigError: an unknown name, or a field that is missing, unknown or out of range.
+    """
+    fields = _fields(part, place, accelerators.description)
+    based_on = part if isinstance(part, str) else str(part.get("base", "accelerator"))
+    built: Accelerator = _validated(Accelerator, {"name": Path(based_on).stem} | fields, place)
+    return built
+
+
+def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:
+    """A fabric with ``ranks`` attached.
+
+    Raises:
+        ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
+    """
+    fields = _fields(part, place, fabrics.description)
+    kinds = fabrics.kinds()
+    kind = fields.get("kind")
+    if kind is None:
+        raise place.complaint(f"missing: expected 'base: NAME' or one of {', '.join(sorted(kinds))}", ".kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")
+    if "ranks" in fields:
+        raise place.complaint("not expected here: a cluster says its ranks once, in field 'ranks'", ".ranks")
+    built: Fabric = _validated(kinds[kind], fields | {"ranks": ranks}, place)
+    return built
+
+
+def _fields(
+    part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """The fields of a part, its base looked up and what differs laid over it."""
+    if isinstance(part, str):
+        return _described(part, place, describe)
+    own = {key: value for key, value in part.items() if key != "description"}
+    if "base" not in own:
+        return own
+    base = own.pop("base")
+    if not isinstance(base, str):
+        raise place.complaint(f"{base!r}: expected a catalog name or a .yaml file", ".base")
+    if "kind" in own:
+        raise place.complaint("not expected beside 'base', which has a kind already", ".kind")
+    below = _described(base, place, describe)
+    merged = below | {key: _laid_over(below.get(key), value) for key, value in own.items()}
+    changed = own.keys() - {"sources"}
+    # A value that replaces a sourced one must not inherit its source.
+    kept = {key: text for key, text in below.get("sources", {}).items() if key.split(".")[0] not in changed}
+    merged["sources"] = (
+        kept | dict.fromkeys(sorted(changed), f"set by {place.where}") | own.get("sources", {})
+    )
+    return merged
+
+
+def _laid_over(below: Any, value: Any) -> Any:
+    return {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+
+
+def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    is_file = name.endswith((".yaml", ".yml"))
+    try:
+        found = describe(str(place.folder / name) if is_file else name)
+    except InputError as error:
+        raise place.complaint(str(error)) from error
+    return {key: value for key, value in found.items() if key != "description"}
+
+
+def _validated(kind: Any, fields: Mapping[str, Any], place: Place) -> Any:
+    known = kind.model_fields.keys() - {"ranks"}
+    for key in fields:
+        if key not in known and key != "ranks":
+            raise place.complaint(f"unknown field: expected one of {', '.join(sorted(known))}", f".{key}")
+    # One entry under the field's name, so that the complaint says fabric.wavelengths and not wavelengths.
+    return validate(dict[str, kind], {place.field: dict(fields)}, place.where)[place.field]
