@@ -1,0 +1,121 @@
+"""Every algorithm, for every rank count and number of wavelengths, passes the verifier; closed forms count its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from lightloom.collectives.algorithms import neighbour_exchange, one_stage, recursive_doubling, ring, trees, wrht
+from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.optical_averager import OpticalAverager
+from tests.collectives.reference import is_right
+from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
+
+RANKS = (2, 3, 16, 17, 64, 100, 257, 1024)
+WAVELENGTHS = (1, 2, 8, 64)
+
+
+@pytest.mark.parametrize("wavelengths", WAVELENGTHS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_algorithm_verifies_on_a_wdm_ring(ranks: int, wavelengths: int) -> None:
+    fabric = wdm_ring(ranks, wavelengths)
+    for kind in KINDS:
+        for algorithm in admitted(kind, fabric):
+            if ranks == 1024 and algorithm.striped and kind != "all-gather":
+                continue
+            schedule = build(algorithm, Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+            assert schedule.steps == len(np.unique(schedule.step))
+
+
+@given(jobs())
+@settings(max_examples=150, deadline=None)
+def test_every_algorithm_verifies_on_every_fabric(job: tuple[Algorithm, Collective, Fabric]) -> None:
+    algorithm, collective, fabric = job
+    schedule = build(algorithm, collective, fabric)
+    assert schedule.algorithm == algorithm.name
+
+
+@given(jobs(wdm_rings(largest=12)))
+@settings(max_examples=100, deadline=None)
+def test_an_obvious_replay_agrees(job: tuple[Algorithm, Collective, Fabric]) -> None:
+    algorithm, collective, fabric = job
+    assert is_right(build(algorithm, collective, fabric), fabric)  # type: ignore[arg-type]
+
+
+@given(jobs())
+@settings(max_examples=100, deadline=None)
+def test_deliveries_are_conserved(job: tuple[Algorithm, Collective, Fabric]) -> None:
+    """All-gather and reduce-scatter move every chunk N − 1 times, whatever the algorithm; all-reduce at least that."""
+    algorithm, collective, fabric = job
+    schedule = build(algorithm, collective, fabric)
+    least = (collective.ranks - 1) * schedule.chunks
+    if collective.kind == "all-reduce":
+        assert len(schedule) >= least
+    else:
+        assert len(schedule) == least
+
+
+def test_only_neighbour_exchange_refuses_odd_ranks() -> None:
+    fabric = wdm_ring(17, 64)
+    for kind in KINDS:
+        refused = {a.name for a in algorithms().values() if kind in a.kinds and a.refusal(kind, fabric)}
+        assert {name for name in refused if name != "in-network"} == {
+            "neighbour-exchange", "neighbour-exchange-striped", "neighbour-exchange-pairs",
+        }  # fmt: skip
+    with pytest.raises(UnsupportedError, match="even number of ranks, not 17"):
+        build(find("neighbour-exchange"), Collective("all-gather", 17, 1.0), fabric)
+
+
+def test_unknown_algorithm_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'optree'"):
+        find("optre")
+
+
+_CLOSED_FORMS: list[tuple[str, str, Callable[[int, int], int]]] = [
+    ("ring", "all-gather", lambda n, w: ring.ring_steps(n)),
+    ("ring-two-way", "all-gather", lambda n, w: ring.two_way_ring_steps(n)),
+    ("ring-two-way-striped", "all-gather", lambda n, w: ring.two_way_ring_steps(n)),
+    ("neighbour-exchange", "all-gather", lambda n, w: neighbour_exchange.neighbour_exchange_steps(n)),
+    ("one-stage", "all-gather", one_stage.one_stage_steps),
+    ("wrht", "all-reduce", wrht.wrht_steps),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "steps"), _CLOSED_FORMS, ids=[form[0] for form in _CLOSED_FORMS])
+@pytest.mark.parametrize("wavelengths", [1, 2, 7, 64])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 16, 17, 30, 64, 101, 256])
+def test_closed_form_counts_the_steps_built(
+    name: str, kind: str, steps: Callable[[int, int], int], ranks: int, wavelengths: int
+) -> None:
+    ranks += ranks % 2 if find(name).even_ranks else 0
+    fabric = wdm_ring(ranks, wavelengths)
+    schedule = build(find(name), Collective(kind, ranks, 1.0), fabric)  # type: ignore[arg-type]
+    assert schedule.steps == steps(ranks, wavelengths)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 13, 64, 100])
+def test_doubling_and_trees_take_logarithmic_exchanges_when_wavelengths_suffice(ranks: int) -> None:
+    fabric = wdm_ring(ranks, ranks)
+    doubling = build(find("recursive-doubling"), Collective("all-reduce", ranks, 1.0), fabric)
+    assert doubling.steps == recursive_doubling.doubling_exchanges(ranks)
+    tree = build(find("binomial-tree"), Collective("all-reduce", ranks, 1.0), fabric)
+    assert tree.steps == 2 * trees.binomial_rounds(ranks)
+    star = build(find("worker-aggregator"), Collective("all-reduce", ranks, 1.0), fabric)
+    assert star.steps == 2
+
+
+def test_wrht_steps_of_the_derived_table() -> None:
+    assert [wrht.wrht_steps(1024, w) for w in (4, 8, 16, 64, 256)] == [7, 5, 4, 3, 3]
+    assert (wrht.wrht_steps(2838, 64), wrht.wrht_steps(4096, 64)) == (3, 4)
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 16, 300])
+def test_in_network_takes_one_step_for_any_number_of_ranks(ranks: int) -> None:
+    schedule = build(find("in-network"), Collective("all-reduce", ranks, 1.0), OpticalAverager(ranks=ranks))
+    assert (schedule.steps, len(schedule)) == (1, 2 * ranks)

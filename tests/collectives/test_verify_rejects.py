@@ -1,0 +1,186 @@
+"""The verifier rejects every way in which a schedule can be wrong, and names the culprit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.schedule import COLUMNS, Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
+from tests.collectives.reference import is_right
+from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
+
+FABRIC = wdm_ring(8, 4)
+
+
+def optree() -> Schedule:
+    return build(find("optree"), Collective("all-gather", 8, 8.0), FABRIC)
+
+
+def with_cell(schedule: Schedule, column: str, row: int, value: int) -> Schedule:
+    changed = getattr(schedule, column).copy()
+    changed[row] = value
+    return replace(schedule, **{column: changed})
+
+
+def without_row(schedule: Schedule, row: int) -> Schedule:
+    return replace(schedule, **{name: np.delete(getattr(schedule, name), row) for name in COLUMNS})
+
+
+def with_row_again(schedule: Schedule, row: int, **changes: Any) -> Schedule:
+    columns = {name: np.append(getattr(schedule, name), changes.get(name, getattr(schedule, name)[row])) for name in COLUMNS}
+    return replace(schedule, **columns)
+
+
+def test_a_dropped_send_names_the_rank_left_without() -> None:
+    schedule = optree()
+    last = len(schedule) - 1
+    rank, chunk = schedule.destination[last], schedule.chunk[last]
+    with pytest.raises(VerificationError, match=f"rank {rank} does not end with the complete chunk {chunk}"):
+        verify(without_row(schedule, last), FABRIC)
+
+
+def test_a_dropped_early_send_names_the_sender_that_lacks_it() -> None:
+    with pytest.raises(VerificationError, match=r"rank \d+ does not (hold the chunk|end with)"):
+        verify(without_row(optree(), 0), FABRIC)
+
+
+def test_a_swapped_chunk_names_the_row() -> None:
+    schedule = optree()
+    other = int(np.flatnonzero(schedule.source != schedule.source[0])[0])
+    swapped = with_cell(schedule, "chunk", 0, schedule.chunk[other])
+    swapped = with_cell(swapped, "chunk", other, schedule.chunk[0])
+    with pytest.raises(VerificationError, match=r"step 0, rank \d→\d, chunk \d \(row \d+\): rank \d does not hold"):
+        verify(swapped, FABRIC)
+
+
+def test_a_doubled_contribution_names_the_receiver() -> None:
+    fabric = PacketSwitch(ranks=4)
+    schedule = build(find("ring"), Collective("all-reduce", 4, 4.0), fabric)
+    doubled = with_row_again(schedule, 0, step=1, lightpath=len(schedule))
+    with pytest.raises(VerificationError, match=r"rank \d receives a contribution that it already holds"):
+        verify(doubled, fabric)
+
+
+def test_a_shared_wavelength_names_link_wavelength_and_both_lightpaths() -> None:
+    schedule = build(find("one-stage"), Collective("all-gather", 8, 8.0), wdm_ring(8, 8))
+    row = int(np.flatnonzero(schedule.first_wavelength > 0)[0])
+    shared = with_cell(schedule, "first_wavelength", row, 0)
+    with pytest.raises(
+        VerificationError, match=r"lightpaths \d+ and \d+ share wavelength 0 of fibre 0 on the (counter-)?clockwise link \d→\d"
+    ):
+        verify(shared, wdm_ring(8, 8))
+
+
+def test_a_broken_continuity_names_lightpath_and_column() -> None:
+    fabric = wdm_ring(8, 4)
+    schedule = build(find("neighbour-exchange"), Collective("all-gather", 8, 8.0), fabric)
+    row = int(np.flatnonzero(schedule.step == 1)[0])
+    broken = with_cell(schedule, "first_wavelength", row, 1)
+    with pytest.raises(VerificationError, match=r"lightpath \d+ breaks continuity: first_wavelength"):
+        verify(broken, fabric)
+
+
+@pytest.mark.parametrize(("column", "wrong"), [("fibre", 1), ("first_wavelength", 4), ("wavelength_count", 5)])
+def test_a_wavelength_that_does_not_exist_is_named(column: str, wrong: int) -> None:
+    with pytest.raises(VerificationError, match="do not exist: the fabric has 4 channels a link"):
+        verify(with_cell(optree(), column, 0, wrong), FABRIC)
+
+
+def test_one_transceiver_too_many_names_rank_and_step() -> None:
+    schedule = build(find("one-stage"), Collective("all-gather", 8, 8.0), wdm_ring(8, 8))
+    verify(schedule, wdm_ring(8, 8, transceivers=7))
+    with pytest.raises(VerificationError, match=r"step 0: rank \d sends on 7 wavelengths at once: it has 6 transceivers"):
+        verify(schedule, wdm_ring(8, 8, transceivers=6))
+
+
+def test_a_dependency_cycle_names_the_steps() -> None:
+    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1))
+    chain = [(1, 0), (2, 1)]
+    verify(replace(schedule, dependencies=np.array(chain)), wdm_ring(4, 1))
+    with pytest.raises(VerificationError, match=r"dependency cycle among steps \[0, 1, 2\]"):
+        verify(replace(schedule, dependencies=np.array([*chain, (0, 2)])), wdm_ring(4, 1))
+
+
+def test_a_missing_dependency_is_a_clash() -> None:
+    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1))
+    with pytest.raises(VerificationError, match="share wavelength 0"):
+        verify(replace(schedule, dependencies=np.array([(1, 0)])), wdm_ring(4, 1))
+
+
+def test_a_send_that_nothing_orders_after_its_data_is_named() -> None:
+    fabric = PacketSwitch(ranks=4)
+    for kind in ("all-gather", "all-reduce"):
+        schedule = build(find("ring"), Collective(kind, 4, 4.0), fabric)  # type: ignore[arg-type]
+        chain = np.array([(s + 1, s) for s in range(schedule.steps - 1)])
+        verify(replace(schedule, dependencies=chain), fabric)
+        with pytest.raises(VerificationError, match="nothing orders this send after|does not hold the chunk|and lost"):
+            verify(replace(schedule, dependencies=chain[:-1]), fabric)
+
+
+def test_an_overwritten_partial_sum_is_named() -> None:
+    fabric = PacketSwitch(ranks=4)
+    schedule = build(find("worker-aggregator"), Collective("all-reduce", 4, 4.0), fabric)
+    with pytest.raises(VerificationError, match=r"overwritten and lost|written to by two sends of one step"):
+        verify(with_cell(schedule, "reduces", 0, 0), fabric)
+
+
+def test_a_tap_that_the_light_budget_does_not_allow_is_named() -> None:
+    star = build(find("worker-aggregator"), Collective("all-reduce", 4, 4.0), PacketSwitch(ranks=4))
+    merged = star.lightpath.copy()
+    merged[-3:] = merged[-1]
+    with pytest.raises(VerificationError, match="serves 3 destinations"):
+        verify(replace(star, lightpath=merged), PacketSwitch(ranks=4))
+
+
+def test_a_schedule_for_another_number_of_ranks_is_refused() -> None:
+    with pytest.raises(VerificationError, match="schedule for 8 ranks on a fabric of 9"):
+        verify(optree(), wdm_ring(9, 4))
+
+
+def test_self_sends_and_unknown_ranks_are_refused() -> None:
+    schedule = optree()
+    with pytest.raises(VerificationError, match="a rank sends to itself"):
+        verify(with_cell(schedule, "destination", 0, schedule.source[0]), FABRIC)
+    with pytest.raises(VerificationError, match=r"destination 8 is not in 0\.\.7"):
+        verify(with_cell(schedule, "destination", 0, 8), FABRIC)
+
+
+@given(jobs(wdm_rings(largest=9)), st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_obvious_replay_agrees_on_mutants(job: tuple[Algorithm, Collective, Fabric], data: st.DataObject) -> None:
+    """Change one cell at random: the verifier accepts exactly what the set-based replay accepts."""
+    algorithm, collective, fabric = job
+    schedule = build(algorithm, collective, fabric)
+    row = data.draw(st.integers(0, len(schedule) - 1))
+    column, limit = data.draw(
+        st.sampled_from(
+            [("chunk", schedule.chunks), ("step", schedule.steps), ("route", 2), ("reduces", 2),
+             ("first_wavelength", int(getattr(fabric, "wavelengths", 1))), ("destination", fabric.ranks)]
+        )
+    )  # fmt: skip
+    # A lightpath of its own keeps the mutant from being rejected for disagreeing with its lightpath's other rows.
+    alone = with_cell(schedule, "lightpath", row, len(schedule) - 1)
+    if np.count_nonzero(schedule.lightpath == len(schedule) - 1):
+        alone = schedule
+    mutant = with_cell(alone, column, row, data.draw(st.integers(0, limit - 1)))
+    if mutant.source[row] == mutant.destination[row]:
+        return
+    try:
+        verify(mutant, fabric)
+    except VerificationError as error:
+        if "breaks continuity" in str(error) or "destinations" in str(error):
+            return
+        assert not is_right(mutant, fabric), str(error)  # type: ignore[arg-type]
+    else:
+        assert is_right(mutant, fabric)  # type: ignore[arg-type]
