@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.fabrics.base import Fabric
@@ -38,6 +39,17 @@ class StepEnergy:
     def total_j(self) -> float | None:
         """Joules altogether; None when a part is missing."""
         return None if self.missing else self.known_j
+
+    def to_json(self) -> dict[str, Any]:
+        """Every part, the sums, and what is missing."""
+        return {
+            "total_j": self.total_j,
+            "known_j": self.known_j,
+            "compute_j": self.compute_j,
+            "transmission_j": self.transmission_j,
+            "interface_j": self.interface_j,
+            "missing": list(self.missing),
+        }
 
 
 def step_energy(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.roofline import memory_time, operator_time
 from lightloom.collectives.price import Cost
+from lightloom.collectives.spec import Kind
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task
 from lightloom.workloads.graph import Operator
@@ -37,7 +38,7 @@ class Priced:
     """Seconds of computing before the data can be used."""
 
 
-Price = Callable[[str, float], Priced]
+Price = Callable[[Kind, float], Priced]
 """Prices a collective by kind (``all-reduce``, ...) and bytes (as ``Collective.nbytes``)."""
 
 _FORWARD, _BACKWARD = "forward", "backward"

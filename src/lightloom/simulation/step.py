@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.core.errors import UnsupportedError
@@ -47,6 +48,20 @@ class StepResult:
     def communication_time(self) -> float:
         """Seconds that the network transmits or changes circuits, hidden or not."""
         return self.busy_time["transmission"] + self.busy_time["reconfiguration"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures of the step in plain types and SI units, without its timeline."""
+        return {
+            "strategy": self.plan.strategy,
+            "step_time_s": self.step_time,
+            "samples_per_second": self.samples_per_second if self.step_time else None,
+            "breakdown": dict(self.breakdown),
+            "busy_time_s": dict(self.busy_time),
+            "communication_time_s": self.communication_time,
+            "energy": self.energy.to_json(),
+            "memory_bytes": asdict(self.memory) | {"total": self.memory.total},
+            "fits": self.fits,
+        }
 
 
 def simulate_step(
