@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightloom.workloads.graph import TENSOR_KINDS
-from lightloom.workloads.torch.recorder import tensors_in
+from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.trace import trace
 from lightloom.workloads.torch.zoo.alexnet import alexnet, alexnet_2012
 from lightloom.workloads.torch.zoo.densenet import densenet121

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -218,6 +219,30 @@ def test_a_failing_forward_is_one_clear_line(function: Any, words: str) -> None:
         graph_of(function, (BATCH, 4, 3))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_cannot_be_prepared_is_one_clear_line() -> None:
+    with pytest.raises(WorkloadError, match="test: cannot be moved to the meta device"):
+        trace(nn.LazyLinear(3), torch.empty(2, 4), batch=2, name="test")
+
+
+@pytest.mark.parametrize(
+    "shape", [(BATCH, 4), (BATCH, 3, 4), (3, BATCH, 4), (BATCH, 3, 5, 4), (BATCH * 3, 4), (BATCH, 2, 3, 5, 4)]
+)
+def test_linear_weights_follow_from_its_dimensions(shape: tuple[int, ...]) -> None:
+    op = graph_of(lambda m, x: m.a(x), shape, a=nn.Linear(4, 7, bias=False)).operator("a")
+    assert op.dimensions["channel"] * op.dimensions["in_channel"] == op.parameters
+    assert (
+        math.prod(size for name, size in op.dimensions.items() if name != "in_channel") * 4
+        == op.activation_bytes
+    )
+
+
+def test_one_dimensional_convolution_has_a_length() -> None:
+    layers = nn.Sequential(nn.Conv1d(4, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(2))
+    graph = trace(layers, torch.empty(BATCH, 4, 9), batch=BATCH, name="test")
+    assert graph.operator("0").dimensions["kernel_length"] == 3
+    assert graph.operator("3").dimensions == {"sample": BATCH, "channel": 8, "length": 3}
 
 
 def test_a_model_may_catch_its_own_errors() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -149,3 +150,10 @@ def test_llama_traces_in_little_memory() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert int(run.stdout) * 1024 < 1.5 * 2**30
+
+
+def test_the_page_lists_the_whole_zoo() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+    for entry in ZOO.values():
+        what = f"{entry.description}. {entry.source}"
+        assert f"| `{entry.name}` | {entry.parameters:,} | {entry.example} | {what} |" in page

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import InputError, WorkloadError
 from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.torch.recorder import tensors_in
+from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.trace import trace
 
 _EXPECTED = "expected a torch.nn.Module, or a pair (module, example_inputs)"

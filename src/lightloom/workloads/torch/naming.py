@@ -145,6 +145,18 @@ def image_axes(rank: int) -> tuple[str, ...] | None:
     return ("sample", "channel", *spatial) if spatial else None
 
 
+def linear_dimensions(
+    shape: Sequence[int], batch: int | None, summed: int
+) -> tuple[dict[str, int], tuple[str, ...] | None]:
+    """A linear layer's last axis is its channels, whatever comes before; weights number C·K."""
+    found, axes = output_dimensions(shape, batch, None)
+    if "channel" not in found:
+        found.pop(f"axis_{len(shape) - 1}", None)
+        found["channel"] = int(shape[-1])
+        axes = None if axes is None or len(axes) < 2 else (*axes[:-1], "channel")
+    return {**found, "in_channel": summed}, axes
+
+
 def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
     """What a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
     kernel = {

@@ -13,72 +13,17 @@ constants: no operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from lightloom.workloads.graph import TENSOR_KINDS, Operator, has_samples
 from lightloom.workloads.torch import naming
-from lightloom.workloads.torch.flops import MOVES, Product, elements, product
+from lightloom.workloads.torch.flops import MOVES, elements, product
+from lightloom.workloads.torch.frame import Frame, Origin, distinct_elements, key_of, tensors_in
 
 ELEMENT_BYTES = 4
-
-
-@dataclass(slots=True)
-class _Origin:
-    """Where the content of a storage comes from."""
-
-    storage: torch.UntypedStorage
-    """Held so that its address is not given to another tensor."""
-    producer: str | None = None
-    parameter: nn.Parameter | None = None
-    sampled: bool = False
-    """Depends on the samples."""
-    axes: tuple[str, ...] | None = None
-
-    @property
-    def constant(self) -> bool:
-        return self.producer is None and self.parameter is None
-
-
-@dataclass(slots=True)
-class _Frame:
-    """One torch function while it runs."""
-
-    word: str
-    arguments: tuple[Any, ...] = ()
-    reads: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
-    """External operands, by storage and view."""
-    own: dict[int, _Origin] = field(default_factory=dict)
-    """Storages that it made."""
-    changed: dict[int, Tensor] = field(default_factory=dict)
-    """External storages that it wrote in place."""
-    last: list[Tensor] = field(default_factory=list)
-    """Outputs of its latest call, used when the function itself returns no tensor."""
-    calls: list[str] = field(default_factory=list)
-    products: list[tuple[str, Product, tuple[Any, ...]]] = field(default_factory=list)
-    product_backward: int = 0
-    forward: int = 0
-    backward: int = 0
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested tuples, lists and mappings."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-
-
-def _key(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 class Recorder:
@@ -88,13 +33,13 @@ class Recorder:
         self.operators: list[Operator] = []
         self._batch = batch
         self._names: set[str] = set()
-        self._origins: dict[int, _Origin] = {}
+        self._origins: dict[int, Origin] = {}
         self._counted: set[int] = set()
-        self._frame: _Frame | None = None
+        self._frame: Frame | None = None
         self._scopes: list[tuple[str, bool]] = [("", False)]
         for parameter in module.parameters():
             storage = parameter.untyped_storage()
-            self._origins[_key(parameter)] = _Origin(storage, parameter=parameter)
+            self._origins[key_of(parameter)] = Origin(storage, parameter=parameter)
 
     # Modules: which path are we in?
 
@@ -120,13 +65,13 @@ class Recorder:
             forward_bytes=0,
         )
         self.operators.append(operator)
-        self._origins[_key(tensor)] = _Origin(tensor.untyped_storage(), operator.name, None, True, axes)
+        self._origins[key_of(tensor)] = Origin(tensor.untyped_storage(), operator.name, None, True, axes)
 
     # Functions and ATen calls
 
-    def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Frame:
+    def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
         """A torch function begins."""
-        self._frame = _Frame(naming.label(function), (*args, *kwargs.values()))
+        self._frame = Frame(naming.label(function), (*args, *kwargs.values()))
         return self._frame
 
     def abandon(self) -> None:
@@ -140,25 +85,25 @@ class Recorder:
         operands = [*tensors_in(args), *tensors_in(kwargs)]
         before = [self._origin(frame, tensor) for tensor in operands]
         outputs = list(tensors_in(result))
-        known = {_key(tensor) for tensor in operands}
+        known = {key_of(tensor) for tensor in operands}
         in_place = function._schema.is_mutable
-        if in_place or any(_key(tensor) not in known for tensor in outputs):
+        if in_place or any(key_of(tensor) not in known for tensor in outputs):
             self._account(frame, function, args, kwargs, outputs)
             self._note_reads(frame, operands, before)
             self._note_writes(frame, operands, before, outputs)
         if alone:
             self.close(frame, result)
 
-    def _origin(self, frame: _Frame, tensor: Tensor) -> _Origin:
-        key = _key(tensor)
+    def _origin(self, frame: Frame, tensor: Tensor) -> Origin:
+        key = key_of(tensor)
         found = frame.own.get(key) or self._origins.get(key)
         if found is None:
-            found = self._origins[key] = _Origin(tensor.untyped_storage())
+            found = self._origins[key] = Origin(tensor.untyped_storage())
         return found
 
     def _account(
         self,
-        frame: _Frame,
+        frame: Frame,
         function: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -179,37 +124,37 @@ class Recorder:
             frame.forward += size
             frame.backward += size * any(tensor.requires_grad for tensor in operands)
 
-    def _note_reads(self, frame: _Frame, operands: list[Tensor], before: list[_Origin]) -> None:
+    def _note_reads(self, frame: Frame, operands: list[Tensor], before: list[Origin]) -> None:
         for tensor, origin in zip(operands, before, strict=True):
-            key = _key(tensor)
+            key = key_of(tensor)
             if key not in frame.own and self._origins.get(key) is origin:
                 view = (key, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
                 frame.reads.setdefault(view, tensor)
 
     def _note_writes(
-        self, frame: _Frame, operands: list[Tensor], before: list[_Origin], outputs: list[Tensor]
+        self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]
     ) -> None:
-        known = {_key(tensor) for tensor in operands}
+        known = {key_of(tensor) for tensor in operands}
         # A parameter stands as producer here only to say "not a constant" until the frame closes.
         alive = any(not origin.constant for origin in before)
         sampled = any(origin.sampled for origin in before)
         frame.last = outputs
         for tensor in outputs:
-            key = _key(tensor)
-            origin = _Origin(tensor.untyped_storage(), frame.word if alive else None, None, sampled)
+            key = key_of(tensor)
+            origin = Origin(tensor.untyped_storage(), frame.word if alive else None, None, sampled)
             if key in known and key not in frame.own:
                 if alive:
                     frame.changed[key] = tensor
             else:
                 frame.own[key] = origin
 
-    def close(self, frame: _Frame, result: Any) -> None:
+    def close(self, frame: Frame, result: Any) -> None:
         """A torch function has returned: write down its operator, if it computed anything."""
         self._frame = None
         outputs = [
-            t for t in tensors_in(result) if _key(t) in frame.own or _key(t) in frame.changed
+            t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed
         ] or frame.last
-        sources = [(tensor, self._origins[_key(tensor)]) for tensor in frame.reads.values()]
+        sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
         if not frame.calls or not outputs:
             for key, origin in frame.own.items():
                 self._origins[key] = origin
@@ -220,16 +165,16 @@ class Recorder:
         for key, origin in frame.own.items():
             # A constant that a function made on the way (an attention mask) stays one.
             producer = operator.name if not origin.constant else None
-            self._origins[key] = _Origin(
+            self._origins[key] = Origin(
                 origin.storage, producer, None, sampled and producer is not None, axes
             )
         for key, tensor in frame.changed.items():
-            self._origins[key] = _Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
+            self._origins[key] = Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
 
     # Putting an operator together
 
     def _operator(
-        self, frame: _Frame, sources: list[tuple[Tensor, _Origin]], outputs: list[Tensor]
+        self, frame: Frame, sources: list[tuple[Tensor, Origin]], outputs: list[Tensor]
     ) -> tuple[Operator, tuple[str, ...] | None]:
         sampled = any(origin.sampled for _, origin in sources)
         kind = naming.kind_of(
@@ -239,14 +184,8 @@ class Recorder:
             len({origin.producer for _, origin in sources if origin.producer is not None}),
         )
         dimensions, axes = self._dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
-        fresh = {
-            id(o.parameter): o.parameter
-            for _, o in sources
-            if o.parameter is not None and id(o.parameter) not in self._counted
-        }
-        self._counted |= fresh.keys()
-        parameters = sum(parameter.numel() for parameter in fresh.values())
-        written = _distinct_elements(outputs)
+        parameters = self._first_used(sources)
+        written = distinct_elements(outputs)
         shared, read = self._read(kind, sources, written)
         if not sampled or not has_samples(kind, written, self._batch):
             shared += written
@@ -268,15 +207,22 @@ class Recorder:
         )
         return operator, axes
 
-    def _read(self, kind: str, sources: list[tuple[Tensor, _Origin]], written: int) -> tuple[int, int]:
+    def _first_used(self, sources: list[tuple[Tensor, Origin]]) -> int:
+        """Parameters that no earlier operator has used."""
+        found = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
+        fresh = found.keys() - self._counted
+        self._counted |= fresh
+        return sum(found[key] for key in fresh)
+
+    def _read(self, kind: str, sources: list[tuple[Tensor, Origin]], written: int) -> tuple[int, int]:
         """Elements read: those that all samples share, and all. A table gives up only the rows that are
         looked up."""
-        by_storage: dict[int, tuple[_Origin, list[Tensor]]] = {}
+        by_storage: dict[int, tuple[Origin, list[Tensor]]] = {}
         for tensor, origin in sources:
-            by_storage.setdefault(_key(tensor), (origin, []))[1].append(tensor)
+            by_storage.setdefault(key_of(tensor), (origin, []))[1].append(tensor)
         shared = total = 0
         for origin, tensors in by_storage.values():
-            size = _distinct_elements(tensors)
+            size = distinct_elements(tensors)
             if kind == "embedding" and origin.parameter is not None:
                 total += written
                 continue
@@ -286,9 +232,9 @@ class Recorder:
 
     def _dimensions(
         self,
-        frame: _Frame,
+        frame: Frame,
         kind: str,
-        sources: list[tuple[Tensor, _Origin]],
+        sources: list[tuple[Tensor, Origin]],
         outputs: list[Tensor],
         batch: int | None,
     ) -> tuple[dict[str, int], tuple[str, ...] | None]:
@@ -296,12 +242,9 @@ class Recorder:
         if kind == "attention":
             q, k, *_ = tensors_in(frame.arguments)
             return naming.attention_dimensions(q, k, batch), None
-        axes = next(
-            (o.axes for t, o in sources if o.axes is not None and o.sampled and len(o.axes) == output.dim()),
-            None,
-        )
-        if kind in ("conv", "pool", "batch_norm", "lrn") and axes is None and output.dim() >= 3:
-            axes = naming.image_axes(output.dim())
+        if kind == "linear":
+            return naming.linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
+        axes = self._inherited_axes(kind, sources, output)
         found, axes = naming.output_dimensions(output.shape, batch, axes)
         if kind == "conv":
             args = next(args for name, _, args in frame.products if name == "convolution")
@@ -309,6 +252,19 @@ class Recorder:
         elif frame.products and kind in TENSOR_KINDS:
             found["in_channel"] = frame.products[-1][1].summed
         return found, axes
+
+    def _inherited_axes(
+        self, kind: str, sources: list[tuple[Tensor, Origin]], output: Tensor
+    ) -> tuple[str, ...] | None:
+        """Names of the output's axes where its kind or an input of the same rank tells."""
+        if kind == "conv":
+            return naming.image_axes(output.dim())
+        if kind == "embedding":
+            return None
+        for _, origin in sources:
+            if origin.sampled and origin.axes is not None and len(origin.axes) == output.dim():
+                return origin.axes
+        return naming.image_axes(output.dim()) if kind in ("pool", "batch_norm", "lrn") else None
 
     def _place(self, word: str) -> tuple[str, str]:
         """Name and block of a new operator, from the module that is running."""
@@ -323,13 +279,3 @@ class Recorder:
             found = f"{name}#{repeat}"
         self._names.add(found)
         return found
-
-
-def _distinct_elements(tensors: list[Tensor]) -> int:
-    """Elements that views cover together, an expanded axis counted once: at most those of each storage."""
-    by_storage: dict[int, tuple[int, int]] = {}
-    for tensor in tensors:
-        room = tensor.untyped_storage().nbytes() // tensor.element_size()
-        size, _ = by_storage.get(_key(tensor), (0, 0))
-        by_storage[_key(tensor)] = (size + tensor.numel(), room)
-    return sum(min(size, room) for size, room in by_storage.values())

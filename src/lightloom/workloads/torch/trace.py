@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.listeners import AtenCalls, Functions
-from lightloom.workloads.torch.recorder import ELEMENT_BYTES, Recorder, tensors_in
+from lightloom.workloads.torch.recorder import ELEMENT_BYTES, Recorder
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGraph:
@@ -28,36 +29,43 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
     Raises:
         WorkloadError: the forward pass fails, or takes no tensor.
     """
-    _to_meta(module)
-    args, kwargs = _arguments(inputs)
-    args, kwargs = _meta_copy(args), _meta_copy(kwargs)
-    recorder = Recorder(module, batch)
-    for label, tensor in _named_inputs(module, args, kwargs):
-        recorder.add_input(label, tensor)
-    if not recorder.operators:
+    try:
+        _to_meta(module)
+        args, kwargs = _arguments(inputs)
+        args, kwargs = _meta_copy(args), _meta_copy(kwargs)
+        recorder = Recorder(module, batch)
+        named = list(_named_inputs(module, args, kwargs))
+        for label, tensor in named:
+            recorder.add_input(label, tensor)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise WorkloadError(f"{name}: cannot be moved to the meta device: {_cause(error)}") from error
+    if not named:
         raise WorkloadError(f"{name}: the example inputs hold no tensor")
-    with _paths_followed(module, recorder), torch.device("meta"), torch.enable_grad():
-        try:
-            with Functions(recorder), AtenCalls(recorder):
-                module(*args, **kwargs)
-        except Exception as error:
-            raise WorkloadError(f"{name}: the forward pass fails on meta tensors: {_cause(error)}") from error
-    graph = ComputeGraph(
-        name=name, batch=batch, operators=tuple(recorder.operators), element_bytes=ELEMENT_BYTES
-    )
-    unused = sum(p.numel() for p in module.parameters()) - graph.parameters
+    try:
+        with (
+            _paths_followed(module, recorder),
+            torch.device("meta"),
+            torch.enable_grad(),
+            Functions(recorder),
+            AtenCalls(recorder),
+        ):
+            module(*args, **kwargs)
+    except Exception as error:
+        raise WorkloadError(f"{name}: the forward pass fails on meta tensors: {_cause(error)}") from error
+    operators = tuple(recorder.operators)
+    total = sum(parameter.numel() for parameter in module.parameters())
     return ComputeGraph(
         name=name,
         batch=batch,
-        operators=graph.operators,
+        operators=operators,
         element_bytes=ELEMENT_BYTES,
-        unused_parameters=unused,
+        unused_parameters=total - sum(operator.parameters for operator in operators),
     )
 
 
 def _cause(error: Exception) -> str:
     text = (str(error).strip() or "no message").splitlines()[0]
-    if isinstance(error, NotImplementedError) or "meta tensor" in text:
+    if any(word in text for word in (".item()", "nonzero", "_local_scalar_dense")):
         text = f"values cannot steer the forward pass, there are only shapes ({text})"
     return f"{type(error).__name__}: {text}"
 

@@ -1,0 +1,77 @@
+"""What a recorder remembers: the origin of each storage, and the torch function in progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightloom.workloads.torch.flops import Product
+
+
+@dataclass(slots=True)
+class Origin:
+    """Where the content of a storage comes from."""
+
+    storage: torch.UntypedStorage
+    """Held so that its address is not given to another tensor."""
+    producer: str | None = None
+    parameter: nn.Parameter | None = None
+    sampled: bool = False
+    """Depends on the samples."""
+    axes: tuple[str, ...] | None = None
+
+    @property
+    def constant(self) -> bool:
+        return self.producer is None and self.parameter is None
+
+
+@dataclass(slots=True)
+class Frame:
+    """One torch function while it runs."""
+
+    word: str
+    arguments: tuple[Any, ...] = ()
+    reads: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
+    """External operands, by storage and view."""
+    own: dict[int, Origin] = field(default_factory=dict)
+    """Storages that it made."""
+    changed: dict[int, Tensor] = field(default_factory=dict)
+    """External storages that it wrote in place."""
+    last: list[Tensor] = field(default_factory=list)
+    """Outputs of its latest call, used when the function itself returns no tensor."""
+    calls: list[str] = field(default_factory=list)
+    products: list[tuple[str, Product, tuple[Any, ...]]] = field(default_factory=list)
+    product_backward: int = 0
+    forward: int = 0
+    backward: int = 0
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in nested tuples, lists and mappings."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def key_of(tensor: Tensor) -> int:
+    """Identity of the storage that a tensor looks into."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def distinct_elements(tensors: list[Tensor]) -> int:
+    """Elements that views cover together, an expanded axis counted once: at most those of each storage."""
+    by_storage: dict[int, tuple[int, int]] = {}
+    for tensor in tensors:
+        room = tensor.untyped_storage().nbytes() // tensor.element_size()
+        size, _ = by_storage.get(key_of(tensor), (0, 0))
+        by_storage[key_of(tensor)] = (size + tensor.numel(), room)
+    return sum(min(size, room) for size, room in by_storage.values())
