@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.base import PRECISIONS, Accelerator
@@ -14,6 +14,7 @@ from lightloom.core.errors import UnsupportedError
 amounts = st.floats(0, 1e15)
 
 
+@settings(deadline=None)
 @given(flops=amounts, nbytes=amounts, efficiency=st.floats(0.01, 1))
 def test_time_lies_on_the_higher_roof(flops: float, nbytes: float, efficiency: float) -> None:
     chip = Accelerator(peak={"bf16": 1e14}, memory_bandwidth=1e12, efficiency=efficiency)

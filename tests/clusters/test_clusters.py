@@ -62,6 +62,19 @@ def test_settings_reach_into_parts_and_leave_the_catalog_alone() -> None:
     assert isinstance(load_cluster("terarack-64", {"fabric": "mesh"}).fabric, Mesh)
 
 
+def test_a_changed_value_does_not_keep_its_source(tmp_path: Path) -> None:
+    (tmp_path / "chip.yaml").write_text("peak: {bf16: 1 TFLOPS}\nsources: {peak.bf16: vendor}\n")
+    parts = {"ranks": 4, "fabric": "mesh", "accelerator": {"base": "chip.yaml", "peak": {"bf16": "2 TFLOPS"}}}
+    cluster = cluster_from(parts, name="mine", folder=tmp_path)
+    assert cluster.accelerator.sources == {"peak": "set by mine"}
+    parts["accelerator"] = {
+        "base": "chip.yaml",
+        "peak": {"bf16": "2 TFLOPS"},
+        "sources": {"peak": "measured"},
+    }
+    assert cluster_from(parts, name="mine", folder=tmp_path).accelerator.sources == {"peak": "measured"}
+
+
 def test_parts_may_be_files_beside_the_cluster(tmp_path: Path) -> None:
     (tmp_path / "chip.yaml").write_text("peak: {bf16: 1 TFLOPS}\n")
     (tmp_path / "net.yaml").write_text("kind: switch\nbandwidth: 1 GB/s\n")

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnknownNameError
@@ -27,6 +27,7 @@ sizes = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(graph=graphs(), settings=sizes)
 def test_ddp_exchanges_each_gradient_once(graph: ComputeGraph, settings: TrainingSettings) -> None:
     plan = data_parallel(graph, 8, settings)
@@ -36,6 +37,7 @@ def test_ddp_exchanges_each_gradient_once(graph: ComputeGraph, settings: Trainin
     assert [e.starts_after for e in plan.exchanges] == sorted(e.starts_after for e in plan.exchanges)
 
 
+@settings(deadline=None)
 @given(graph=graphs(), settings=sizes)
 def test_a_bucket_is_closed_as_soon_as_it_is_full(graph: ComputeGraph, settings: TrainingSettings) -> None:
     plan = data_parallel(graph, 8, settings)
@@ -48,6 +50,7 @@ def test_a_bucket_is_closed_as_soon_as_it_is_full(graph: ComputeGraph, settings:
         assert before < mark or len(group.operators) == 1
 
 
+@settings(deadline=None)
 @given(graph=graphs(), settings=sizes)
 def test_fsdp_gathers_twice_but_for_the_last_unit_and_scatters_once(
     graph: ComputeGraph, settings: TrainingSettings
@@ -64,6 +67,7 @@ def test_fsdp_gathers_twice_but_for_the_last_unit_and_scatters_once(
     assert covered == (list(range(len(graph.operators))) if plan.groups else [])
 
 
+@settings(deadline=None)
 @given(graph=graphs(), settings=sizes)
 def test_no_more_units_are_gathered_ahead_than_prefetch_allows(
     graph: ComputeGraph, settings: TrainingSettings
@@ -78,6 +82,7 @@ def test_no_more_units_are_gathered_ahead_than_prefetch_allows(
         assert len(between) <= settings.prefetch
 
 
+@settings(deadline=None)
 @given(graph=graphs(), ranks=st.integers(2, 64))
 def test_sharding_divides_the_state(graph: ComputeGraph, ranks: int) -> None:
     whole, part = (make_plan(s, graph, ranks).memory for s in ("ddp", "fsdp"))

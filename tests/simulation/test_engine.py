@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.simulation.engine import DeadlockError, Task, run
@@ -68,11 +68,13 @@ def spans(timeline: Timeline) -> dict[str, tuple[float, float]]:
     return {each.name: (each.start, each.end) for each in timeline.intervals}
 
 
+@settings(deadline=None)
 @given(tasks=task_lists())
 def test_equals_the_reference(tasks: list[Task]) -> None:
     assert spans(run(tasks)) == reference(tasks)
 
 
+@settings(deadline=None)
 @given(tasks=task_lists())
 def test_dependencies_and_exclusivity(tasks: list[Task]) -> None:
     timeline = run(tasks)
@@ -87,12 +89,14 @@ def test_dependencies_and_exclusivity(tasks: list[Task]) -> None:
         assert all(a[1] <= b[0] for a, b in pairwise(row))
 
 
+@settings(deadline=None)
 @given(tasks=task_lists(), scale=st.sampled_from([0.25, 2.0, 1024.0]))
 def test_time_scales(tasks: list[Task], scale: float) -> None:
     slower = [replace(task, duration=scale * task.duration) for task in tasks]
     assert run(slower).step_time == scale * run(tasks).step_time
 
 
+@settings(deadline=None)
 @given(tasks=task_lists())
 def test_runs_at_least_the_busiest_resource_and_the_longest_chain_and_at_most_the_sum(
     tasks: list[Task],

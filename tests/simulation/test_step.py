@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.base import Accelerator
@@ -36,6 +36,7 @@ def step(made: ParallelPlan, price: Price, *, overlap: bool = True) -> StepResul
     return simulate_step(made, CHIP, RING, price, overlap=overlap)
 
 
+@settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), price=prices, prefetch=st.integers(0, 2))
 def test_between_the_longer_part_and_the_sum(
     strategy: str, graph: ComputeGraph, price: Price, prefetch: int
@@ -48,6 +49,7 @@ def test_between_the_longer_part_and_the_sum(
     assert result.breakdown["idle_s"] <= 1e-12 * result.step_time
 
 
+@settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), price=prices)
 def test_overlap_never_hurts_and_without_it_the_parts_add_up(
     strategy: str, graph: ComputeGraph, price: Price
@@ -58,6 +60,36 @@ def test_overlap_never_hurts_and_without_it_the_parts_add_up(
     assert math.isclose(serial.step_time, serial.compute_time + serial.communication_time, rel_tol=1e-9)
 
 
+@settings(deadline=None)
+@given(
+    strategy=strategies,
+    graph=graphs(),
+    setup=st.sampled_from([0.0, 1e-3]),
+    later=st.sampled_from([0.0, 1e-4]),
+)
+def test_a_serial_step_is_the_sum_of_its_closed_forms(
+    strategy: str, graph: ComputeGraph, setup: float, later: float
+) -> None:
+    made = plan(strategy, graph)
+
+    def price(kind: str, nbytes: float) -> Priced:
+        return Priced(cost=cost(nbytes / 1e10, setup, later, conversion=1e-6))
+
+    expected = 28 * made.updated_parameters / 0.5e12 + sum(
+        price(e.kind, e.nbytes).cost.time for e in made.exchanges
+    )
+    for op in made.graph.operators:
+        times = op.backward_flops / op.forward_flops if op.forward_flops else 1
+        for flops, nbytes in (
+            (op.forward_flops, op.forward_bytes),
+            (op.backward_flops, times * op.forward_bytes),
+        ):
+            busy = max(flops / 0.5e14, nbytes / 0.5e12)
+            expected += busy + 1e-6 if busy else 0
+    assert step(made, price, overlap=False).step_time == pytest.approx(expected, rel=1e-9)
+
+
+@settings(deadline=None)
 @given(strategy=strategies, graph=graphs())
 def test_a_free_network_leaves_the_computing(strategy: str, graph: ComputeGraph) -> None:
     result = step(plan(strategy, graph), FREE)
@@ -65,6 +97,7 @@ def test_a_free_network_leaves_the_computing(strategy: str, graph: ComputeGraph)
     assert result.communication_time == 0
 
 
+@settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), setup=st.sampled_from([0.0, 1e-3]), prefetch=st.integers(0, 2))
 def test_more_bandwidth_never_hurts(strategy: str, graph: ComputeGraph, setup: float, prefetch: int) -> None:
     made = plan(strategy, graph, prefetch=prefetch)
@@ -72,6 +105,7 @@ def test_more_bandwidth_never_hurts(strategy: str, graph: ComputeGraph, setup: f
     assert all(slow >= fast * (1 - 1e-12) for slow, fast in pairwise(times))
 
 
+@settings(deadline=None)
 @given(graph=graphs())
 def test_prefetching_never_hurts_where_the_network_never_waits_for_scatters(graph: ComputeGraph) -> None:
     def price(kind: str, nbytes: float) -> Priced:
@@ -81,6 +115,7 @@ def test_prefetching_never_hurts_where_the_network_never_waits_for_scatters(grap
     assert all(late >= early * (1 - 1e-12) for late, early in pairwise(times))
 
 
+@settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), scale=st.sampled_from([0.5, 4.0]))
 def test_everything_slower_is_slower_in_proportion(strategy: str, graph: ComputeGraph, scale: float) -> None:
     made = plan(strategy, graph)
@@ -144,6 +179,14 @@ def test_set_up_happens_while_the_gradients_are_computed() -> None:
     assert step(made, linear(1e9, setup=0.5), overlap=False).breakdown["exposed_reconfiguration_s"] == 0.5
 
 
+def test_coding_takes_the_device_s_time_before_and_after() -> None:
+    made = plan("ddp", chain([(1_000_000, 10**14, 0)]), optimizer_traffic_bytes=0)
+    plain, coded = step(made, linear(1e9)), step(made, linear(1e9, codec=0.5))
+    assert coded.step_time == pytest.approx(plain.step_time + 0.5 + 0.25)
+    order = [each.name.split()[0] for each in coded.timeline.intervals]
+    assert order == ["op0", "op0", "encode", "all-reduce", "decode", "optimizer"]
+
+
 def test_energy_says_what_is_missing() -> None:
     made = plan("ddp", chain([(1000, 10**12, 10)]))
     energy = step(made, linear(1e9)).energy
@@ -151,9 +194,11 @@ def test_energy_says_what_is_missing() -> None:
     assert energy.total_j is None
     assert energy.compute_j == pytest.approx(500 * 8 * step(made, linear(1e9)).step_time) == energy.known_j
     powered = RING.model_copy(update={"power_per_rank": 10.0})
-    dark = simulate_step(make_plan("ddp", chain([(0, 10**12, 10)]), 8), CHIP, powered, FREE).energy
+    lit = simulate_step(make_plan("ddp", chain([(0, 10**12, 10)]), 8), CHIP, powered, FREE)
+    dark, seconds = lit.energy, lit.step_time
     assert dark.missing == ()
-    assert dark.total_j == pytest.approx(510 * 8 * dark.known_j / (510 * 8))
+    assert dark.interface_j == pytest.approx(10 * 8 * seconds)
+    assert dark.total_j == dark.known_j == pytest.approx(510 * 8 * seconds)
 
 
 def test_memory_and_throughput_are_reported() -> None:

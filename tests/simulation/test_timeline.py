@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from lightloom.simulation.engine import Task, run
 from lightloom.simulation.timeline import Interval, Timeline
@@ -46,6 +46,7 @@ def test_breakdown_of_a_drawn_example() -> None:
     assert timeline.step_time == 8
 
 
+@settings(deadline=None)
 @given(tasks=task_lists())
 def test_breakdown_adds_up(tasks: list[Task]) -> None:
     timeline = run(tasks)
