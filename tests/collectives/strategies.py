@@ -38,8 +38,8 @@ def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
         return draw(wdm_rings(largest))
     fields: dict[str, object] = {"ranks": draw(st.integers(2, largest)), "hop_latency": draw(LATENCY)}
     if kind == "two-tier-switch":
-        fields["domain_size"] = draw(st.integers(1, 8))
-        fields["ranks"] = draw(st.integers(1, 5).filter(lambda d: d * fields["domain_size"] >= 2)) * fields["domain_size"]  # type: ignore[operator]
+        size = draw(st.integers(1, 8))
+        fields |= {"domain_size": size, "ranks": size * draw(st.integers(1 if size > 1 else 2, 5))}
         fields["domain_latency"] = draw(LATENCY)
     if kind == "circuit-switch":
         fields["degree"] = draw(st.integers(1, 9))

@@ -38,7 +38,11 @@ def test_no_cost_below_its_bound(job: tuple[Algorithm, Collective, Fabric], mode
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 16, 17, 64, 101])
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 def test_two_way_striped_ring_meets_the_bound_at_zero_latency(kind: str, ranks: int) -> None:
-    for fabric in (Ring(ranks=ranks), wdm_ring(ranks, 8, reconfiguration_time=0.0), wdm_ring(ranks, 5, fibres=3)):
+    for fabric in (
+        Ring(ranks=ranks),
+        wdm_ring(ranks, 8, reconfiguration_time=0.0),
+        wdm_ring(ranks, 5, fibres=3),
+    ):
         e = evaluate(find("ring-two-way-striped"), Collective(kind, ranks, 1e8), fabric)  # type: ignore[arg-type]
         assert e.cost.time == pytest.approx(e.bound.time, rel=1e-12)
 
@@ -82,12 +86,16 @@ def _fewest_steps(ranks: int, wavelengths: int, pieces: int, limit: int) -> int:
 def _feasible(n: int, w: int, pieces: int, steps: int) -> bool:
     items = n * pieces
     sends = [(a, b, way) for a in range(n) for b in range(n) if a != b for way in (1, -1)]
-    held_at = lambda t, node, item: (t * n + node) * items + item  # noqa: E731
     held_count = (steps + 1) * n * items
-    send_at = lambda t, s, item: held_count + (t * len(sends) + s) * items + item  # noqa: E731
     variables = held_count + steps * len(sends) * items
     rows: list[dict[int, float]] = []
     upper: list[float] = []
+
+    def held_at(t: int, node: int, item: int) -> int:
+        return (t * n + node) * items + item
+
+    def send_at(t: int, s: int, item: int) -> int:
+        return held_count + (t * len(sends) + s) * items + item
 
     def at_most(coefficients: dict[int, float], value: float) -> None:
         rows.append(coefficients)
@@ -108,7 +116,7 @@ def _feasible(n: int, w: int, pieces: int, steps: int) -> bool:
                 at_most({held_at(t + 1, node, item): 1.0, held_at(t, node, item): -1.0} | arriving, 0.0)
         for way in (1, -1):
             for link in range(n):
-                across = {}
+                across: dict[int, float] = {}
                 for s, (a, b, heading) in enumerate(sends):
                     start, length = (a, (b - a) % n) if way == 1 else (b, (a - b) % n)
                     if heading == way and (link - start) % n < length:
@@ -128,7 +136,19 @@ def _feasible(n: int, w: int, pieces: int, steps: int) -> bool:
 
 @pytest.mark.parametrize(
     ("ranks", "wavelengths", "pieces"),
-    [(2, 1, 1), (3, 1, 1), (4, 1, 1), (5, 1, 1), (2, 2, 1), (3, 2, 1), (4, 2, 1), (5, 2, 1), (2, 1, 2), (3, 1, 2), (4, 1, 2)],
+    [
+        (2, 1, 1),
+        (3, 1, 1),
+        (4, 1, 1),
+        (5, 1, 1),
+        (2, 2, 1),
+        (3, 2, 1),
+        (4, 2, 1),
+        (5, 2, 1),
+        (2, 1, 2),
+        (3, 1, 2),
+        (4, 1, 2),
+    ],
 )
 def test_the_bound_never_exceeds_the_exhaustive_optimum(ranks: int, wavelengths: int, pieces: int) -> None:
     steps = _fewest_steps(ranks, wavelengths, pieces, 2 * ranks)

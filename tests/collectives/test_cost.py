@@ -41,7 +41,10 @@ def test_transmission_is_affine_in_size_and_reconfiguration_independent(
     algorithm, collective, fabric = job
     schedule = build(algorithm, collective, fabric)
     still = cost(schedule.resized(0.0), fabric, model)
-    once, more = cost(schedule, fabric, model), cost(schedule.resized(collective.nbytes * factor), fabric, model)
+    once, more = (
+        cost(schedule, fabric, model),
+        cost(schedule.resized(collective.nbytes * factor), fabric, model),
+    )
     assert once.reconfiguration == more.reconfiguration == still.reconfiguration
     assert once.time <= more.time * (1 + 1e-12)
     assert more.time <= factor * once.time * (1 + 1e-9)
@@ -63,7 +66,13 @@ def _steps_that_retune(schedule: Schedule, fabric: WdmRing) -> int:
     """An obvious count: a circuit stays tuned until another needs one of its (link, wavelength) cells."""
     tuned: dict[tuple[int, int, int], tuple[int, ...]] = {}
     changed, overwritten = set(), False
-    columns = (schedule.step, schedule.source, schedule.destination, schedule.route, schedule.first_wavelength)
+    columns = (
+        schedule.step,
+        schedule.source,
+        schedule.destination,
+        schedule.route,
+        schedule.first_wavelength,
+    )
     for step, source, destination, route, wavelength in zip(*(c.tolist() for c in columns), strict=True):
         start, end = (source, destination) if route == 0 else (destination, source)
         for k in range((end - start) % fabric.ranks):

@@ -1,4 +1,5 @@
-"""Every algorithm, for every rank count and number of wavelengths, passes the verifier; closed forms count its steps."""
+"""Every algorithm, for every rank count and number of wavelengths, passes the verifier; closed forms count its
+steps."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lightloom.collectives.algorithms import neighbour_exchange, one_stage, recursive_doubling, ring, trees, wrht
+from lightloom.collectives.algorithms import (
+    neighbour_exchange,
+    one_stage,
+    recursive_doubling,
+    ring,
+    trees,
+    wrht,
+)
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
 from lightloom.collectives.spec import KINDS, Collective
 from lightloom.core.errors import UnknownNameError, UnsupportedError

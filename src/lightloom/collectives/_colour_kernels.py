@@ -100,5 +100,3 @@ def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: An
         colour[e] = a
         out_edge[source[e], a] = e
         in_edge[destination[e], a] = e
-
-

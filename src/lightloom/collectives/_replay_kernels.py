@@ -12,7 +12,14 @@ OK, CONFLICT, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(9
 
 @njit(cache=True)
 def lightpaths_agree(
-    lightpath: Any, step: Any, source: Any, route: Any, fibre: Any, wavelength: Any, count: Any, first_row: Any
+    lightpath: Any,
+    step: Any,
+    source: Any,
+    route: Any,
+    fibre: Any,
+    wavelength: Any,
+    count: Any,
+    first_row: Any,
 ) -> int:
     """First row that differs from its lightpath's first row, else -1.
 

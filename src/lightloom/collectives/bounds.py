@@ -4,8 +4,8 @@ With M bytes held in the end, N ranks and d = M / N:
 
 * cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
   (N − k)·d;
-* receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce without
-  in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive;
+* receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
+  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive;
 * distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
@@ -44,7 +44,9 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
     n, nbytes = collective.ranks, collective.nbytes
-    crossing = {cut: nbytes if collective.kind == "all-reduce" else nbytes * (n - cut.ranks) / n for cut in fabric.cuts()}
+    crossing = {
+        cut: nbytes if collective.kind == "all-reduce" else nbytes * (n - cut.ranks) / n for cut in fabric.cuts()
+    }
     bounds = [(moved / cut.capacity, cut.name) for cut, moved in crossing.items()]
     if collective.kind == "all-reduce" and not fabric.in_network_reduction:
         receptions = 2 * (n - 1) * nbytes / fabric.total_receive_bandwidth()

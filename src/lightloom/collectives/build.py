@@ -1,8 +1,8 @@
 """From moves to a schedule: give every transfer a route and wavelengths, and split steps that need too many.
 
-An algorithm states *moves*: in logical step s, source sends these chunks to destination. :func:`lay` turns them into rows on
-a fabric. On circuits the transfers of a logical step that overlap take different channels; when there are too few
-channels the step becomes several; when there are enough, ``striped`` lets each transfer bundle several.
+An algorithm states *moves*: in logical step s, source sends these chunks to destination. :func:`lay` turns them into
+rows on a fabric. On circuits the transfers of a logical step that overlap take different channels; when there are
+too few channels the step becomes several; when there are enough, ``striped`` lets each transfer bundle several.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Moves:
 def moves(source: Any, destination: Any, chunk: Any, *, reduces: bool = False) -> Moves:
     """Moves from anything that broadcasts to one entry a chunk."""
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in (source, destination, chunk)))
-    return Moves(*(np.ascontiguousarray(c.ravel()) for c in columns), reduces)
+    a, b, c = (np.ascontiguousarray(column.ravel()) for column in columns)
+    return Moves(a, b, c, reduces)
 
 
 @dataclass(frozen=True, slots=True)

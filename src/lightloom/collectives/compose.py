@@ -1,14 +1,14 @@
 """One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.
 
-Why it holds: in an all-gather every chunk spreads from its owner along a tree, each rank receiving it once. Run backwards,
-every rank sends its partial sum up the same tree exactly once, after having received those of its children, so the
-owner ends with each contribution exactly once. The lightpaths run the same way back, on the same wavelengths.
+Why it holds: in an all-gather every chunk spreads from its owner along a tree, each rank receiving it once. Run
+backwards, every rank sends its partial sum up the same tree exactly once, after having received those of its
+children, so the owner ends with each contribution exactly once. The lightpaths run the same way back, on the same
+wavelengths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -41,24 +41,27 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
         order = fabric.ring_order()
         image = np.empty(n, np.int64)
         image[order] = order[-np.arange(n)]
-        source, destination, chunk = image[source], image[destination], image[chunk // pieces] * pieces + chunk % pieces
+        source, destination, chunk = (
+            image[source],
+            image[destination],
+            image[chunk // pieces] * pieces + chunk % pieces,
+        )
         route = fabric.reverse_route(route)
     dependencies = schedule.dependencies
     if dependencies is not None:
         dependencies = schedule.steps - 1 - np.asarray(dependencies)[:, ::-1]
-    return replace(
-        schedule,
-        **backwards
+    return schedule.with_columns(
+        backwards
         | {
-            "collective": schedule.collective.of_kind("reduce-scatter"),
             "step": schedule.steps - 1 - backwards["step"],
             "source": source,
             "destination": destination,
             "route": route,
             "chunk": chunk,
             "reduces": np.ones(len(schedule), np.bool_),
-            "dependencies": dependencies,
         },
+        collective=schedule.collective.of_kind("reduce-scatter"),
+        dependencies=dependencies,
     )
 
 
@@ -69,11 +72,15 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
     columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1
-    return replace(second, **columns | {"collective": collective, "steps": first.steps + second.steps})
+    return second.with_columns(columns, collective=collective, steps=first.steps + second.steps)
 
 
 def from_all_gather(
-    collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
+    collective: Collective,
+    fabric: Fabric,
+    all_gather: Callable[[Collective], Schedule],
+    *,
+    mirrored: bool = False,
 ) -> Schedule:
     """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`)."""
     gather = all_gather(collective.of_kind("all-gather"))

@@ -1,9 +1,11 @@
 """What a schedule costs on a fabric, under two models that are never mixed.
 
-``paper``     every step of a circuit-switched fabric costs d/B + a: the bytes on its fullest wavelength over the wavelength's
-              bandwidth, plus conversion and reconfiguration, always; propagation is free (OpTree, Eq. 3; WRHT).
-``physical``  a step costs its slowest lightpath: bytes over the bundled bandwidth plus propagation, plus conversion;
-              reconfiguration is paid only when a circuit really changes, and once if one set of circuits serves all steps.
+``paper``
+    every step of a circuit-switched fabric costs d/B + a: the bytes on its fullest wavelength over the wavelength's
+    bandwidth, plus conversion and reconfiguration, always; propagation is free (OpTree, Eq. 3; WRHT).
+``physical``
+    a step costs its slowest lightpath: bytes over the bundled bandwidth plus propagation, plus conversion;
+    reconfiguration is paid only when a circuit really changes, and once if one set of circuits serves all steps.
 
 On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
 propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from hashlib import sha256
 from typing import Literal, get_args
 
 import numpy as np
@@ -80,7 +83,7 @@ def step_times(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     if model == "paper":
         return StepTimes(transmission, conversion, np.full(steps, fabric.setup_time), False)
     changed, static = _circuit_changes(schedule, fabric)
-    return StepTimes(transmission, conversion, changed * fabric.setup_time, static)
+    return StepTimes(transmission, conversion, np.where(changed, fabric.setup_time, 0.0), static)
 
 
 def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
@@ -110,7 +113,10 @@ def _chunks(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _ends(
     schedule: Schedule, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    return tuple(getattr(schedule, c)[rows].astype(np.int64) for c in ("source", "destination", "route"))  # type: ignore[return-value]
+    source, destination, route = (
+        column[rows].astype(np.int64) for column in (schedule.source, schedule.destination, schedule.route)
+    )
+    return source, destination, route
 
 
 def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -196,3 +202,17 @@ def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
     else:
         crossings = float(sum(fabric.hops(*_ends(schedule, rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
     return crossings * schedule.chunk_nbytes * 8 * fabric.energy_per_bit
+
+
+def circuits_key(schedule: Schedule) -> str:
+    """Names the set of circuits that a schedule ever uses: equal keys, equal circuits."""
+    columns = (schedule.source, schedule.destination, schedule.route, schedule.fibre, schedule.first_wavelength,
+               schedule.wavelength_count)  # fmt: skip
+    key = np.zeros(len(schedule), np.int64)
+    for column in columns:
+        key = key * (int(column.max(initial=0)) + 1) + column
+    _, first = np.unique(key, return_index=True)
+    digest = sha256()
+    for column in columns:
+        digest.update(column[first].astype(np.int64).tobytes())
+    return digest.hexdigest()[:16]

@@ -27,9 +27,7 @@ class Evaluation:
     bound: Bound
 
 
-def evaluate(
-    algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical"
-) -> Evaluation:
+def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Evaluation:
     """Build and verify, then cost.
 
     Raises:
@@ -46,8 +44,8 @@ def costed(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") ->
     price, bound = cost(schedule, fabric, model), lower_bound(schedule.collective, fabric, model)
     if price.time < bound.time * (1 - _ROUNDING):
         raise BoundError(
-            f"{schedule.algorithm} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s "
-            f"set by {bound.bound_by}"
+            f"{schedule.algorithm} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of "
+            f"{bound.time} s set by {bound.bound_by}"
         )
     return price, bound
 

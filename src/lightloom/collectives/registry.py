@@ -16,7 +16,8 @@ from lightloom.fabrics.base import Fabric
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet verified."""
+    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet
+    verified."""
 
     name: str
     build: Callable[..., Schedule]
@@ -68,7 +69,14 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
-        in_network, neighbour_exchange, one_stage, optree, recursive_doubling, ring, trees, wrht,
+        in_network,
+        neighbour_exchange,
+        one_stage,
+        optree,
+        recursive_doubling,
+        ring,
+        trees,
+        wrht,
     )  # fmt: skip
 
     plain = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -82,6 +83,10 @@ class Schedule:
     def resized(self, nbytes: float) -> Schedule:
         """The same movement of ``nbytes`` instead."""
         return replace(self, collective=Collective(self.collective.kind, self.collective.ranks, nbytes))
+
+    def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
+        """The same schedule with some columns (by name) and fields replaced."""
+        return replace(self, **columns, **fields)
 
     def columns(self) -> dict[str, Column]:
         """The columns by name."""

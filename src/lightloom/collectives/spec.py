@@ -25,7 +25,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 class Collective:
     """One collective operation over all ranks of a fabric.
 
-    ``nbytes`` is what every rank holds at the end of an all-gather, and at the start of a reduce-scatter or an all-reduce.
+    ``nbytes`` is what every rank holds at the end of an all-gather, and at the start of a reduce-scatter or an
+    all-reduce.
     """
 
     kind: Kind

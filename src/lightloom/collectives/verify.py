@@ -59,7 +59,8 @@ def _check_ranges(schedule: Schedule, fabric: Fabric) -> None:
         "destination": ends,
         "chunk": schedule.chunks,
         "route": fabric.routes,
-        "lightpath": len(schedule),
+        # Labels, not counts; bounded so that a wild one cannot fill the memory.
+        "lightpath": 2 * len(schedule) + 1,
     }
     for name, limit in limits.items():
         column = getattr(schedule, name)
@@ -139,7 +140,7 @@ def _in_step_order(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32]) 
 def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     from lightloom.collectives import _replay_kernels as kernels
 
-    first_row = np.full(len(schedule), -1, np.int64)
+    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
     columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
     row = kernels.lightpaths_agree(schedule.lightpath, *columns.values(), first_row)
     if row >= 0:
@@ -186,13 +187,12 @@ def _check_channels(
             wavelengths = int(getattr(fabric, "wavelengths", 1))
             raise VerificationError(
                 f"{_row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
-                f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} at the same time"
+                f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} "
+                "at the same time"
             )
 
 
-def _check_transceivers(
-    schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], reach: NDArray[np.uint8]
-) -> None:
+def _check_transceivers(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], reach: NDArray[np.uint8]) -> None:
     if fabric.transmitters is None:
         return
     n = schedule.collective.ranks
@@ -200,8 +200,9 @@ def _check_transceivers(
     arrivals = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1, return_index=True)[1]
     for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, arrivals)):
         cell = step[rows].astype(np.int64) * n + nodes[rows]
-        used = np.bincount(cell, weights=schedule.wavelength_count[rows], minlength=schedule.steps * n)
-        used = used.reshape(schedule.steps, n)
+        used: NDArray[np.float64] = np.bincount(
+            cell, weights=schedule.wavelength_count[rows], minlength=schedule.steps * n
+        ).reshape(schedule.steps, n)
         if len(reach):
             # Steps that nothing orders may run at once, so their needs add up.
             together = 1 - np.maximum(reach, reach.T)

@@ -9,6 +9,7 @@ For all-to-all the assignments are optimal and written down:
 from __future__ import annotations
 
 from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,7 +65,10 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
         used[0] += len(near)
         used[1] += len(near)
         if len(near) > len(far):
-            parts += [(y * one, x * one, CLOCKWISE, spare[0] * one), (x * one, y * one, COUNTERCLOCKWISE, spare[1] * one)]
+            parts += [
+                (y * one, x * one, CLOCKWISE, spare[0] * one),
+                (x * one, y * one, COUNTERCLOCKWISE, spare[1] * one),
+            ]
         else:
             way = CLOCKWISE if used[CLOCKWISE] <= used[COUNTERCLOCKWISE] else COUNTERCLOCKWISE
             parts += [(x * one, y * one, way, used[way] * one), (y * one, x * one, way, used[way] * one)]
@@ -78,7 +82,8 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
     """Fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ.
 
-    Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest load).
+    Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest
+    load).
     """
     from lightloom.collectives import _colour_kernels as kernels
 
@@ -90,8 +95,9 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
     """Colours such that overlapping arcs of a ring differ: optimal if some link is free, else first-fit, longest first.
 
-    The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse, which run
-    over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo ``nodes``.
+    The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse,
+    which run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1``
+    modulo ``nodes``.
     """
     load = np.zeros(nodes + 1, np.int64)
     ends = start + length

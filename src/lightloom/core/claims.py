@@ -13,8 +13,9 @@ SCHEMA = "lightloom.study/1"
 class Claim:
     """One published figure and what we get for it.
 
-    The status follows from the numbers: ``match`` when ``|ours − paper| <= tolerance``, ``deviates`` when not, and ``not
-    reproducible`` when there is nothing of ours to compare (``ours`` is None). A row that does not match says why.
+    The status follows from the numbers: ``match`` when ``|ours − paper| <= tolerance``, ``deviates`` when not, and
+    ``not reproducible`` when there is nothing of ours to compare (``ours`` is None). A row that does not match says
+    why.
     """
 
     id: str

@@ -24,9 +24,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+        raise ConfigError(
+            f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}"
+        ) from error
     try:
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+        data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

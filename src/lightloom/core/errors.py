@@ -1,14 +1,14 @@
 """Every exception that lightloom raises on purpose.
 
-    LightloomError
-    ├── InputError            the user's input is at fault: one clear line, exit 2
-    │   ├── UnitError         a quantity could not be read ("40 Gbsp")
-    │   ├── UnknownNameError  no such model, cluster, fabric, algorithm, ...
-    │   ├── ConfigError       a file or field is malformed or out of range
-    │   ├── WorkloadError     a model could not be built or traced
-    │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
-    ├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
-    └── BoundError            a cost came out below its proved lower bound: our fault
+LightloomError
+├── InputError            the user's input is at fault: one clear line, exit 2
+│   ├── UnitError         a quantity could not be read ("40 Gbsp")
+│   ├── UnknownNameError  no such model, cluster, fabric, algorithm, ...
+│   ├── ConfigError       a file or field is malformed or out of range
+│   ├── WorkloadError     a model could not be built or traced
+│   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
+├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
+└── BoundError            a cost came out below its proved lower bound: our fault
 """
 
 from __future__ import annotations

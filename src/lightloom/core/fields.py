@@ -40,8 +40,9 @@ Watts = Annotated[float, _Quantity("power", "700 W")]
 JoulesPerBit = Annotated[float, _Quantity("energy_per_bit", "5 pJ/bit")]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
-MAXIMUM_RANKS = 65_536
-"""Schedules are explicit, so a typo such as 10⁹ ranks is refused instead of filling the memory."""
+MAXIMUM_RANKS = 8192
+"""Schedules are explicit, N² rows for an all-gather, so a typo such as 10⁹ ranks is refused instead of filling the
+memory."""
 Ranks = Annotated[int, Field(ge=2, le=MAXIMUM_RANKS, strict=True)]
 
 

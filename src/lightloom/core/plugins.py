@@ -1,6 +1,7 @@
 """Entry points: a user's own package adds algorithms, fabrics, codecs, accelerators or models.
 
-The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom.codecs``, ``lightloom.accelerators`` and
+The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom.codecs``, ``lightloom.accelerators``
+and
 ``lightloom.models``.
 """
 
@@ -25,5 +26,7 @@ def load_plugins(group: str) -> dict[str, Any]:
         try:
             found[point.name] = point.load()
         except Exception as error:
-            raise ConfigError(f"plug-in {point.name!r} ({point.value}) in group lightloom.{group} fails: {error}") from error
+            raise ConfigError(
+                f"plug-in {point.name!r} ({point.value}) in group lightloom.{group} fails: {error}"
+            ) from error
     return found

@@ -4,7 +4,8 @@
 (5000000000.0, 53687091200.0, 2.5e-05, 67108864.0)
 
 Inside lightloom everything is SI: bytes, bytes per second, seconds, joules, watts, FLOP/s. A number without a unit is
-taken to be in that unit already. Lower-case ``b`` is a bit, upper-case ``B`` a byte; ``k M G T P E`` are powers of 1000,
+taken to be in that unit already. Lower-case ``b`` is a bit, upper-case ``B`` a byte; ``k M G T P E`` are powers of
+1000,
 ``Ki Mi Gi Ti Pi Ei`` powers of 1024.
 """
 
@@ -89,7 +90,9 @@ def format_time(seconds: float) -> str:
 
 def format_size(nbytes: float) -> str:
     """Bytes for people, in powers of 1024."""
-    return _scaled(nbytes, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB"))))))
+    return _scaled(
+        nbytes, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))
+    )
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

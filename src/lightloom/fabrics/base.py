@@ -1,7 +1,7 @@
 """What every fabric says about itself: its links, what a transfer occupies, what a cut can carry, what it can do.
 
-A fabric has directed *links*, numbered from 0. A transfer from one rank to another along a *route* occupies a few runs of
-consecutive links, its :class:`Footprint`. Two ways of sharing a link exist:
+A fabric has directed *links*, numbered from 0. A transfer from one rank to another along a *route* occupies a few
+runs of consecutive links, its :class:`Footprint`. Two ways of sharing a link exist:
 
 * circuit-switched (``exclusive``): a link has ``channels``, and a lightpath holds each of its channels alone. On a WDM
   ring a channel is a wavelength of a fibre; on an optical circuit switch it is a switch plane;
@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from lightloom.core.fields import Config, JoulesPerBit, Ranks, Seconds, Watts
 
@@ -67,10 +68,11 @@ class Fabric(Config):
     hop_latency: Seconds = 0.0
     """Propagation (and forwarding) delay of one link, seconds."""
     energy_per_bit: JoulesPerBit | None = None
-    """Joules per transmitted bit: once a lightpath where light passes nodes untouched, once a link on packet fabrics."""
+    """Joules per transmitted bit: once a lightpath where light passes nodes untouched, once a link on packet
+    fabrics."""
     power_per_rank: Watts | None = None
     """Power of a rank's network interface while the job runs, busy or not."""
-    sources: dict[str, str] = {}
+    sources: dict[str, str] = Field(default_factory=dict)
     """Where each field's value comes from, by field name."""
 
     exclusive: ClassVar[bool] = False

@@ -1,8 +1,8 @@
 """Optical circuit switches (SiP-OCS): every rank has one port on each of ``degree`` switch planes.
 
-    plane 0   ports in ── permutation ── ports out
-    ...
-    plane D−1                                        a circuit takes a source's input and a destination's output of a plane
+plane 0   ports in ── permutation ── ports out
+...
+plane D−1                                        a circuit takes a source's input and a destination's output of a plane
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """2D mesh and torus, packet-switched, dimension-ordered routes (along the row first, then along the column).
 
-    0 ── 1 ── 2        rank = row · columns + column
-    │    │    │
-    3 ── 4 ── 5        a torus also joins the ends of each row and of each column
+0 ── 1 ── 2        rank = row · columns + column
+│    │    │
+3 ── 4 ── 5        a torus also joins the ends of each row and of each column
 """
 
 from __future__ import annotations
@@ -93,9 +93,21 @@ class Mesh(Fabric):
         found = [Cut("what a corner rank can receive", 1, self._degrees()[0] * self.bandwidth)]
         sides = 2 if self.wraps else 1
         if columns > 1:
-            found.append(Cut("the links into one half of the columns", rows * (columns // 2), sides * rows * self.bandwidth))
+            found.append(
+                Cut(
+                    "the links into one half of the columns",
+                    rows * (columns // 2),
+                    sides * rows * self.bandwidth,
+                )
+            )
         if rows > 1:
-            found.append(Cut("the links into one half of the rows", columns * (rows // 2), sides * columns * self.bandwidth))
+            found.append(
+                Cut(
+                    "the links into one half of the rows",
+                    columns * (rows // 2),
+                    sides * columns * self.bandwidth,
+                )
+            )
         return found
 
     def total_receive_bandwidth(self) -> float:

@@ -1,8 +1,8 @@
 """The in-network averager of OptINC as a fabric: light from every rank is averaged on its way back to every rank.
 
-    rank i ──up i──▶ ╔══════════╗ ──down j──▶ rank j        what enters in a step leaves in the same step
-                     ║ averager ║
-                     ╚══════════╝
+rank i ──up i──▶ ╔══════════╗ ──down j──▶ rank j        what enters in a step leaves in the same step
+                 ║ averager ║
+                 ╚══════════╝
 """
 
 from __future__ import annotations

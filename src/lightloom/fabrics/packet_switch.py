@@ -14,7 +14,7 @@ from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
 class PacketSwitch(Fabric):
     """A star: every rank has one full-duplex port on a non-blocking switch.
 
-        rank i ──up i──▶ [switch] ──down j──▶ rank j
+    rank i ──up i──▶ [switch] ──down j──▶ rank j
     """
 
     kind: Literal["switch"] = "switch"
@@ -114,7 +114,13 @@ class TwoTierSwitch(Fabric):
 
     def cuts(self) -> list[Cut]:
         alone = self._domains == 1
-        cuts = [Cut("what one rank's ports can receive", 1, self.domain_bandwidth + (0 if alone else self.bandwidth))]
+        cuts = [
+            Cut(
+                "what one rank's ports can receive",
+                1,
+                self.domain_bandwidth + (0 if alone else self.bandwidth),
+            )
+        ]
         if not alone:
             cuts.append(Cut("the tree links into one domain", self.domain_size, self._tree_bandwidth))
         return cuts

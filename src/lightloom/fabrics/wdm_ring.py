@@ -1,7 +1,7 @@
 """Rings: the WDM ring of TeraRack and SiP-Ring, and its electrical, packet-switched counterpart.
 
-    clockwise link i          i ──▶ i+1
-    counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo the number of ranks)
+clockwise link i          i ──▶ i+1
+counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo the number of ranks)
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def in_network_steps() -> int:
     return 1
 
 
-def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """One step: all ranks send to the switch, the switch multicasts to all."""
     n, switch = collective.ranks, fabric.switch_rank
     rank, center = np.arange(n), np.full(n, switch)

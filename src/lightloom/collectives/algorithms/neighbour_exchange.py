@@ -4,11 +4,11 @@
     1 ⇄ 2   3 ⇄ 4   5 ⇄ 0        the two shares last obtained
     0 ⇄ 1   2 ⇄ 3   4 ⇄ 5        the two shares last obtained ...      N / 2 steps, N even
 
-Every step but the first moves two shares. OpTree's text says so, yet its averages charge one share a step. Both are real
-schedules: the two shares on one wavelength (2d a step), or side by side on two (d a step).
+Every step but the first moves two shares. OpTree's text says so, yet its averages charge one share a step. Both are
+real schedules: the two shares on one wavelength (2d a step), or side by side on two (d a step).
 
-Source: Chen, Zhang, Zhang and Yuan, "Performance of a new allgather algorithm on terascale deepcomp 6800", 2005; OpTree,
-Table I.
+Source: Chen, Zhang, Zhang and Yuan, "Performance of a new allgather algorithm on terascale deepcomp 6800", 2005;
+OpTree, Table I.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool 
     return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _moves(n), striped=striped))
 
 
-def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Two shares a step travel side by side on two wavelengths, so that a step charges one share."""
     n = collective.ranks
 
@@ -62,9 +62,7 @@ def _moves(n: int) -> list[Moves]:
     for step in range(n // 2):
         ahead = even if step % 2 == 0 else ~even
         partner = np.where(ahead, rank + 1, rank - 1) % n
-        logical.append(
-            moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel())
-        )
+        logical.append(moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel()))
         received = fresh[partner]
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
     return logical

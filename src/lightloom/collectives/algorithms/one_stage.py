@@ -38,8 +38,8 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
         width = max(fabric.channels // (n - 1), 1) if striped else 1
         planes = max(fabric.channels // width, 1)
         return assemble(
-            name, gather, fabric, n, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source, destination,
-            np.zeros_like(source), ahead % planes * width, np.full(len(source), width), source,
+            name, gather, fabric, n, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source,
+            destination, np.zeros_like(source), ahead % planes * width, np.full(len(source), width), source,
             np.zeros(len(source), np.bool_),
         )  # fmt: skip
 

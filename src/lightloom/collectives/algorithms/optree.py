@@ -4,9 +4,9 @@
     stage 2   0 | 1 | 2 | 3                            inside a part (a line): all that was gathered so far is exchanged
     ...       until a part is one rank
 
-After every stage the ranks of a part together hold everything, each share exactly once, so every rank receives every share
-exactly once. Each share in flight holds one wavelength for one step. A part that does not divide is cut into unequal
-ones; the last position of the larger ones then sends to the last rank of the smaller.
+After every stage the ranks of a part together hold everything, each share exactly once, so every rank receives every
+share exactly once. Each share in flight holds one wavelength for one step. A part that does not divide is cut into
+unequal ones; the last position of the larger ones then sends to the last rank of the smaller.
 
 Source: Dai, Chen, Huang and Zhang, "OpTree: an efficient algorithm for all-gather operation in optical interconnect
 systems", section III-D. The paper's radix N^(1/k) is rarely an integer; here the radices are integers, one a stage, and
@@ -23,7 +23,7 @@ import numpy as np
 from lightloom.collectives.algorithms.optree_radices import best_radices, cut
 from lightloom.collectives.build import assemble
 from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule import Column, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.wavelengths import (
     Ints,
@@ -31,17 +31,18 @@ from lightloom.collectives.wavelengths import (
     ring_all_to_all,
     ring_all_to_all_wavelengths,
 )
+from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 
 class _Stage(NamedTuple):
     """Shares in flight in one stage: each takes one colour, that is one wavelength in one step."""
 
-    source: Ints
-    destination: Ints
-    chunk: Ints
-    route: Ints
-    colour: Ints
+    source: Column
+    destination: Column
+    chunk: Column
+    route: Column
+    colour: Column
     colours: int
 
 
@@ -67,9 +68,7 @@ def optree(
             step, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
             order = np.argsort(step.astype(np.int16), kind="stable")
             columns = (first + step, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
-            parts.append(
-                [c[order].astype(np.int32) for c in columns] + [np.full(len(order), width, np.int16)]
-            )
+            parts.append([c[order].astype(np.int32) for c in columns] + [np.full(len(order), width, np.int16)])
         step, source, destination, route, channel, chunk, count = (
             np.concatenate([part[i] for part in parts]) for i in range(7)
         )
@@ -88,26 +87,24 @@ def _stages(n: int, radices: Sequence[int]) -> list[_Stage]:
     stages = []
     for number, radix in enumerate(radices):
         part_start, part_size, parent = cut(start, size, radix)
-        first = np.searchsorted(parent, np.arange(len(start)))
         part_of = np.searchsorted(part_start, holder, side="right") - 1
         position = holder - part_start[part_of]
         receiver = part_start[:, None] + np.minimum(position[parent], part_size[:, None] - 1)
         here = part_of[parent] == np.arange(len(part_start))[:, None]
         if number == 0:
-            stages.append(_around_the_ring(n, part_start, part_size))
+            stages.append(_around_the_ring(part_start, part_size))
         else:
             away = np.flatnonzero(~here.ravel())
             source = holder[parent].ravel()[away]
             stages.append(_along_the_line(source, receiver.ravel()[away], away % n, n))
         holder = np.where(here, holder[parent], receiver).astype(np.int32)
         start, size = part_start, part_size
-        del first
     if len(start) != n:
-        raise ValueError(f"radices {tuple(radices)} cut {n} ranks into {len(start)} parts: expected {n}")
+        raise ConfigError(f"radices {tuple(radices)} cut {n} ranks into {len(start)} parts: expected {n}")
     return [stage for stage in stages if len(stage.source)]
 
 
-def _around_the_ring(n: int, start: Ints, size: Ints) -> _Stage:
+def _around_the_ring(start: Ints, size: Ints) -> _Stage:
     """Stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, each position on colours of its own."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
@@ -116,13 +113,12 @@ def _around_the_ring(n: int, start: Ints, size: Ints) -> _Stage:
     sends = position < size[one][None, :]
     source = (start[one] + position)[sends]
     destination = (start[other] + np.minimum(position, size[other] - 1))[sends]
-    return _Stage(
-        source, destination, source, np.broadcast_to(route, sends.shape)[sends],
-        (colour + colours * position)[sends], colours * positions,
-    )  # fmt: skip
+    # The last position of unequal parts has fewer senders and leaves some of its colours unused.
+    used, colour = np.unique((colour + colours * position)[sends], return_inverse=True)
+    return _Stage(source, destination, source, np.broadcast_to(route, sends.shape)[sends], colour, len(used))
 
 
-def _along_the_line(source: Ints, destination: Ints, chunk: Ints, n: int) -> _Stage:
+def _along_the_line(source: Column, destination: Column, chunk: Column, n: int) -> _Stage:
     """Later stages: intervals of a line, coloured with as many colours as the busiest link carries."""
     route = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE).astype(np.int8)
     colour, colours = np.empty(len(source), np.int64), 0

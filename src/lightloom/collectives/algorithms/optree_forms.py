@@ -7,7 +7,7 @@ from math import ceil, log, sqrt
 
 def theorem_1_steps(ranks: int, wavelengths: int, stages: int) -> int:
     """ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
-    return ceil((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths) - 1e-9)
+    return ceil(theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_2_stages(ranks: int) -> float | None:
@@ -23,7 +23,7 @@ def best_stages(ranks: int, wavelengths: int) -> int:
 
 def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
     """Theorem 1 without its ceiling."""
-    return (2 * stages - 1) * float(ranks) ** (1 + 1 / stages) / (8 * wavelengths)
+    return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
 
 
 def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
@@ -37,7 +37,8 @@ def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
 
 
 def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
-    """The per-stage counts in Theorem 1's proof, taken literally: ceil(m²/8w)·ceil(N/m), then floor(m²/4w)·ceil(N/m)."""
+    """The per-stage counts in Theorem 1's proof, taken literally: ceil(m²/8w)·ceil(N/m), then
+    floor(m²/4w)·ceil(N/m)."""
     m = ranks ** (1 / stages)
     share = ceil(ranks / m - 1e-9)
     first = ceil(m * m / (8 * wavelengths) - 1e-9) * share

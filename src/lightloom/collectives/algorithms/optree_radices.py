@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
-from lightloom.collectives.wavelengths import Ints, line_all_to_all_wavelengths, ring_all_to_all_wavelengths
+from lightloom.collectives.wavelengths import (
+    Ints,
+    line_all_to_all_wavelengths,
+    ring_all_to_all,
+    ring_all_to_all_wavelengths,
+)
 
 _LARGEST_LATER_RADIX = 16
 _COUNTED_EXACTLY = 48
@@ -47,10 +52,20 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
             np.add.at(load, (way, np.maximum(sends, target)), -items[sends])
         colours = int(np.cumsum(load, axis=1).max())
         if number == 0:
-            colours = int(size.max()) * ring_all_to_all_wavelengths(len(size))
+            colours = _first_stage_colours(size)
         steps.append(-(-colours // channels))
         items = items + arriving
     return tuple(steps)
+
+
+def _first_stage_colours(size: Ints) -> int:
+    """Each position of the parts takes an all-to-all of its own; the last one only what its senders use."""
+    larger = int(np.count_nonzero(size == size.max()))
+    full = int(size.min()) * ring_all_to_all_wavelengths(len(size))
+    if larger == len(size):
+        return full
+    source, _, _, colour = ring_all_to_all(len(size))
+    return full + len(np.unique(colour[source < larger]))
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +79,7 @@ def best_radices(n: int, channels: int) -> tuple[int, ...]:
 
 
 def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
-    @lru_cache(maxsize=None)
+    @cache
     def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
         """The best ways to finish parts of ``size`` ranks along lines, cheapest first."""
         if size == 1:

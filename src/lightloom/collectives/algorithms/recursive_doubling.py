@@ -4,8 +4,8 @@
     0 ⇄ 2   1 ⇄ 3   4 ⇄ 6   5 ⇄ 7        2 shares
     0 ⇄ 4   1 ⇄ 5   2 ⇄ 6   3 ⇄ 7        4 shares          log2 N exchanges
 
-As all-reduce the partners exchange and add whole vectors. When N is no power of two, N − 2^p ranks first hand their data to
-a neighbour and receive the result from it at the end (MPICH's way).
+As all-reduce the partners exchange and add whole vectors. When N is no power of two, N − 2^p ranks first hand their
+data to a neighbour and receive the result from it at the end (MPICH's way).
 
 Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 """
@@ -34,18 +34,14 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
     n = collective.ranks
     if collective.kind == "all-reduce":
         return lay(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
-    return from_all_gather(
-        collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped)
-    )
+    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped))
 
 
 def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Recursive halving (a reduce-scatter), then recursive doubling (an all-gather): Rabenseifner's all-reduce."""
     name = "halving-doubling-striped" if striped else "halving-doubling"
     n = collective.ranks
-    return from_all_gather(
-        collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped)
-    )
+    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped))
 
 
 def _members(n: int) -> tuple[Ints, Ints]:

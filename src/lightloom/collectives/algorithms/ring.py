@@ -6,8 +6,8 @@
 With an even N the two-way ring meets its opposite rank's share from both sides. Striped, it takes half of it from each
 side, so that the last step costs half and the receive bound is met exactly; unstriped, the share travels clockwise.
 
-Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the one-way
-form is the Ring baseline of OpTree, Table I.
+Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the
+one-way form is the Ring baseline of OpTree, Table I.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _neighbours(
     name: str, collective: Collective, fabric: Fabric, steps: int, step: Column, position: Column, heading: Column,
     striped: bool, pieces: int, piece: Column | int = 0,
 ) -> Schedule:  # fmt: skip
-    """Rows, sorted by step and heading, in which ``position`` sends on the share that began ``step`` ranks behind it."""
+    """Rows, sorted by step and heading, in which ``position`` sends on the share that began ``step`` ranks behind
+    it."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     source, destination = order[position], order[(position + heading) % n]
     owner = order[(position - heading * step) % n]
@@ -81,8 +82,8 @@ def _neighbours(
     starts = np.ones(len(step), np.bool_)
     starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
     return assemble(
-        name, collective, fabric, n * pieces, steps, substep, np.cumsum(starts, dtype=np.int32) - 1, source, destination,
-        np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE), channel if fabric.exclusive else np.zeros_like(step),
-        np.full(len(step), width if fabric.exclusive else 0), owner * np.int32(pieces) + piece,
+        name, collective, fabric, n * pieces, steps, substep, np.cumsum(starts, dtype=np.int32) - 1, source,
+        destination, np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE), channel if fabric.exclusive else
+        np.zeros_like(step), np.full(len(step), width if fabric.exclusive else 0), owner * np.int32(pieces) + piece,
         np.zeros(len(step), np.bool_),
     )  # fmt: skip

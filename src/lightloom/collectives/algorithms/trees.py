@@ -7,11 +7,11 @@
        └─ 4 ┬─ 5
             └─ 6 ── 7
 
-As all-reduce whole vectors are added on the way to rank 0 and copied on the way back. As all-gather shares are gathered at
-rank 0 and every rank is then sent what it lacks. Rank 0 is a worker too; it needs no message to itself.
+As all-reduce whole vectors are added on the way to rank 0 and copied on the way back. As all-gather shares are
+gathered at rank 0 and every rank is then sent what it lacks. Rank 0 is a worker too; it needs no message to itself.
 
-Sources: Thakur, Rabenseifner and Gropp, IJHPCA 2005 (binomial); Li et al., "Scaling distributed machine learning with the
-parameter server", OSDI 2014; INCEPTIONN, Fig. 1 (worker-aggregator).
+Sources: Thakur, Rabenseifner and Gropp, IJHPCA 2005 (binomial); Li et al., "Scaling distributed machine learning
+with the parameter server", OSDI 2014; INCEPTIONN, Fig. 1 (worker-aggregator).
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool =
 
 
 def _up_and_down(
-    name: str, collective: Collective, fabric: Fabric, levels: list[tuple[np.ndarray, np.ndarray, int]], striped: bool
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    levels: list[tuple[np.ndarray, np.ndarray, int]],
+    striped: bool,
 ) -> Schedule:
     """``levels``: (children, their parents, ranks of a child's subtree), leaves first."""
     name = f"{name}-striped" if striped else name

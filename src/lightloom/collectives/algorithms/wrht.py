@@ -37,8 +37,8 @@ def wrht_steps(ranks: int, channels: int) -> int:
 def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
     """WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
 
-    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ, which is
-    what the printed 259 needs. The count presumes multicast, so no schedule is built from it.
+    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as
+    p^θ, which is what the printed 259 needs. The count presumes multicast, so no schedule is built from it.
     """
     p = 2 * wavelengths + 1
     theta, reach = 1, p

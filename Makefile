@@ -1,0 +1,50 @@
+# Two commands set lightloom up on a fresh Debian or Ubuntu: make run, make test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MODEL ?= resnet50
+CLUSTER ?= terarack-64
+
+.PHONY: run test test-slow check format bench pictures clean
+
+run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
+	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
+
+test: $(VENV)/installed-for-development  ## everything but the slow tests, warnings as errors
+	$(BIN)/python -m pytest --numprocesses auto
+
+test-slow: $(VENV)/installed-for-development  ## the slow tests alone
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/installed-for-development  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/installed-for-development
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed-for-development  ## CPU seconds and memory of our own work
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.road
+
+pictures: $(VENV)/installed  ## the pictures of README and docs
+	$(BIN)/lightloom collective all-gather --fabric wdm-ring --ranks 16 --wavelengths 2 --nbytes-per-rank 1MB \
+		--algorithm optree --figure docs/pictures/optree-16.svg
+	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --figure docs/pictures/plan.svg
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "error: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]'
+	@touch $@
+
+$(VENV)/installed-for-development: $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out build src/*.egg-info

@@ -1,0 +1,57 @@
+"""Run Python in a fresh process and read what the operating system charged it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """CPU seconds (user and system) and peak memory of one process."""
+
+    cpu: float
+    mebibytes: float
+    output: str
+
+
+def run(code: str, *, cache: Path | None = None) -> Charge:
+    """Run ``code`` in a fresh interpreter; ``cache`` replaces the compiled-kernel cache (an empty one is cold)."""
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = str(cache)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    closing = "\nimport resource as _r; print(); print(_r.getrusage(_r.RUSAGE_SELF).ru_maxrss)"
+    done = subprocess.run(
+        [sys.executable, "-c", code + closing], capture_output=True, text=True, env=environment, check=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    *output, peak = done.stdout.split()
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Charge(cpu, int(peak) / 1024, " ".join(output))
+
+
+def warm_and_cold(code: str, runs: int = 5) -> tuple[list[Charge], Charge]:
+    """Several runs with compiled kernels in the cache, and one that compiles everything."""
+    with tempfile.TemporaryDirectory() as folder:
+        cold = run(code, cache=Path(folder))
+        warm = [run(code, cache=Path(folder)) for _ in range(runs)]
+    return warm, cold
+
+
+def middle(values: list[float]) -> float:
+    """The median, rounded for printing."""
+    return round(median(values), 3)
+
+
+def print_rows(rows: list[dict[str, object]]) -> None:
+    """One JSON object a line."""
+    for row in rows:
+        print(json.dumps(row))

@@ -1,0 +1,165 @@
+"""``lightloom collective``: one collective on one fabric, every algorithm beside its lower bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lightloom.collectives.evaluate import Evaluation
+    from lightloom.collectives.spec import Collective
+    from lightloom.fabrics.base import Fabric
+
+
+def collective(
+    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
+    fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
+    ranks: Annotated[int, typer.Option(help="Number of ranks.")],
+    wavelengths: Annotated[int | None, typer.Option(help="Wavelengths of a fibre.")] = None,
+    nbytes: Annotated[
+        str | None,
+        typer.Option(help="What every rank holds in the end (all-gather) or at the start (all-reduce)."),
+    ] = None,
+    nbytes_per_rank: Annotated[str | None, typer.Option(help="The same, divided by the number of ranks.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,
+    algorithm: Annotated[str, typer.Option(help="One algorithm, or all that the fabric admits.")] = "all",
+    cost_model: Annotated[
+        str, typer.Option(help="physical (change circuits when needed) or paper (every step costs d/B + a).")
+    ] = "physical",
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Draw the fastest schedule: wavelength, link, time (.svg, .png, .pdf)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Build, verify and cost schedules of one collective."""
+    from lightloom.cli.output import print_json, read_settings
+    from lightloom.collectives.spec import Collective
+    from lightloom.core.provenance import provenance
+    from lightloom.fabrics.load import load_fabric
+
+    chosen = read_settings(settings or [])
+    if wavelengths is not None:
+        chosen["wavelengths"] = wavelengths
+    on = load_fabric(fabric, ranks, chosen)
+    wanted = Collective(_kind(kind), ranks, _total(nbytes, nbytes_per_rank, ranks))
+    found, refused = _evaluate(wanted, on, algorithm, _cost_model(cost_model))
+    if figure is not None:
+        from lightloom.reports.figures import save
+        from lightloom.reports.wavelength_map import wavelength_map
+
+        save(wavelength_map(found[0].schedule, on), figure)
+    document = {
+        "schema": "lightloom.collective/1",
+        "kind": kind,
+        "ranks": ranks,
+        "nbytes": wanted.nbytes,
+        "cost_model": cost_model,
+        "fabric": on.model_dump(mode="json"),
+        "rows": [_row(each) for each in found],
+        "refused": refused,
+        "provenance": provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model]),
+    }
+    if as_json:
+        print_json(document)
+    else:
+        _print_table(found, wanted, cost_model, figure)
+
+
+def _kind(text: str) -> Any:
+    from lightloom.collectives.spec import KINDS
+    from lightloom.core.errors import UnknownNameError
+
+    if text not in KINDS:
+        raise UnknownNameError("collective", text, KINDS)
+    return text
+
+
+def _cost_model(text: str) -> Any:
+    from lightloom.collectives.cost import COST_MODELS
+    from lightloom.core.errors import UnknownNameError
+
+    if text not in COST_MODELS:
+        raise UnknownNameError("cost model", text, COST_MODELS)
+    return text
+
+
+def _total(nbytes: str | None, nbytes_per_rank: str | None, ranks: int) -> float:
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.units import parse
+
+    if (nbytes is None) == (nbytes_per_rank is None):
+        raise ConfigError("give either --nbytes TOTAL or --nbytes-per-rank SIZE")
+    return parse(nbytes, "size") if nbytes is not None else parse(str(nbytes_per_rank), "size") * ranks
+
+
+def _evaluate(
+    wanted: Collective, on: Fabric, algorithm: str, cost_model: Any
+) -> tuple[list[Evaluation], list[dict[str, str]]]:
+    from lightloom.collectives.evaluate import evaluate, fastest_first
+    from lightloom.collectives.registry import admitted, algorithms, find
+    from lightloom.core.errors import UnsupportedError
+    from lightloom.reports.console import progress
+
+    tried = admitted(wanted.kind, on) if algorithm == "all" else [find(algorithm)]
+    if not tried:
+        raise UnsupportedError(f"no algorithm serves {wanted.kind} on a {getattr(on, 'kind', 'fabric')}")
+    refused = []
+    if algorithm == "all":
+        reasons = [(each.name, each.refusal(wanted.kind, on)) for each in algorithms().values()]
+        refused = [{"algorithm": name, "why": why} for name, why in reasons if why]
+    found = []
+    with progress("Schedules", len(tried)) as advance:
+        for each in tried:
+            advance(each.name)
+            found.append(evaluate(each, wanted, on, cost_model))
+    return fastest_first(found), refused
+
+
+def _row(each: Evaluation) -> dict[str, Any]:
+    cost = each.cost
+    return {
+        "algorithm": each.algorithm.name,
+        "steps": cost.steps,
+        "time_s": cost.time,
+        "lower_bound_s": each.bound.time,
+        "bound_by": each.bound.bound_by,
+        "energy_j": cost.energy,
+        "verified": True,
+        "transmission_s": cost.transmission,
+        "conversion_s": cost.conversion,
+        "reconfiguration_s": cost.reconfiguration,
+        "static_circuits": cost.static,
+        "notes": list(each.schedule.notes),
+    }
+
+
+def _print_table(found: list[Evaluation], wanted: Collective, cost_model: str, figure: Path | None) -> None:
+    from lightloom.core.units import format_energy, format_size, format_time
+    from lightloom.reports.console import print_table
+    from lightloom.reports.document import Table
+
+    rows = tuple(
+        (
+            each.algorithm.name,
+            str(each.cost.steps),
+            format_time(each.cost.time),
+            f"{each.cost.time / each.bound.time:.2f}" if each.bound.time else "1.00",
+            format_time(each.cost.reconfiguration),
+            format_energy(each.cost.energy),
+        )
+        for each in found
+    )
+    bound = found[0].bound
+    print_table(
+        Table(
+            title=f"{wanted.kind} of {format_size(wanted.nbytes)} over {wanted.ranks} ranks, {cost_model} cost",
+            columns=("algorithm", "steps", "time", "× bound", "reconfiguration", "energy"),
+            rows=rows,
+            caption=f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}",
+        )
+    )
+    if figure is not None:
+        typer.echo(f"drawn: {figure}")

@@ -1,0 +1,180 @@
+"""``lightloom plan``: a model on a cluster, every plan ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lightloom.clusters.base import Cluster
+    from lightloom.planner.search import Candidate, PlanSearch
+    from lightloom.workloads.graph import ComputeGraph
+
+
+def plan(
+    model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
+    cluster: Annotated[str, typer.Option(help="A cluster of the catalog, or a YAML file.")] = "terarack-64",
+    batch: Annotated[int | None, typer.Option(help="Samples per rank; the cluster's default without it.")] = None,
+    sequence_length: Annotated[int | None, typer.Option(help="Tokens per sample, for models that take tokens.")] = None,
+    strategy: Annotated[str, typer.Option(help="ddp, fsdp, or all.")] = "all",
+    algorithm: Annotated[str, typer.Option(help="One algorithm, or all that the fabric admits.")] = "all",
+    cost_model: Annotated[
+        str, typer.Option(help="physical (change circuits when needed) or paper (every step costs d/B + a).")
+    ] = "physical",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable."),
+    ] = None,
+    overlap: Annotated[bool, typer.Option(help="Communicate while computing.")] = True,
+    report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the winner's timeline for ui.perfetto.dev.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Rank every strategy and collective algorithm for training this model on this cluster."""
+    from lightloom.cli.output import print_json, read_settings
+    from lightloom.clusters.load import load_cluster
+    from lightloom.core.provenance import provenance
+    from lightloom.workloads.load import load_workload
+
+    chosen = read_settings(settings or [])
+    if batch is not None:
+        chosen["training.batch_per_rank"] = batch
+    on = load_cluster(cluster, chosen)
+    _check_writable(report, trace)
+    strategies = _strategies(strategy)
+    _check_names(algorithm, cost_model)
+    graph = load_workload(model, batch=on.training.batch_per_rank, sequence_length=sequence_length)
+    found = _search(graph, on, strategies, algorithm, cost_model, overlap)
+    origin = provenance([on.to_json(), graph.to_json(), strategies, algorithm, cost_model, overlap])
+    document = _document(found, graph, on, cost_model, origin)
+    if report is not None:
+        from lightloom.cli.plan_report import plan_report
+        from lightloom.reports.html import write
+
+        write(plan_report(found, graph, on, cost_model, origin), report)
+        document["report"] = str(report)
+    if trace is not None:
+        from lightloom.reports.perfetto import write_perfetto_trace
+
+        write_perfetto_trace(found.winner.result.timeline, trace, title=f"{graph.name} on {on.name}", provenance=origin)
+        document["trace"] = str(trace)
+    if as_json:
+        print_json(document)
+    else:
+        _print(found, graph, on, document)
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Say before the work, not after it, that a file cannot be written."""
+    import os
+
+    from lightloom.core.errors import ConfigError
+
+    for path in paths:
+        if path is None:
+            continue
+        folder = path.parent
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise ConfigError(f"cannot write {str(path)!r}: expected a file in a folder that can be written to")
+
+
+def _strategies(text: str) -> tuple[str, ...]:
+    from lightloom.core.errors import UnknownNameError
+    from lightloom.parallelism.load import STRATEGIES
+
+    if text == "all":
+        return tuple(STRATEGIES)
+    if text not in STRATEGIES:
+        raise UnknownNameError("strategy", text, [*STRATEGIES, "all"])
+    return (text,)
+
+
+def _check_names(algorithm: str, cost_model: str) -> None:
+    from lightloom.collectives.cost import COST_MODELS
+    from lightloom.collectives.registry import find
+    from lightloom.core.errors import UnknownNameError
+
+    if algorithm != "all":
+        find(algorithm)
+    if cost_model not in COST_MODELS:
+        raise UnknownNameError("cost model", cost_model, COST_MODELS)
+
+
+def _search(
+    graph: ComputeGraph,
+    on: Cluster,
+    strategies: tuple[str, ...],
+    algorithm: str,
+    cost_model: Any,
+    overlap: bool,
+) -> PlanSearch:
+    from lightloom.planner.search import count, search
+    from lightloom.reports.console import progress
+
+    with progress("Plans", count(on, strategies)) as advance:
+        return search(
+            graph,
+            on,
+            strategies=strategies,
+            algorithm=algorithm,
+            model=cost_model,
+            overlap=overlap,
+            advance=advance,
+        )
+
+
+def _document(
+    found: PlanSearch, graph: ComputeGraph, on: Cluster, cost_model: str, origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    from lightloom.planner.explain import explain
+
+    return {
+        "schema": "lightloom.plan/1",
+        "model": graph.name,
+        "parameters": graph.parameters,
+        "batch_per_rank": on.training.batch_per_rank,
+        "cost_model": cost_model,
+        "cluster": on.to_json(),
+        "explanation": explain(found),
+        "ranking": [_row(each) for each in found.ranking],
+        "reference": [_row(each) for each in found.reference],
+        "refused": [{"strategy": r.strategy, "algorithm": r.algorithm, "why": r.why} for r in found.refused],
+        "provenance": dict(origin),
+    }
+
+
+def _row(each: Candidate) -> dict[str, Any]:
+    result = each.result
+    return {
+        "iteration_time_s": result.step_time,
+        "energy_j": result.energy.total_j,
+        "energy": result.energy.to_json(),
+        "algorithm": each.algorithm.name,
+        "strategy": each.strategy,
+        "compression": None,
+        "breakdown": result.breakdown,
+        "communication_time_s": result.communication_time,
+        "samples_per_second": result.samples_per_second,
+        "memory_bytes": result.memory.total,
+        "fits_memory": result.fits,
+        "verified": True,
+    }
+
+
+def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mapping[str, Any]) -> None:
+    from lightloom.cli.plan_report import ranking_rows
+    from lightloom.reports.console import print_ranking
+
+    print_ranking(f"{graph.name} on {on.name}, {on.ranks} ranks", ranking_rows(found.ranking))
+    if found.reference:
+        kind = getattr(on.reference, "kind", "reference")
+        print_ranking(f"the same on its electrical reference ({kind})", ranking_rows(found.reference[:3]))
+    typer.echo(str(document["explanation"]))
+    for what in ("report", "trace"):
+        if what in document:
+            typer.echo(f"{what}: {document[what]}")

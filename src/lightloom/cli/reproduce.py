@@ -1,0 +1,49 @@
+"""``lightloom reproduce``: a paper's tables and figures, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def reproduce(
+    study: Annotated[str | None, typer.Argument(help="One study, e.g. optree; without it all of them.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the rows and figures as a self-contained HTML page.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why."""
+    from lightloom.cli.output import print_json
+    from lightloom.core.claims import SCHEMA
+    from lightloom.core.provenance import provenance
+    from lightloom.reports.console import progress
+    from lightloom.studies.load import find, names
+
+    chosen = [study] if study is not None else list(names())
+    runs = [find(name) for name in chosen]
+    results = []
+    with progress("Studies", len(runs)) as advance:
+        for name, run in zip(chosen, runs, strict=True):
+            advance(name)
+            results.append(run())
+    rows = [claim.to_json() for each in results for claim in each.claims]
+    origin = provenance(["reproduce", *chosen])
+    if report is not None:
+        from lightloom.studies.page import write_page
+
+        write_page(results, report, origin)
+    if as_json:
+        assumptions = {each.name: list(each.assumptions) for each in results}
+        print_json({"schema": SCHEMA, "rows": rows, "assumptions": assumptions, "provenance": origin})
+        return
+    from lightloom.reports.console import print_claims
+
+    for each in results:
+        print_claims(f"{each.name}: {each.paper}", each.claims)
+        for assumption in each.assumptions:
+            typer.echo(f"assumed: {assumption}")
+    if report is not None:
+        typer.echo(f"report: {report}")

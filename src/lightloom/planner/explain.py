@@ -1,0 +1,63 @@
+"""Why the winner wins, in one sentence made of its own numbers."""
+
+from __future__ import annotations
+
+from lightloom.core.units import format_size, format_time
+from lightloom.planner.search import Candidate, PlanSearch
+
+
+def explain(found: PlanSearch) -> str:
+    """One sentence: what the step takes and waits for, how near the bound its largest collective is, and what the best
+    other algorithm loses."""
+    winner = found.winner
+    return f"{_what(winner)}{_how_near(winner)}{_against(winner, _runner_up(found))}."
+
+
+def _what(winner: Candidate) -> str:
+    parts = winner.result.breakdown
+    exposed = parts["exposed_communication_s"] + parts["exposed_reconfiguration_s"]
+    hidden = (
+        "all communication hidden behind it" if exposed == 0 else f"{format_time(exposed)} of communication exposed"
+    )
+    return (
+        f"{winner.strategy} with {winner.algorithm.name} wins: a step takes {format_time(winner.result.step_time)}, "
+        f"{format_time(parts['compute_s'])} of it computing, {hidden}"
+    )
+
+
+def _how_near(winner: Candidate) -> str:
+    exchange = winner.largest_exchange
+    if exchange is None:
+        return ""
+    cost, bound = winner.prices.cost(exchange.kind, exchange.nbytes)
+    times = cost.time / bound.time if bound.time else 1.0
+    circuits = ", its circuits never change" if cost.static and winner.prices.fabric.setup_time else ""
+    return (
+        f"; its largest {exchange.kind} ({format_size(exchange.nbytes)}) takes {format_time(cost.time)}, "
+        f"{times:.2f} times the lower bound set by {bound.bound_by}{circuits}"
+    )
+
+
+def _runner_up(found: PlanSearch) -> Candidate | None:
+    """The best candidate of the same strategy whose algorithm is another."""
+    own = found.winner.algorithm.name.removesuffix("-striped")
+    return next(
+        (
+            each
+            for each in found.ranking[1:]
+            if each.strategy == found.winner.strategy and each.algorithm.name.removesuffix("-striped") != own
+        ),
+        None,
+    )
+
+
+def _against(winner: Candidate, other: Candidate | None) -> str:
+    exchange = winner.largest_exchange
+    if other is None or exchange is None:
+        return ""
+    mine, theirs = (each.prices.cost(exchange.kind, exchange.nbytes)[0] for each in (winner, other))
+    return (
+        f"; {other.algorithm.name}, the next best, needs {format_time(theirs.time)} for it "
+        f"({format_time(theirs.transmission)} of transmission and {format_time(theirs.reconfiguration)} of "
+        f"reconfiguration against {format_time(mine.transmission)} and {format_time(mine.reconfiguration)})"
+    )

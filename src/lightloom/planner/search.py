@@ -1,0 +1,122 @@
+"""Which plan wins: every strategy with every algorithm that the fabric admits, simulated and ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lightloom.clusters.base import Cluster
+from lightloom.collectives.cost import CostModel
+from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.load import STRATEGIES, make_plan
+from lightloom.parallelism.plan import Exchange, ParallelPlan
+from lightloom.planner.prices import SchedulePrices
+from lightloom.simulation.step import StepResult, simulate_step
+from lightloom.workloads.graph import ComputeGraph
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One plan, simulated with verified schedules."""
+
+    strategy: str
+    algorithm: Algorithm
+    result: StepResult
+    prices: SchedulePrices
+
+    @property
+    def largest_exchange(self) -> Exchange | None:
+        """The collective that moves most; None for a model without parameters."""
+        return max(self.result.plan.exchanges, key=lambda each: each.nbytes, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A combination that was not tried, and why."""
+
+    strategy: str
+    algorithm: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSearch:
+    """All candidates, fastest first, on the cluster's fabric and on its electrical reference."""
+
+    ranking: tuple[Candidate, ...]
+    reference: tuple[Candidate, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def winner(self) -> Candidate:
+        """The fastest plan."""
+        return self.ranking[0]
+
+
+def search(
+    graph: ComputeGraph,
+    cluster: Cluster,
+    *,
+    strategies: Sequence[str] = tuple(STRATEGIES),
+    algorithm: str = ALL,
+    model: CostModel = "physical",
+    overlap: bool = True,
+    advance: Callable[[str], None] = lambda _: None,
+) -> PlanSearch:
+    """Simulate a training step for every strategy and admitted algorithm; ``advance`` hears of each before it runs.
+
+    Raises:
+        UnknownNameError: no such strategy or algorithm.
+        UnsupportedError: no algorithm can serve any of the strategies on the fabric (says why for each).
+    """
+    tried = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
+    plans = [make_plan(name, graph, cluster.ranks, cluster.training) for name in strategies]
+    ranking, refused = _rank(plans, cluster, cluster.fabric, tried, model, overlap, advance)
+    if not ranking:
+        reasons = "; ".join(dict.fromkeys(f"{each.strategy}: {each.why}" for each in refused[:6]))
+        raise UnsupportedError(f"cluster {cluster.name}: no algorithm can carry this job: {reasons}")
+    reference: list[Candidate] = []
+    if cluster.reference is not None:
+        reference, _ = _rank(plans, cluster, cluster.reference, list(algorithms().values()), model, overlap, advance)
+    return PlanSearch(ranking=tuple(ranking), reference=tuple(reference), refused=tuple(refused))
+
+
+def count(cluster: Cluster, strategies: Sequence[str]) -> int:
+    """How many simulations a search may run, for progress."""
+    fabrics = 2 if cluster.reference is not None else 1
+    return len(strategies) * len(algorithms()) * fabrics
+
+
+def _rank(
+    plans: list[ParallelPlan],
+    cluster: Cluster,
+    fabric: Fabric,
+    tried: list[Algorithm],
+    model: CostModel,
+    overlap: bool,
+    advance: Callable[[str], None],
+) -> tuple[list[Candidate], list[Refused]]:
+    found: list[Candidate] = []
+    refused: list[Refused] = []
+    for each in tried:
+        prices = SchedulePrices(each, fabric, model)
+        for plan in plans:
+            advance(f"{plan.strategy} with {each.name}")
+            kinds = dict.fromkeys(exchange.kind for exchange in plan.exchanges)
+            why = next(filter(None, (each.refusal(kind, fabric) for kind in kinds)), None)
+            if why:
+                refused.append(Refused(strategy=plan.strategy, algorithm=each.name, why=why))
+                continue
+            result = simulate_step(plan, cluster.accelerator, fabric, prices, overlap=overlap)
+            found.append(Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=prices))
+    return sorted(found, key=_order), refused
+
+
+def _order(candidate: Candidate) -> tuple[float, float, str, str]:
+    """By step time; plans that computation hides equally are told apart by how long their network is busy."""
+    result = candidate.result
+    return result.step_time, result.communication_time, candidate.algorithm.name, candidate.strategy
