@@ -59,7 +59,7 @@ def plan(
     if trace is not None:
         from lightloom.reports.perfetto import write_perfetto_trace
 
-        write_perfetto_trace(found.winner.result.timeline, trace, title=f"{graph.name} on {on.name}", provenance=origin)
+        write_perfetto_trace(trace, found.winner.result.timeline, title=f"{graph.name} on {on.name}", provenance=origin)
         document["trace"] = str(trace)
     if as_json:
         print_json(document)
