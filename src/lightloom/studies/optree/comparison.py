@@ -1,0 +1,125 @@
+"""Figures 5 and 6: time of OpTree, WRHT, neighbour exchange (NE) and Ring under the paper's cost model.
+
+Every step costs d/B + a, so that a ratio of times is a ratio of steps: message size, bandwidth and delays cancel, and
+no assumption about them touches a row, but for NE with two shares a step.
+"""
+
+from __future__ import annotations
+
+from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1_steps
+from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
+from lightloom.core.claims import Claim
+from lightloom.studies.optree.model import ORDER, WAVELENGTHS, by_time, paper_steps
+
+SIZES = tuple(2**exponent * 2**20 for exponent in range(8))
+"""Bytes of one rank's share, 1 to 128 MiB: an assumption, the paper's range is not legible."""
+Settings = tuple[tuple[int, int], ...]
+
+BY_RANKS: Settings = ((1024, WAVELENGTHS), (2048, WAVELENGTHS))
+"""(N, w) of Fig. 5."""
+BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
+"""(N, w) of Fig. 6."""
+
+
+def claims() -> tuple[Claim, ...]:
+    """What the text says of Figs. 5 and 6."""
+    return (*_extremes(), *_figure_5(), *_figure_6())
+
+
+def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
+    """As :func:`paper_steps`, but WRHT by Table I's formula with N itself."""
+    literal = wrht_all_gather_steps(ranks, wavelengths, padded=False)
+    return paper_steps(ranks, wavelengths) | {"WRHT": literal}
+
+
+def _steps_in_words(steps: dict[str, int]) -> str:
+    return ", ".join(f"{name} {steps[name]}" for name in ORDER) + " steps"
+
+
+def _extremes() -> list[Claim]:
+    rows = []
+    for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
+        for ranks, wavelengths in settings:
+            steps = paper_steps(ranks, wavelengths)
+            name = f"n{ranks}" if figure == 5 else f"w{wavelengths}"
+            rows += [
+                Claim(
+                    id=f"optree.figure{figure}.{what}_{name}",
+                    paper=printed,
+                    ours=by_time(steps)[place],
+                    unit="algorithm",
+                    why=_steps_in_words(steps),
+                )
+                for what, printed, place in (("fastest", "OpTree", 0), ("slowest", "Ring", -1))
+            ]
+    return rows
+
+
+def _figure_5() -> list[Claim]:
+    small, large = (paper_steps(n, w) for n, w in BY_RANKS)
+    ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
+    literal, beyond = literal_steps(1024, WAVELENGTHS), paper_steps(4096, WAVELENGTHS)
+    return [
+        Claim(
+            id="optree.figure5.wrht_over_optree_from_1024_to_2048",
+            paper="closer",
+            ours="closer" if ratios[1] < ratios[0] else "not closer",
+            unit="trend",
+            why=f"{ratios[0]:.2f} times OpTree at N = 1024, {ratios[1]:.2f} at 2048; WRHT, padded to p^θ, stays at "
+            f"{large['WRHT']} steps",
+        ),
+        Claim(
+            id="optree.figure5.fastest_n1024_wrht_by_formula",
+            paper="OpTree",
+            ours=by_time(literal)[0],
+            unit="algorithm",
+            why=f"with WRHT by Table I's own formula, not padded: {_steps_in_words(literal)}",
+        ),
+        Claim(
+            id="optree.figure5.fastest_n4096",
+            paper="OpTree",
+            ours=by_time(beyond)[0],
+            unit="algorithm",
+            why="paper: the general statement that OpTree needs far fewer steps (N = 4096 is in Fig. 4 only); ours: "
+            f"{_steps_in_words(beyond)}, as OpTree grows faster than N and padded WRHT not until N exceeds 129²",
+        ),
+    ]
+
+
+def _figure_6() -> list[Claim]:
+    few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
+    trend = {True: "falls", False: "rises"}
+    literal = literal_steps(*BY_WAVELENGTHS[1])
+    rows = [
+        Claim(
+            id=f"optree.figure6.{name.lower()}_from_w96_to_w128",
+            paper=printed,
+            ours=trend[many[name] < few[name]],
+            unit="trend",
+            why=f"{few[name]} steps, then {many[name]}",
+        )
+        for name, printed in (("OpTree", "falls"), ("WRHT", "rises"))
+    ]
+    for name, steps in (("", many), ("_by_formula", literal)):
+        rows.append(
+            Claim(
+                id=f"optree.figure6.wrht{name}_against_ne_w128",
+                paper="slightly larger",
+                ours=_against(steps["WRHT"], steps["NE"]),
+                unit="comparison",
+                why=f"{steps['WRHT']} steps against {steps['NE']}"
+                + ("; WRHT by Table I's own formula, not padded" if name else ""),
+            )
+        )
+    return rows
+
+
+def _against(ours: int, theirs: int) -> str:
+    if ours < theirs:
+        return "smaller"
+    return "slightly larger" if ours <= 1.05 * theirs else "larger"
+
+
+def argmin_steps(ranks: int, wavelengths: int) -> int:
+    """Theorem 1 at the depth that minimises it, which is what Fig. 4 shows."""
+    return theorem_1_steps(ranks, wavelengths, best_stages(ranks, wavelengths))
