@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
-_COLOURS = {"OpTree": "#D55E00", "WRHT": "#56B4E9", "NE": "#00664B", "Ring": "#333333"}
+_COLOURS = {"OpTree": "#D55E00", "WRHT": "#56B4E9", "NE": "#009E73", "Ring": "#AAAAAA"}
 _BY_RANKS = dict(zip(RANKS, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
 _MIB = 2**20
 
@@ -119,11 +119,11 @@ def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
 
     built = sum(stage_steps(ranks, wavelengths, best_radices(ranks, wavelengths)))
     literal = literal_steps(ranks, wavelengths)["WRHT"]
-    draw(steps["Ring"], "-", "Ring", "Ring")
+    draw(steps["Ring"], "-", "Ring", "Ring", width=3.5)
     draw(steps["NE"], "--", "NE", "NE, 2d a step (text)", later_shares=2)
     draw(steps["WRHT"], "-", "WRHT", "WRHT, N padded to (2w+1)²", width=3.5)
     draw(steps["NE"], "-", "NE", "NE, d a step (averages)")
-    draw(literal, ":", "WRHT", "WRHT, Table I's formula")
+    draw(literal, ":", "WRHT", "WRHT, Table I's formula", width=2.2)
     draw(steps["OpTree"], "-", "OpTree", "OpTree, Theorem 1")
     draw(built, "o", "OpTree", "OpTree, integer radices")
     low, high = sorted(("NE", "WRHT"), key=lambda name: steps[name])

@@ -1,0 +1,183 @@
+"""The OpTree study: what matches, what deviates and says why, and figures that draw."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.algorithms.optree_radices import best_radices
+from lightloom.collectives.cost import cost
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.core.claims import Claim, Status
+from lightloom.core.errors import UnknownNameError
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.studies import load
+from lightloom.studies.base import Study
+from lightloom.studies.optree import depth, drawings, table1
+from lightloom.studies.optree.model import built, built_tree, ceiling_stages, seconds
+
+ID = re.compile(r"[a-z0-9_]+\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
+ROWS: dict[str, tuple[Status, float | str]] = {
+    "table1.ring_steps": ("match", 1023),
+    "table1.ring_built_steps": ("match", 1023),
+    "table1.ne_steps": ("match", 512),
+    "table1.ne_built_steps": ("match", 512),
+    "table1.wrht_steps": ("match", 259),
+    "table1.wrht_formula_steps": ("deviates", 16),
+    "table1.one_stage_steps": ("deviates", 2048),
+    "table1.one_stage_built_steps": ("match", 2048),
+    "table1.optree_steps": ("match", 70),
+    "table1.optree_equation_3_steps": ("deviates", 76),
+    "table1.optree_theorem_3_proof_steps": ("deviates", 26),
+    "table1.optree_literal_stage_1_steps": ("deviates", 381),
+    "table1.optree_literal_later_steps": ("deviates", 0),
+    "table1.k_star": ("match", 7),
+    "table1.k_star_rounded": ("deviates", 6),
+    "example.one_stage_steps": ("match", 16),
+    "example.two_stage_steps": ("match", 12),
+    "example.three_stage_steps": ("match", 16),
+    "example.three_stage_theorem_1_steps": ("deviates", 13),
+    "example.three_stage_uniform_steps": ("deviates", 21),
+    "example.lemma_1_wavelengths_5": ("deviates", 3),
+    "example.equation_2_smallest_ranks": ("deviates", 8),
+    "figure4.shape_1024": ("match", "falls, stable, rises"),
+    "figure4.best_depth_2048_argmin": ("match", 7),
+    "figure4.best_depth_2048_ceiling": ("deviates", 8),
+    "figure5.fastest_n1024": ("match", "OpTree"),
+    "figure5.fastest_n1024_wrht_by_formula": ("deviates", "WRHT"),
+    "figure5.fastest_n4096": ("deviates", "WRHT"),
+    "figure6.wrht_against_ne_w128": ("match", "slightly larger"),
+    "headline.wrht_reduction_nodes": ("match", 56.3707),
+    "headline.ring_reduction_nodes": ("match", 92.7682),
+    "headline.ne_reduction_nodes": ("match", 85.5469),
+    "headline.ne_reduction_nodes_two_shares": ("deviates", 92.7682),
+    "headline.wrht_reduction_wavelengths": ("deviates", 90.5296),
+    "headline.ring_reduction_wavelengths": ("deviates", 95.9922),
+    "headline.ne_reduction_wavelengths": ("deviates", 91.9922),
+    "headline.wrht_reduction_midpoint": ("match", 72.21),
+    "headline.ring_reduction_midpoint": ("match", 94.3),
+    "headline.ne_reduction_midpoint": ("deviates", 88.615),
+    "headline.wrht_reduction_journal": ("match", 72.973),
+}
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return load.find("optree")()
+
+
+@pytest.fixture(scope="module")
+def claims(study: Study) -> dict[str, Claim]:
+    return {claim.id: claim for claim in study.claims}
+
+
+def test_every_id_follows_the_grammar_and_is_unique(study: Study, claims: dict[str, Claim]) -> None:
+    assert len(claims) == len(study.claims)
+    for name in claims:
+        assert name.startswith("optree.")
+        assert ID.fullmatch(name), name
+
+
+def test_whatever_does_not_match_says_why_and_nothing_is_fitted(study: Study) -> None:
+    assert all(claim.why for claim in study.claims if claim.status != "match")
+    assert not any(claim.fitted for claim in study.claims)
+    assert study.assumptions
+
+
+@pytest.mark.parametrize("what", ROWS)
+def test_key_rows(claims: dict[str, Claim], what: str) -> None:
+    claim = claims[f"optree.{what}"]
+    assert (claim.status, claim.ours) == ROWS[what]
+
+
+@pytest.mark.parametrize("stages", [("two_stage", (8, 16)), ("three_stage", (8, 12, 12))])
+def test_the_example_needs_the_printed_wavelengths(
+    claims: dict[str, Claim], stages: tuple[str, tuple[int, ...]]
+) -> None:
+    name, wavelengths = stages
+    ours = tuple(claims[f"optree.example.{name}_wavelengths_{i + 1}"].ours for i in range(len(wavelengths)))
+    assert ours == wavelengths
+
+
+def test_the_tree_that_is_built_is_near_the_formula(claims: dict[str, Claim]) -> None:
+    ours = claims["optree.table1.optree_constructed_steps"].ours
+    assert isinstance(ours, float | int)
+    assert 65 <= ours <= 73
+    assert ours == claims["optree.figure4.constructed_steps_1024"].ours
+
+
+@pytest.mark.parametrize(("name", "later_shares"), [("ring", 1), ("neighbour-exchange", 2), ("optree", 1)])
+def test_built_schedules_cost_what_the_model_charges(name: str, later_shares: int) -> None:
+    fabric = WdmRing(ranks=64, wavelengths=8)
+    schedule = build(find(name), Collective("all-gather", 64, 64 * 1e6), fabric)
+    modelled = seconds(schedule.steps, 1e6, later_shares=later_shares)
+    assert np.isclose(cost(schedule, fabric, "paper").time, modelled, rtol=1e-12)
+
+
+@pytest.mark.parametrize("stages", range(1, 8))
+def test_counted_trees_are_the_trees_that_are_built(stages: int) -> None:
+    found = depth.constructed(512, stages)
+    assert found is not None
+    radices, steps = found
+    assert len(radices) == stages
+    assert built_tree(radices, 512, 64).steps == steps
+
+
+@pytest.mark.slow
+def test_the_count_for_2048_ranks_is_built(claims: dict[str, Claim]) -> None:
+    assert built("optree", 2048, 64).steps == claims["optree.figure4.constructed_steps_2048"].ours
+
+
+def test_no_tree_is_deeper_than_its_ranks_allow() -> None:
+    assert depth.constructed(512, 10) is None
+    assert best_radices(512, 64)
+
+
+def test_words_for_a_shape() -> None:
+    assert depth.shape([3, 2, 1, 1, 4]) == "falls, stable, rises"
+
+
+def test_equation_2_has_no_value_for_few_ranks() -> None:
+    with pytest.raises(ValueError, match="below 8 ranks"):
+        ceiling_stages(7)
+
+
+def test_figures_draw(study: Study) -> None:
+    assert len(study.figures) == 3
+    for each in study.figures:
+        assert "Paper:" in each.caption
+        assert "Ours:" in each.caption
+        page = BytesIO()
+        each.draw().savefig(page, format="svg")
+        assert page.tell() > 10_000
+
+
+def test_figures_keep_the_points_beside_the_formula() -> None:
+    whole, inset = drawings.depth_figure().axes
+    for axes in (whole, inset):
+        lines = axes.get_lines()
+        assert len(lines) == 2 * len(depth.RANKS)
+    assert len(whole.get_lines()[0].get_xdata()) == len(depth.DEPTHS)  # type: ignore[arg-type]
+
+
+def test_unknown_studies_are_named() -> None:
+    assert load.names() == sorted(load.studies())
+    with pytest.raises(UnknownNameError, match="did you mean 'optree'"):
+        load.find("optre")
+
+
+def test_two_rows_with_one_id_are_refused() -> None:
+    row = table1.claims()[0]
+    with pytest.raises(ValueError, match="two rows"):
+        Study(name="x", paper="y", claims=(row, row), figures=(), assumptions=())
+
+
+@pytest.mark.parametrize("ranks", depth.RANKS)
+def test_real_trees_follow_the_curve(ranks: int) -> None:
+    for stages, steps in depth.curve(ranks).items():
+        found = depth.constructed(ranks, stages)
+        assert found is None or abs(found[1] / steps - 1) < 0.1
