@@ -1,0 +1,71 @@
+"""Quantities: what people write, what is refused, and what is written back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core import units
+from lightloom.core.errors import UnitError
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "si"),
+    [
+        ("40Gbps", "bandwidth", 5e9),
+        ("40 Gb/s", "bandwidth", 5e9),
+        ("5 GB/s", "bandwidth", 5e9),
+        ("50GiB/s", "bandwidth", 50 * 2**30),
+        ("1 Tbit/s", "bandwidth", 1.25e11),
+        ("25us", "time", 25e-6),
+        ("25 µs", "time", 25e-6),
+        ("25 μs", "time", 25e-6),
+        ("0.5ms", "time", 0.5e-3),
+        ("64MiB", "size", 64 * 2**20),
+        ("4_096", "size", 4096.0),
+        ("1e6", "size", 1e6),
+        ("989.4 TFLOPS", "compute_rate", 989.4e12),
+        ("60 TFLOP/s", "compute_rate", 60e12),
+        ("3.5 W", "power", 3.5),
+        ("5 pJ/bit", "energy_per_bit", 5e-12),
+        (12, "time", 12.0),
+    ],
+)
+def test_quantities_read_as_people_write_them(text: str, dimension: units.Dimension, si: float) -> None:
+    assert units.parse(text, dimension) == pytest.approx(si, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension"),
+    [
+        ("40 Gbsp", "bandwidth"), ("40 parsec", "time"), ("-1us", "time"), ("nan", "time"), ("inf", "size"),
+        ("1e999", "size"), ("", "size"), ("GB", "size"), ("5 GB", "bandwidth"), ("5 GB/s", "size"),
+        ("3 mW/s", "power"), ("25 us us", "time"),
+        (True, "time"), (None, "time"), ([], "size"),
+    ],
+)  # fmt: skip
+def test_what_is_no_quantity_is_refused_in_one_line(text: object, dimension: str) -> None:
+    with pytest.raises(UnitError) as refusal:
+        units.parse(text, dimension)  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value) and repr(text) in str(refusal.value)
+
+
+@given(st.floats(1e-9, 1e6, allow_nan=False))
+def test_times_read_back_as_written(seconds: float) -> None:
+    assert units.parse(units.format_time(seconds), "time") == pytest.approx(seconds, rel=1e-3)
+
+
+@given(st.floats(1, 1e15, allow_nan=False))
+def test_sizes_and_rates_read_back_as_written(value: float) -> None:
+    assert units.parse(units.format_size(value), "size") == pytest.approx(value, rel=1e-3)
+    assert units.parse(units.format_bandwidth(value), "bandwidth") == pytest.approx(value, rel=1e-3)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for dimension in ("size", "bandwidth", "time"):
+        try:
+            assert units.parse(text, dimension) >= 0  # type: ignore[arg-type]
+        except UnitError as refusal:
+            assert repr(text) in str(refusal)

@@ -1,0 +1,117 @@
+"""Geometry of every fabric: links exist, routes are walks, cuts are honest, sources are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import description, load_fabric, names
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.wdm_ring import Ring
+from tests.collectives.strategies import fabrics
+
+
+def _all_pairs(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
+    source, destination = np.indices((fabric.ranks, fabric.ranks)).reshape(2, -1)
+    apart = source != destination
+    return source[apart], destination[apart]
+
+
+def _links_of(fabric: Fabric, source: np.ndarray, destination: np.ndarray, route: np.ndarray) -> list[list[int]]:
+    runs = fabric.footprint(source, destination, route)
+    return [
+        [
+            int(base + (start + k) % period)
+            for base, start, length, period in zip(
+                runs.base[row], runs.start[row], runs.length[row], runs.period[row], strict=True
+            )
+            for k in range(length)
+        ]
+        for row in range(len(source))
+    ]  # fmt: skip
+
+
+@given(fabrics(largest=20))
+@settings(max_examples=120, deadline=None)
+def test_every_transfer_crosses_existing_links_once_and_no_more_than_the_diameter(fabric: Fabric) -> None:
+    if fabric.in_network_reduction:
+        return
+    source, destination = _all_pairs(fabric)
+    route = fabric.route(source, destination)
+    crossed = _links_of(fabric, source, destination, route)
+    assert all(len(set(links)) == len(links) for links in crossed)
+    assert all(0 <= link < fabric.links for links in crossed for link in links)
+    hops = fabric.hops(source, destination, route)
+    assert hops.tolist() == [len(links) for links in crossed]
+    assert hops.max() == fabric.diameter()
+    latency = fabric.latency(source, destination, route)
+    assert latency.max() <= fabric.diameter_latency() * (1 + 1e-12) or fabric.diameter() == 4
+    assert latency.min() >= fabric.neighbour_latency() * (1 - 1e-12)
+    assert len({fabric.link_name(link) for link in range(fabric.links)}) == fabric.links
+    assert fabric.link_bandwidth().shape == (fabric.links,)
+
+
+@given(fabrics(largest=16))
+@settings(max_examples=120, deadline=None)
+def test_what_enters_a_rank_fits_its_cut(fabric: Fabric) -> None:
+    """The links on which transfers can end at a rank carry together what the bounds say that some rank can receive."""
+    if fabric.in_network_reduction or (
+        not fabric.wavelength_routed and fabric.routes == 1 and fabric.links > 2 * fabric.ranks
+    ):
+        return
+    source, destination = _all_pairs(fabric)
+    bandwidth = fabric.link_bandwidth()
+    receives = []
+    for rank in range(fabric.ranks):
+        arrive = np.flatnonzero(destination == rank)
+        last = {
+            links[-1] if route == 0 else links[0]
+            for route in range(fabric.routes)
+            for links in _links_of(fabric, source[arrive], destination[arrive], np.full(len(arrive), route))
+        }
+        receives.append(sum(bandwidth[link] for link in last))
+    assert min(receives) == pytest.approx(min(cut.capacity for cut in fabric.cuts() if cut.ranks == 1))
+    assert sum(receives) == pytest.approx(fabric.total_receive_bandwidth())
+
+
+@pytest.mark.parametrize("ranks", [4, 9, 12, 16, 36])
+def test_mesh_routes_take_manhattan_distance(ranks: int) -> None:
+    mesh, torus = Mesh(ranks=ranks), Torus(ranks=ranks)
+    rows, columns = mesh.shape
+    source, destination = _all_pairs(mesh)
+    (r, c), (s, d) = np.divmod(source, columns), np.divmod(destination, columns)
+    down, across = abs(r - s), abs(c - d)
+    assert (mesh.hops(source, destination, np.zeros_like(source)) == down + across).all()
+    shortest = np.minimum(down, rows - down) + np.minimum(across, columns - across)
+    assert (torus.hops(source, destination, np.zeros_like(source)) == shortest).all()
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 9])
+def test_a_ring_route_and_its_reverse_share_no_link_and_mirror_each_other(ranks: int) -> None:
+    ring = Ring(ranks=ranks)
+    source, destination = _all_pairs(ring)
+    route = ring.route(source, destination)
+    assert (ring.route(destination, source) == ring.reverse_route(route)).all()
+    there = _links_of(ring, source, destination, route)
+    back = _links_of(ring, destination, source, ring.reverse_route(route))
+    assert all({link % ranks for link in a} == {link % ranks for link in b} for a, b in zip(there, back, strict=True))
+
+
+def test_every_value_of_the_catalog_has_a_source() -> None:
+    for name in names():
+        entry = description(name)
+        values = {key for key, value in entry.items() if value is not None} - {"description", "kind", "sources"}
+        assert values <= set(entry["sources"]), f"{name}: no source for {values - set(entry['sources'])}"
+        assert load_fabric(name, 16).ranks == 16
+
+
+def test_unknown_fabric_and_field_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'wdm-ring'"):
+        load_fabric("wdm-rnig", 16)
+    with pytest.raises(ConfigError, match="unknown field 'bandwidth'"):
+        load_fabric("wdm-ring", 16, {"bandwidth": "1Gbps"})
+    with pytest.raises(ConfigError, match="rows=3 does not divide ranks=16"):
+        load_fabric("mesh", 16, {"rows": 3})
