@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lightloom.collectives.algorithms.optree_radices import best_radices
+from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.collectives.cost import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
@@ -181,3 +183,20 @@ def test_real_trees_follow_the_curve(ranks: int) -> None:
     for stages, steps in depth.curve(ranks).items():
         found = depth.constructed(ranks, stages)
         assert found is None or abs(found[1] / steps - 1) < 0.1
+
+
+def test_the_page_shows_the_trees_that_the_search_finds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "optree.md").read_text()
+    for ranks in depth.RANKS:
+        radices = best_radices(ranks, 64)
+        steps = stage_steps(ranks, 64, radices)
+        line = f"| {ranks} | {min(depth.curve(ranks).values())} | {'·'.join(map(str, radices))} | "
+        assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/optree.md: the table of trees is old"
+
+
+def test_the_page_names_rows_that_exist(claims: dict[str, Claim]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "optree.md").read_text()
+    named = re.findall(r"`((?:table1|example|figure\d|headline)\.[a-z0-9_*]+)`", page)
+    assert len(named) > 30
+    for name in named:
+        assert any(fnmatch(each, f"optree.{name}") for each in claims), name
