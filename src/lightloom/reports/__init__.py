@@ -1,1 +1,5 @@
-"""What people see."""
+"""What people see: figures, HTML pages, terminal tables, traces.
+
+schedule, timeline ──▶ Figure ──▶ svg ──┐
+ranking, claims, facts ─────────────────┴─▶ Report ──▶ HTML page, terminal
+"""

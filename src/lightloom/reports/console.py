@@ -1,0 +1,172 @@
+"""The same rows as in the pages, for terminals: tables that give up columns rather than break lines.
+
+    #  plan                         step      where the time goes   energy       × bound
+    1  fsdp · ring-two-way-striped  13.77 ms  ██████▓               not sourced  1.02×
+
+Bars tell parts by shade as well as by colour, since colour is only used where output goes to a terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lightloom.core.claims import Claim
+from lightloom.core.units import format_energy, format_time
+from lightloom.reports.numbers import format_claim, format_ratio
+from lightloom.reports.palette import SHARES
+from lightloom.reports.report import CollectiveRow, RankingRow
+
+_BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
+_PLAIN_BLOCKS = dict(zip(SHARES, "#=+.", strict=True))
+_STATUS_STYLES = {"match": "green", "deviates": "yellow", "not reproducible": "dim"}
+_PIPE_WIDTH = 120
+"""Columns where output is no terminal and ``$COLUMNS`` is not set."""
+
+
+def make_console(file: IO[str] | None = None) -> Console:
+    """A console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
+    out = sys.stdout if file is None else file
+    console = Console(file=out, highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else Console(
+        file=out, highlight=False, markup=False, emoji=False, no_color=True, width=max(console.width, _PIPE_WIDTH)
+    )  # fmt: skip
+
+
+def to_text(table: Table, width: int = _PIPE_WIDTH) -> str:
+    """A table as plain text."""
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, no_color=True, color_system=None, highlight=False).print(table)
+    return buffer.getvalue()
+
+
+def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "", ascii_only: bool = False) -> Table:
+    """Plans with the parts of their step as bars; ``width`` is the terminal's, in columns."""
+    longest = max((row.step_time for row in rows), default=0.0)
+    blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
+    bar_width = 24 if width >= 110 else 14 if width >= 80 else 8
+    table = _table(title)
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("plan", overflow="fold")
+    table.add_column("step", justify="right", no_wrap=True)
+    wide, medium = width >= 100, width >= 76
+    if width >= 50:
+        table.add_column("where the time goes" if bar_width >= 19 else "time", no_wrap=True, width=bar_width)
+    if wide:
+        table.add_column("energy", justify="right", no_wrap=True)
+    if medium:
+        table.add_column("× bound", justify="right", no_wrap=True)
+        table.add_column("checks", no_wrap=True)
+    for place, row in enumerate(rows, start=1):
+        cells = [Text(str(place)), Text(row.name), Text(format_time(row.step_time), style="bold")]
+        if width >= 50:
+            cells.append(breakdown_bar(row.breakdown, longest, bar_width, blocks))
+        if wide:
+            cells.append(Text(format_energy(row.energy), style="dim" if row.energy is None else ""))
+        if medium:
+            cells += [Text(format_ratio(row.lower_bound_ratio)), _checks(row)]
+        table.add_row(*cells)
+    return table
+
+
+def legend(*, ascii_only: bool = False) -> Text:
+    """What the blocks of a bar mean."""
+    blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
+    text = Text()
+    for key, (words, colour) in SHARES.items():
+        text.append(f"{blocks[key]} ", style=colour).append(f"{words}  ", style="dim")
+    text.rstrip()
+    return text
+
+
+def breakdown_bar(
+    breakdown: Mapping[str, float], whole: float, cells: int, blocks: Mapping[str, str] = _BLOCKS
+) -> Text:
+    """A bar of ``cells`` columns for ``whole`` seconds; what takes any time at all shows if there is room."""
+    text = Text()
+    if whole <= 0:
+        return text
+    for key, length in _cells({key: breakdown.get(key, 0.0) / whole * cells for key in SHARES}).items():
+        text.append(blocks[key] * length, style=SHARES[key][1])
+    return text
+
+
+def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = "") -> Table:
+    """Algorithms beside the bound that none of them can beat."""
+    table = _table(title)
+    table.add_column("algorithm", overflow="fold")
+    for name in ("steps", "time", "× bound"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if width >= 70:
+        table.add_column("lower bound", justify="right", no_wrap=True)
+    if width >= 84:
+        table.add_column("energy", justify="right", no_wrap=True)
+        table.add_column("checks", no_wrap=True)
+    if width >= 120:
+        table.add_column("bound set by", overflow="fold", style="dim")
+    for row in rows:
+        cells = [Text(row.algorithm), Text(str(row.steps)), Text(format_time(row.time), style="bold")]
+        cells.append(Text(format_ratio(row.times_bound)))
+        if width >= 70:
+            cells.append(Text(format_time(row.lower_bound)))
+        if width >= 84:
+            cells.append(Text(format_energy(row.energy), style="dim" if row.energy is None else ""))
+            cells.append(_flag(row.verified, "verified", "NOT VERIFIED"))
+        if width >= 120:
+            cells.append(Text(row.bound_by))
+        table.add_row(*cells)
+    return table
+
+
+def claims_table(claims: Iterable[Claim], width: int, *, title: str = "") -> Table:
+    """Published figures beside ours; what deviates says why."""
+    table = _table(title)
+    table.add_column("figure", overflow="fold", no_wrap=width >= 140)
+    for name in ("paper", "ours"):
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("unit", overflow="fold")
+    table.add_column("status", no_wrap=width >= 60, overflow="fold")
+    if width >= 90:
+        table.add_column("why", overflow="fold", style="dim")
+    for claim in claims:
+        status = Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
+        cells = [
+            Text(claim.id),
+            Text(format_claim(claim.paper)),
+            Text(format_claim(claim.ours)),
+            Text(claim.unit),
+            status,
+        ]
+        table.add_row(*cells, *([Text(claim.why)] if width >= 90 else []))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title_justify="left", title_style="bold",
+        title=Text(title) if title else None,
+    )  # fmt: skip
+
+
+def _cells(exact: Mapping[str, float]) -> dict[str, int]:
+    """Whole cells: the edges between parts are rounded, not the parts, so that the bar is as long as it should be."""
+    edges = [round(edge) for edge in accumulate(exact.values(), initial=0.0)]
+    return {key: end - begin for key, begin, end in zip(exact, edges[:-1], edges[1:], strict=True)}
+
+
+def _checks(row: RankingRow) -> Text:
+    text = _flag(row.verified, "verified", "NOT VERIFIED")
+    if row.fits is not None:
+        text = text.append(" ").append_text(_flag(row.fits, "fits", "DOES NOT FIT"))
+    return text
+
+
+def _flag(good: bool, yes: str, no: str) -> Text:
+    return Text(yes, style="green") if good else Text(no, style="bold red")

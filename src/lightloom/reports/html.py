@@ -1,0 +1,99 @@
+"""A report as one HTML file that opens anywhere, offline: no script, no font, nothing fetched."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lightloom.core.claims import Claim
+from lightloom.core.files import write_atomically
+from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.reports.numbers import format_claim, format_ratio
+from lightloom.reports.palette import INK, SHARES
+from lightloom.reports.report import Report, Table
+
+_MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")
+_NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6})?")
+_ACTIVE = re.compile(r"<script|<foreignObject|\son\w+\s*=|javascript:", re.IGNORECASE)
+
+
+def render(report: Report) -> str:
+    """The page."""
+    return _environment().get_template("report.html").render(report=report, shares=SHARES)
+
+
+def write(report: Report, path: Path) -> Path:
+    """Write the page, whole or not at all.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    return write_atomically(path, render(report))
+
+
+def inline_svg(svg: str, prefix: str) -> Markup:
+    """An SVG document as part of a page: its ink follows the page's text colour, its ids begin with ``prefix``.
+
+    Raises:
+        ValueError: the SVG holds something active.
+    """
+    if _ACTIVE.search(svg):
+        raise ValueError("a picture holds a script: expected a plain drawing")
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body)
+    body = body.replace("xlink:href=", "href=").replace(INK, "var(--ink)")
+    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', body))
+    names = {name for pair in used for name in pair if name}
+    body = re.sub(r'\sid="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in names else "", body)
+    body = re.sub(r'href="#', f'href="#{prefix}', body).replace("url(#", f"url(#{prefix}")
+    return Markup(body)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("lightloom.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "time": format_time,
+        "size": format_size,
+        "energy": format_energy,
+        "percent": _percent,
+        "ratio": format_ratio,
+        "value": format_claim,
+        "inline_svg": inline_svg,
+    }
+    environment.globals |= {
+        "memory_colours": _MEMORY_COLOURS,
+        "numeric_columns": numeric_columns,
+        "claim_counts": claim_counts,
+    }
+    return environment
+
+
+def numeric_columns(table: Table) -> list[bool]:
+    """For each column, whether all its cells are numbers (a unit may follow)."""
+    return [
+        bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
+        for i in range(len(table.columns))
+    ]
+
+
+def claim_counts(claims: tuple[Claim, ...]) -> list[tuple[str, int]]:
+    """How many rows have each status, in order of merit; statuses without a row are left out."""
+    counts = [(status, sum(c.status == status for c in claims)) for status in ("match", "deviates", "not reproducible")]
+    return [(status, count) for status, count in counts if count]
+
+
+def _percent(part: float, whole: float) -> str:
+    """CSS percentage."""
+    return f"{100 * part / whole:.4f}%" if whole else "0%"
