@@ -101,7 +101,7 @@ def _evaluate(
     from lightloom.collectives.evaluate import evaluate, fastest_first
     from lightloom.collectives.registry import admitted, algorithms, find
     from lightloom.core.errors import UnsupportedError
-    from lightloom.reports.console import progress
+    from lightloom.reports.progress import progress
 
     tried = admitted(wanted.kind, on) if algorithm == "all" else [find(algorithm)]
     if not tried:
@@ -113,8 +113,8 @@ def _evaluate(
     found = []
     with progress("Schedules", len(tried)) as advance:
         for each in tried:
-            advance(each.name)
             found.append(evaluate(each, wanted, on, cost_model))
+            advance(1)
     return fastest_first(found), refused
 
 
@@ -137,29 +137,14 @@ def _row(each: Evaluation) -> dict[str, Any]:
 
 
 def _print_table(found: list[Evaluation], wanted: Collective, cost_model: str, figure: Path | None) -> None:
-    from lightloom.core.units import format_energy, format_size, format_time
-    from lightloom.reports.console import print_table
-    from lightloom.reports.document import Table
+    from lightloom.core.units import format_size, format_time
+    from lightloom.reports.console import collective_table, make_console
+    from lightloom.reports.report import collective_rows
 
-    rows = tuple(
-        (
-            each.algorithm.name,
-            str(each.cost.steps),
-            format_time(each.cost.time),
-            f"{each.cost.time / each.bound.time:.2f}" if each.bound.time else "1.00",
-            format_time(each.cost.reconfiguration),
-            format_energy(each.cost.energy),
-        )
-        for each in found
-    )
+    console = make_console()
+    title = f"{wanted.kind} of {format_size(wanted.nbytes)} over {wanted.ranks} ranks, {cost_model} cost"
+    console.print(collective_table(collective_rows(found), console.width, title=title))
     bound = found[0].bound
-    print_table(
-        Table(
-            title=f"{wanted.kind} of {format_size(wanted.nbytes)} over {wanted.ranks} ranks, {cost_model} cost",
-            columns=("algorithm", "steps", "time", "× bound", "reconfiguration", "energy"),
-            rows=rows,
-            caption=f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}",
-        )
-    )
+    console.print(f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}")
     if figure is not None:
-        typer.echo(f"drawn: {figure}")
+        console.print(f"drawn: {figure}")

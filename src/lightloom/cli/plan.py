@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from lightloom.workloads.graph import ComputeGraph
 
 
+_SHOWN = 12
+"""Plans on the terminal; pages and JSON hold all."""
+
+
 def plan(
     model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
     cluster: Annotated[str, typer.Option(help="A cluster of the catalog, or a YAML file.")] = "terarack-64",
@@ -114,7 +118,7 @@ def _search(
     overlap: bool,
 ) -> PlanSearch:
     from lightloom.planner.search import count, search
-    from lightloom.reports.console import progress
+    from lightloom.reports.progress import progress
 
     with progress("Plans", count(on, strategies)) as advance:
         return search(
@@ -124,7 +128,7 @@ def _search(
             algorithm=algorithm,
             model=cost_model,
             overlap=overlap,
-            advance=advance,
+            advance=lambda: advance(1),
         )
 
 
@@ -168,13 +172,18 @@ def _row(each: Candidate) -> dict[str, Any]:
 
 def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mapping[str, Any]) -> None:
     from lightloom.cli.plan_report import ranking_rows
-    from lightloom.reports.console import print_ranking
+    from lightloom.reports.console import legend, make_console, ranking_table
 
-    print_ranking(f"{graph.name} on {on.name}, {on.ranks} ranks", ranking_rows(found.ranking))
+    console = make_console()
+    title = f"{graph.name} on {on.name}, {on.ranks} ranks"
+    console.print(ranking_table(ranking_rows(found.ranking[:_SHOWN]), console.width, title=title))
+    if len(found.ranking) > _SHOWN:
+        console.print(f"... and {len(found.ranking) - _SHOWN} slower plans, in the report and in --json")
     if found.reference:
-        kind = getattr(on.reference, "kind", "reference")
-        print_ranking(f"the same on its electrical reference ({kind})", ranking_rows(found.reference[:3]))
-    typer.echo(str(document["explanation"]))
+        title = f"the same on its electrical reference, {getattr(on.reference, 'kind', 'fabric')}"
+        console.print(ranking_table(ranking_rows(found.reference[:3]), console.width, title=title))
+    console.print(legend())
+    console.print(str(document["explanation"]))
     for what in ("report", "trace"):
         if what in document:
-            typer.echo(f"{what}: {document[what]}")
+            console.print(f"{what}: {document[what]}", soft_wrap=True)

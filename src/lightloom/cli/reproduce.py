@@ -19,16 +19,16 @@ def reproduce(
     from lightloom.cli.output import print_json
     from lightloom.core.claims import SCHEMA
     from lightloom.core.provenance import provenance
-    from lightloom.reports.console import progress
+    from lightloom.reports.progress import progress
     from lightloom.studies.load import find, names
 
     chosen = [study] if study is not None else list(names())
     runs = [find(name) for name in chosen]
     results = []
     with progress("Studies", len(runs)) as advance:
-        for name, run in zip(chosen, runs, strict=True):
-            advance(name)
+        for run in runs:
             results.append(run())
+            advance(1)
     rows = [claim.to_json() for each in results for claim in each.claims]
     origin = provenance(["reproduce", *chosen])
     if report is not None:
@@ -39,11 +39,12 @@ def reproduce(
         assumptions = {each.name: list(each.assumptions) for each in results}
         print_json({"schema": SCHEMA, "rows": rows, "assumptions": assumptions, "provenance": origin})
         return
-    from lightloom.reports.console import print_claims
+    from lightloom.reports.console import claims_table, make_console
 
+    console = make_console()
     for each in results:
-        print_claims(f"{each.name}: {each.paper}", each.claims)
+        console.print(claims_table(each.claims, console.width, title=f"{each.name}: {each.paper}"))
         for assumption in each.assumptions:
-            typer.echo(f"assumed: {assumption}")
+            console.print(f"assumed: {assumption}")
     if report is not None:
-        typer.echo(f"report: {report}")
+        console.print(f"report: {report}", soft_wrap=True)

@@ -65,9 +65,9 @@ def search(
     algorithm: str = ALL,
     model: CostModel = "physical",
     overlap: bool = True,
-    advance: Callable[[str], None] = lambda _: None,
+    advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
-    """Simulate a training step for every strategy and admitted algorithm; ``advance`` hears of each before it runs.
+    """Simulate a training step for every strategy and admitted algorithm; ``advance`` is called before each.
 
     Raises:
         UnknownNameError: no such strategy or algorithm.
@@ -98,14 +98,14 @@ def _rank(
     tried: list[Algorithm],
     model: CostModel,
     overlap: bool,
-    advance: Callable[[str], None],
+    advance: Callable[[], None],
 ) -> tuple[list[Candidate], list[Refused]]:
     found: list[Candidate] = []
     refused: list[Refused] = []
     for each in tried:
         prices = SchedulePrices(each, fabric, model)
         for plan in plans:
-            advance(f"{plan.strategy} with {each.name}")
+            advance()
             kinds = dict.fromkeys(exchange.kind for exchange in plan.exchanges)
             why = next(filter(None, (each.refusal(kind, fabric) for kind in kinds)), None)
             if why:

@@ -1,0 +1,37 @@
+"""Studies as a page: their rows and figures, ours beside the papers'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightloom.reports.figures import to_svg
+from lightloom.reports.html import write
+from lightloom.reports.report import Picture, Report
+from lightloom.studies.base import Study
+
+
+def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
+    """One self-contained HTML page for all of them.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    claims = tuple(claim for study in studies for claim in study.claims)
+    matching = sum(claim.status == "match" for claim in claims)
+    pictures = tuple(
+        Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
+        for study in studies
+        for figure in study.figures
+    )
+    report = Report(
+        title=", ".join(study.name for study in studies) + " reproduced",
+        headline=f"{matching} of {len(claims)} published figures match; the others stay and say why.",
+        facts=tuple((study.name, study.paper) for study in studies),
+        notes=tuple(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
+        pictures=pictures,
+        claims=claims,
+        provenance=provenance,
+    )
+    return write(report, path)

@@ -1,0 +1,133 @@
+"""Malformed input: one clear line on stderr, exit 2, nothing on stdout, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_GOOD_RING = ["collective", "all-gather", "--fabric", "ring", "--ranks", "8", "--nbytes", "1MiB"]
+
+
+def lightloom(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=120)
+
+
+def _cluster(folder: Path, text: str) -> str:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+_CLUSTER = """
+ranks: {ranks}
+accelerator: a100
+fabric:
+  kind: wdm-ring
+  wavelength_bandwidth: {bandwidth}
+  reconfiguration_time: {setup}
+"""
+_GOOD = {"ranks": 8, "bandwidth": "40Gbps", "setup": "25us"}
+
+BAD_ARGUMENTS: list[tuple[list[str], str]] = [
+    (["plan", "resnet51"], "unknown model 'resnet51': did you mean 'resnet50'"),
+    (["plan", "nowhere.py:build"], "nowhere.py"),
+    (["plan", "resnet50", "--cluster", "terarack-65"], "unknown cluster 'terarack-65': did you mean"),
+    (["plan", "resnet50", "--cluster", "none.yaml"], "cannot read 'none.yaml': No such file"),
+    (["plan", "resnet50", "--batch", "0"], "batch_per_rank"),
+    (["plan", "resnet50", "--strategy", "zero3"], "unknown strategy 'zero3'"),
+    (["plan", "resnet50", "--algorithm", "rnig"], "unknown algorithm 'rnig': did you mean 'ring'"),
+    (["plan", "resnet50", "--cost-model", "papr"], "unknown cost model 'papr': did you mean 'paper'"),
+    (["plan", "resnet50", "--set", "fabric.wavelengths"], "expected field=value"),
+    (["plan", "resnet50", "--set", "fabric.colour=red"], "unknown field"),
+    (["plan", "resnet50", "--report", "/proc/report.html"], "cannot write '/proc/report.html'"),
+    (["plan", "resnet50", "--ranks", "8"], "No such option: --ranks"),
+    ([*_GOOD_RING[:4], "--ranks", "0", "--nbytes", "1MiB"], "'ranks': 0: Input should be greater than or equal to 2"),
+    ([*_GOOD_RING[:4], "--ranks", "1000000000", "--nbytes", "1MiB"], "'ranks': 1000000000: Input should be less than"),
+    ([*_GOOD_RING[:4], "--ranks", "many", "--nbytes", "1MiB"], "'many'"),
+    (_GOOD_RING[:-2], "give either --nbytes TOTAL or --nbytes-per-rank SIZE"),
+    ([*_GOOD_RING, "--nbytes-per-rank", "1B"], "give either --nbytes TOTAL or --nbytes-per-rank SIZE"),
+    ([*_GOOD_RING[:-1], "1 MiBB"], "unknown size unit 'MiBB'"),
+    ([*_GOOD_RING[:-1], "nan"], "'nan' is not a size"),
+    ([*_GOOD_RING, "--set", "bandwidth=-1 GB/s"], "a bandwidth must be finite and not negative"),
+    ([*_GOOD_RING, "--set", "bandwidth=.nan"], "must be finite"),
+    ([*_GOOD_RING, "--set", "hop_latency=25 parsec"], "unknown time unit 'parsec'"),
+    ([*_GOOD_RING, "--wavelengths", "8"], "unknown field 'wavelengths'"),
+    ([*_GOOD_RING, "--algorithm", "optree"], "optree needs a ring with wavelengths"),
+    ([*_GOOD_RING, "--figure", "map.bmp"], "map.bmp"),
+    (["collective", "all-gather", "--fabric", "rnig", "--ranks", "8", "--nbytes", "1"], "unknown fabric 'rnig'"),
+    (["collective", "all-gathr", "--fabric", "ring", "--ranks", "8", "--nbytes", "1"], "did you mean 'all-gather'"),
+    (["reproduce", "optre"], "unknown study 'optre': did you mean 'optree'"),
+    (["catalog", "nothing"], "unknown catalog entry 'nothing'"),
+    (["weave"], "No such command 'weave'"),
+]
+BAD_CLUSTERS: list[tuple[str, str]] = [
+    ("ranks: [8", "not YAML"),
+    ("- ranks", "expected a mapping"),
+    (_CLUSTER.format(**_GOOD | {"bandwidth": "-40Gbps"}), "'fabric.wavelength_bandwidth': '-40Gbps'"),
+    (_CLUSTER.format(**_GOOD | {"bandwidth": "40 Gbsp"}), "unknown bandwidth unit 'Gbsp'"),
+    (_CLUSTER.format(**_GOOD | {"setup": ".nan"}), "a time must be finite"),
+    (_CLUSTER.format(**_GOOD | {"ranks": "0"}), "'ranks'"),
+    (_CLUSTER.format(**_GOOD | {"ranks": "1.5"}), "'ranks'"),
+    (_CLUSTER.format(**_GOOD) + "  fibers: 2\n", "unknown field"),
+    (_CLUSTER.format(**_GOOD) + "training:\n  precision: bf17\n", "'training.precision': 'bf17'"),
+    ("ranks: 8\naccelerator: b1000\nfabric: wdm-ring\n", "unknown accelerator 'b1000'"),
+]
+BAD_FACTORIES: list[tuple[str, str]] = [
+    ("def build():\n    raise RuntimeError('no weights today')\n", "no weights today"),
+    ("def other():\n    pass\n", "build"),
+    ("def build():\n    return 42\n", "nn.Module"),
+    ("def build(:\n", "syntax"),
+]
+
+
+def _assert_refused(done: subprocess.CompletedProcess[str], complaint: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    assert complaint.lower() in lines[0].lower(), lines[0]
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), BAD_ARGUMENTS, ids=[" ".join(a)[:60] for a, _ in BAD_ARGUMENTS])
+def test_bad_arguments(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+    _assert_refused(lightloom(*arguments, folder=tmp_path), complaint)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("text", "complaint"), BAD_CLUSTERS, ids=[complaint for _, complaint in BAD_CLUSTERS])
+def test_bad_cluster_files_name_the_file(text: str, complaint: str, tmp_path: Path) -> None:
+    done = lightloom("plan", "hdc", "--cluster", _cluster(tmp_path, text))
+    _assert_refused(done, complaint)
+    assert "cluster.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(("text", "complaint"), BAD_FACTORIES, ids=["raises", "absent", "no module", "syntax"])
+def test_bad_factories_name_the_model(text: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(text)
+    done = lightloom("plan", "model.py:build", folder=tmp_path)
+    _assert_refused(done, complaint)
+    assert "model.py" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    _assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "r.html")), "cannot write")
+
+
+def test_a_file_as_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    _assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "file" / "r.html")), "cannot write")
+
+
+def test_good_input_beside_the_bad() -> None:
+    done = lightloom(*_GOOD_RING, "--json")
+    assert done.returncode == 0 and done.stderr == ""
+    assert json.loads(done.stdout)["schema"] == "lightloom.collective/1"

@@ -1,0 +1,100 @@
+"""The commands keep their contracts: one JSON document with the agreed words, tables for people, files where asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_bad_input import lightloom
+
+ROOT = Path(__file__).parents[2]
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    done = lightloom(*arguments, "--json", folder=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert set(found["provenance"]) == {"lightloom", "configuration", "seed"}
+    return found
+
+
+def test_collective_rows_are_verified_and_fastest_first() -> None:
+    found = document(
+        "collective", "all-gather", "--fabric", "ring", "--ranks", "64", "--nbytes", "64MiB",
+        "--set", "bandwidth=50GiB/s", "--set", "hop_latency=0.5us",
+    )  # fmt: skip
+    rows = {row["algorithm"]: row for row in found["rows"]}
+    assert rows["ring-two-way"]["time_s"] == pytest.approx(641.0e-6, rel=0.002)
+    assert rows["ring"]["time_s"] == pytest.approx(1262.0e-6, rel=0.002)
+    times = [row["time_s"] for row in found["rows"]]
+    assert times == sorted(times)
+    for row in found["rows"]:
+        assert row["verified"] is True and row["energy_j"] is None and row["bound_by"]
+        assert row["time_s"] >= row["lower_bound_s"] > 0
+        assert row["steps"] >= 1
+
+
+def test_total_and_share_are_the_same_collective() -> None:
+    common = ["collective", "all-reduce", "--fabric", "wdm-ring", "--ranks", "16", "--wavelengths", "8"]
+    whole, share = (
+        document(*common, "--cost-model", "paper", *size)["rows"]
+        for size in (["--nbytes", "16 MB"], ["--nbytes-per-rank", "1 MB"])
+    )
+    assert whole == share
+
+
+@pytest.mark.parametrize(
+    "fabric", ["wdm-ring", "ring", "mesh", "torus", "switch", "circuit-switch", "optical-averager"]
+)
+def test_every_fabric_name_answers(fabric: str) -> None:
+    rows = document("collective", "all-reduce", "--fabric", fabric, "--ranks", "16", "--nbytes", "1MB")["rows"]
+    assert rows and all(row["verified"] for row in rows)
+
+
+def test_plan_of_a_users_model_on_a_users_cluster() -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    found = document("plan", "examples/my_transformer.py:build", "--cluster", "examples/cluster.yaml")
+    assert found["schema"] == "lightloom.plan/1"
+    times = [row["iteration_time_s"] for row in found["ranking"]]
+    assert times == sorted(times) and times[0] > 0
+    for row in found["ranking"]:
+        assert row["verified"] is True
+        assert sum(row["breakdown"].values()) == pytest.approx(row["iteration_time_s"])
+        assert row["strategy"] in ("ddp", "fsdp") and "compression" in row
+    assert found["ranking"][0]["energy_j"] > 0
+    assert found["reference"] and found["explanation"]
+
+
+def test_plan_writes_a_page_and_a_trace(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    page, trace = tmp_path / "report.html", tmp_path / "trace.json"
+    done = lightloom("plan", "hdc", "--report", str(page), "--trace", str(trace))
+    assert done.returncode == 0, done.stderr
+    assert str(page) in done.stdout and str(trace) in done.stdout
+    text = page.read_text()
+    assert "ring-two-way-striped" in text and "http://" not in text.replace("http://www.w3.org", "")
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["report.html", "trace.json"]
+
+
+def test_catalog_and_schema() -> None:
+    done = lightloom("catalog", "--json")
+    found = json.loads(done.stdout)
+    names = {section: {row["name"] for row in found[section]} for section in found if section != "schema"}
+    assert {"terarack-64", "sip-ring-1024", "sip-ocs-1024", "dadiannao-100g", "optinc-16"} <= names["clusters"]
+    assert set(FABRICS) <= names["fabrics"]
+    assert {"alexnet-2012", "resnet50", "transformer-big", "llama2-7b"} <= names["models"]
+    schema = json.loads(lightloom("schema").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert "source" in lightloom("catalog", "terarack-64").stdout
+
+
+def test_help_and_version_answer() -> None:
+    assert "plan" in lightloom("--help").stdout
+    assert lightloom("--version").stdout.startswith("lightloom ")
+    for command in ("plan", "collective", "reproduce", "catalog", "schema"):
+        assert lightloom(command, "--help").returncode == 0

@@ -1,0 +1,113 @@
+"""The planner ranks verified plans, keeps the laws of its parts, and explains its winner with its own numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.registry import admitted, algorithms
+from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.parallelism.load import make_plan
+from lightloom.planner.explain import explain
+from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.search import count, search
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+
+def graph(parameters: int = 5_000_000, layers: int = 8) -> ComputeGraph:
+    """A chain of equal linear layers."""
+    share = parameters // layers
+    operators = [
+        Operator(
+            name=f"layer{i}", kind="linear", inputs=(f"layer{i - 1}",) if i else (), dimensions={"sample": 13},
+            forward_flops=13 * 2 * share, backward_flops=13 * 4 * share, parameters=share, parameter_bytes=4 * share,
+            activation_bytes=13 * 4096, forward_bytes=4 * share + 13 * 8192, shared_bytes=4 * share, block="",
+        )
+        for i in range(layers)
+    ]  # fmt: skip
+    return ComputeGraph(name="chain", batch=13, operators=tuple(operators))
+
+
+def test_every_strategy_and_admitted_algorithm_is_ranked_fastest_first() -> None:
+    cluster = load_cluster("terarack-64", {"ranks": 16})
+    found = search(graph(), cluster)
+    expected = {("ddp", a.name) for a in admitted("all-reduce", cluster.fabric)}
+    expected |= {("fsdp", a.name) for a in admitted("all-gather", cluster.fabric)}
+    assert {(each.strategy, each.algorithm.name) for each in found.ranking} == expected
+    times = [each.result.step_time for each in found.ranking]
+    assert times == sorted(times)
+    tried = len(found.ranking) + len(found.refused) + len(found.reference)
+    assert tried <= count(cluster, ("ddp", "fsdp"))
+    assert {(r.strategy, r.algorithm) for r in found.refused} | expected == {
+        (s, a) for s in ("ddp", "fsdp") for a in algorithms()
+    }
+
+
+def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_row() -> None:
+    cluster = load_cluster("terarack-64", {"ranks": 16})
+    free = search(graph(), cluster)
+    serial = search(graph(), cluster, overlap=False)
+    slower = {(e.strategy, e.algorithm.name): e.result.step_time for e in serial.ranking}
+    for each in free.ranking:
+        assert each.result.step_time >= each.result.compute_time
+        assert each.result.step_time <= slower[each.strategy, each.algorithm.name] * (1 + 1e-12)
+
+
+def test_faster_wavelengths_never_make_the_winner_slower() -> None:
+    times = [
+        search(graph(), load_cluster("terarack-64", {"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"}))
+        .winner.result.step_time
+        for g in (1, 4, 16, 64)
+    ]  # fmt: skip
+    assert times == sorted(times, reverse=True)
+
+
+def test_static_circuits_are_free_in_the_steady_state_and_changing_ones_are_not() -> None:
+    cluster = load_cluster("terarack-64", {"ranks": 16})
+    by_name = {e.algorithm.name: e for e in search(graph(), cluster, strategies=("ddp",)).ranking}
+    ring = by_name["ring-two-way-striped"].result
+    assert ring.busy_time["reconfiguration"] == 0
+    buckets = len(ring.plan.exchanges)
+    changing = by_name["optree"].result.busy_time["reconfiguration"]
+    assert changing >= buckets * cluster.fabric.setup_time
+
+
+def test_prices_agree_with_the_schedules_they_come_from() -> None:
+    cluster = load_cluster("terarack-64", {"ranks": 16})
+    plan = make_plan("ddp", graph(), 16, cluster.training)
+    prices = SchedulePrices(algorithms()["optree"], cluster.fabric, "physical")
+    for exchange in plan.exchanges:
+        cost, bound = prices.cost(exchange.kind, exchange.nbytes)
+        assert prices(exchange.kind, exchange.nbytes).cost == cost
+        assert cost.time >= bound.time
+        assert prices.schedule(exchange.kind, exchange.nbytes).collective.nbytes == exchange.nbytes
+
+
+def test_the_explanation_is_one_sentence_about_the_winner() -> None:
+    found = search(graph(), load_cluster("terarack-64", {"ranks": 16}))
+    sentence = explain(found)
+    assert found.winner.algorithm.name in sentence and "lower bound" in sentence
+    assert sentence.endswith(".") and not re.search(r"\. [A-Z]", sentence) and "\n" not in sentence
+
+
+def test_a_model_without_parameters_needs_no_network() -> None:
+    idle = ComputeGraph(
+        name="idle",
+        batch=1,
+        operators=(Operator(name="a", kind="elementwise", dimensions={"sample": 1}, forward_flops=5),),
+    )
+    found = search(idle, load_cluster("terarack-64", {"ranks": 16}))
+    assert found.winner.largest_exchange is None and found.winner.result.communication_time == 0
+    assert "wins" in explain(found)
+
+
+def test_refusals_say_what_would_help() -> None:
+    cluster = load_cluster("optinc-16")
+    with pytest.raises(UnsupportedError, match=r"only reduces in the network|serves all-reduce"):
+        search(graph(), cluster, strategies=("fsdp",))
+    with pytest.raises(UnknownNameError, match="did you mean 'optree'"):
+        search(graph(), cluster, algorithm="optee")
+    with pytest.raises(UnknownNameError, match="unknown strategy"):
+        search(graph(), cluster, strategies=("zero",))
