@@ -37,11 +37,12 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
         axes.text(left + longest * 8, row, format_time(totals[row]), va="center", ha="left")
     axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlim(0, longest * 1e3 * 1.1)
     axes.set_xlabel("milliseconds a step")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(SHARES))
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure

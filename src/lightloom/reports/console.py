@@ -1,6 +1,6 @@
 """The same rows as in the pages, for terminals: tables that give up columns rather than break lines.
 
-    #  plan                         step      where the time goes   energy       × bound
+    #  plan                         step      where the time goes   energy       vs bound
     1  fsdp · ring-two-way-striped  13.77 ms  ██████▓               not sourced  1.02×
 
 Bars tell parts by shade as well as by colour, since colour is only used where output goes to a terminal.
@@ -62,7 +62,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "", as
     if wide:
         table.add_column("energy", justify="right", no_wrap=True)
     if medium:
-        table.add_column("× bound", justify="right", no_wrap=True)
+        table.add_column("vs bound", justify="right", no_wrap=True)
         table.add_column("checks", no_wrap=True)
     for place, row in enumerate(rows, start=1):
         cells = [Text(str(place)), Text(row.name), Text(format_time(row.step_time), style="bold")]
@@ -102,7 +102,7 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
     """Algorithms beside the bound that none of them can beat."""
     table = _table(title)
     table.add_column("algorithm", overflow="fold")
-    for name in ("steps", "time", "× bound"):
+    for name in ("steps", "time", "vs bound"):
         table.add_column(name, justify="right", no_wrap=True)
     if width >= 70:
         table.add_column("lower bound", justify="right", no_wrap=True)

@@ -96,8 +96,9 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
     else:
         for rows in _blocks(len(schedule)):
             _enter_and_leave(change, fabric.footprint(*_ends(schedule, rows)), schedule.step[rows] // per_bin, 1)
-        change *= schedule.chunk_nbytes
-    return LinkUse(np.cumsum(change, axis=1)[:, :-1], per_bin)
+    # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after.
+    carried = np.cumsum(change, axis=1)[:, :-1]
+    return LinkUse(carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin)
 
 
 def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int64]:

@@ -1,0 +1,110 @@
+"""Terminal tables fit their terminal, lose no row, and use colour only where it can be seen."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from lightloom.core.units import format_time
+from lightloom.reports import progress as module
+from lightloom.reports.console import (
+    breakdown_bar,
+    claims_table,
+    collective_table,
+    legend,
+    make_console,
+    ranking_table,
+    to_text,
+)
+from lightloom.reports.progress import progress
+from tests.reports.samples import CLAIMS, REPORT, ROWS
+
+
+@pytest.mark.parametrize("width", [30, 40, 50, 76, 80, 100, 120, 200])
+def test_tables_fit_and_lose_no_row(width: int) -> None:
+    tables: list[tuple[Table, list[str]]] = [
+        (ranking_table(ROWS, width, title="Ranking"), [format_time(row.step_time) for row in ROWS]),
+        (collective_table(REPORT.collectives, width), ["2 ms", "2×"]),
+    ]
+    if width >= 60:
+        tables.append((claims_table(CLAIMS, width), [claim.status for claim in CLAIMS]))
+    for table, expected in tables:
+        text = to_text(table, width)
+        assert max(len(line) for line in text.splitlines()) <= width
+        for each in expected:
+            assert each in text
+        assert "\x1b" not in text
+
+
+def test_bars_are_as_long_as_the_step() -> None:
+    longest = max(row.step_time for row in ROWS)
+    for cells in (8, 24, 1000):
+        for row in ROWS:
+            bar = breakdown_bar(row.breakdown, longest, cells).plain
+            assert len(bar) == round(row.step_time / longest * cells)
+            assert abs(bar.count("█") - row.breakdown["compute_s"] / longest * cells) <= 1
+    assert breakdown_bar({}, 0.0, 8).plain == ""
+
+
+def test_plain_blocks_for_plain_terminals() -> None:
+    text = to_text(ranking_table(ROWS, 120, ascii_only=True))
+    assert "#" in text
+    assert "█" not in text
+    assert "█" not in legend(ascii_only=True).plain
+
+
+def test_markup_in_names_is_text() -> None:
+    from dataclasses import replace
+
+    assert "[red]x[/red]" in to_text(ranking_table([replace(ROWS[0], strategy="[red]x[/red]")], 120))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    pipe, terminal = io.StringIO(), Terminal()
+    for file in (pipe, terminal):
+        console = make_console(file)
+        console.print(ranking_table(ROWS, console.width))
+    assert "\x1b" not in pipe.getvalue()
+    assert "where the time goes" in pipe.getvalue()
+    assert "\x1b[" in terminal.getvalue()
+    assert isinstance(make_console(), Console)
+
+
+def test_progress_is_silent_in_pipes_and_when_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, "stderr", file)
+        with progress("searching", 3) as advance:
+            advance(1)
+        assert file.getvalue() == ""
+
+
+def test_progress_shows_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    file = Terminal()
+    monkeypatch.setattr(sys, "stderr", file)
+    with progress("searching [all]", 3) as advance:
+        deadline = time.monotonic() + 5
+        while "searching [all]" not in file.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.02)
+            advance(1)
+    assert "searching [all]" in file.getvalue()
+
+
+def test_progress_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with pytest.raises(KeyError), progress("searching", None):
+        raise KeyError

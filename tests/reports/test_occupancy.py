@@ -1,0 +1,85 @@
+"""What is drawn is what is there: maps conserve the light and the bytes of their schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import Fabric
+from lightloom.reports.occupancy import channel_map, lightpaths, link_use, utilisation
+from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
+
+
+@given(jobs(), st.sampled_from([1, 3, 512]))
+@settings(max_examples=80, deadline=None)
+def test_link_use_conserves(job: tuple[Algorithm, Collective, Fabric], bins: int) -> None:
+    algorithm, collective, fabric = job
+    schedule = build(algorithm, collective, fabric)
+    use = link_use(schedule, fabric, bins)
+    assert len(use.amount) == -(-schedule.steps // use.steps_per_bin) <= bins
+    assert use.amount.min() >= 0
+    if fabric.exclusive:
+        assert use.amount.sum() == lightpaths(schedule, fabric).cells
+        assert use.amount.max() <= fabric.channels * use.steps_per_bin
+    else:
+        hops = fabric.hops(*(c.astype(np.int64) for c in (schedule.source, schedule.destination, schedule.route)))
+        assert use.amount.sum() == pytest.approx(hops.sum() * schedule.chunk_nbytes)
+
+
+@given(jobs(wdm_rings(largest=12)))
+@settings(max_examples=60, deadline=None)
+def test_channel_maps_agree_with_an_obvious_painter(job: tuple[Algorithm, Collective, Fabric]) -> None:
+    algorithm, collective, fabric = job
+    schedule = build(algorithm, collective, fabric)
+    paths = lightpaths(schedule, fabric)
+    use = link_use(schedule, fabric, schedule.steps).amount
+    lit = 0
+    for step in range(schedule.steps):
+        sources = channel_map(paths, fabric, step)
+        assert np.array_equal(sources, painted(schedule, fabric, step))
+        assert np.array_equal((sources >= 0).sum(axis=1), use[step])
+        lit += int((sources >= 0).sum())
+    assert lit == paths.cells
+    assert utilisation(paths, schedule.steps, fabric) == pytest.approx(lit / (use.size * fabric.channels))
+
+
+def painted(schedule: Schedule, fabric: Fabric, step: int) -> np.ndarray:
+    """Cell by cell."""
+    n, wavelengths = fabric.ranks, fabric.wavelengths  # type: ignore[attr-defined]
+    found = np.full((fabric.links, fabric.channels), -1)
+    for row in np.flatnonzero(schedule.step == step):
+        source, destination = int(schedule.source[row]), int(schedule.destination[row])
+        first = int(schedule.fibre[row]) * wavelengths + int(schedule.first_wavelength[row])
+        at = source
+        while at != destination:
+            link, at = (at, (at + 1) % n) if schedule.route[row] == 0 else (n + (at - 1) % n, (at - 1) % n)
+            found[link, first : first + int(schedule.wavelength_count[row])] = source
+    return found
+
+
+def test_a_multicast_lights_its_links_once() -> None:
+    fabric = wdm_ring(6, 2, multicast_taps=3)
+    column = np.zeros(3)
+    schedule = Schedule(
+        algorithm="drop and continue", collective=Collective("all-gather", 6, 6.0), chunks=6, steps=1,
+        step=column, lightpath=column, source=column + 4, destination=np.array([5, 1, 0]), route=column, fibre=column,
+        first_wavelength=column, wavelength_count=column + 2, chunk=column, reduces=column,
+    )  # fmt: skip
+    paths = lightpaths(schedule, fabric)
+    assert (paths.destination.tolist(), paths.cells) == ([1], 3 * 2)
+    assert np.array_equal(channel_map(paths, fabric, 0), painted(schedule, fabric, 0))
+
+
+def test_the_largest_maps_stay_small() -> None:
+    fabric = wdm_ring(1024, 64)
+    schedule = build(find("one-stage"), Collective("all-gather", 1024, 1e6), fabric)
+    use = link_use(schedule, fabric)
+    assert (use.amount.shape, use.steps_per_bin) == ((512, 2048), 4)
+    assert use.amount.sum() == lightpaths(schedule, fabric).cells
+    assert use.downsampled(1000).shape == (512, 683)
+    assert use.downsampled(1000)[0, 0] == use.amount[0, :3].mean()

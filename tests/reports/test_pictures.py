@@ -1,0 +1,144 @@
+"""Every schedule and timeline can be drawn, the same way each time, and figures are written by their suffix."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import kinds
+from lightloom.reports.breakdown_figure import breakdown_figure
+from lightloom.reports.figures import save, to_svg
+from lightloom.reports.palette import SHARES, TASKS, cyclic_colours
+from lightloom.reports.timeline_figure import timeline_figure, waits
+from lightloom.reports.wavelength_map import wavelength_caption, wavelength_map
+from lightloom.simulation.engine import Task, run
+from lightloom.simulation.timeline import SHARES as CATEGORIES
+from lightloom.simulation.timeline import Interval, Timeline
+from tests.collectives.strategies import wdm_ring
+from tests.simulation.test_engine import task_lists
+
+
+def small(kind: str) -> Fabric:
+    return kinds()[kind].model_validate({"ranks": 8})
+
+
+@pytest.mark.parametrize("kind", sorted(kinds()))
+def test_every_admitted_schedule_is_drawn(kind: str) -> None:
+    fabric = small(kind)
+    for what in KINDS:
+        for algorithm in admitted(what, fabric):
+            schedule = build(algorithm, Collective(what, 8, 1e6), fabric)  # type: ignore[arg-type]
+            assert wavelength_map(schedule, fabric).axes
+            assert f"{algorithm.name} carries a" in wavelength_caption(schedule, fabric)
+
+
+@pytest.mark.parametrize("kind", sorted(kinds()))
+def test_equal_schedules_give_equal_bytes(kind: str) -> None:
+    fabric = small(kind)
+    algorithm = admitted("all-reduce", fabric)[0]
+    first, second = (
+        to_svg(wavelength_map(build(algorithm, Collective("all-reduce", 8, 1e6), fabric), fabric)) for _ in range(2)
+    )
+    assert first == second
+    assert "<script" not in first
+    assert "dc:date" not in first
+
+
+def test_the_caption_says_what_stays_dark() -> None:
+    fabric = wdm_ring(4, 2)
+    schedule = build(find("ring"), Collective("reduce-scatter", 4, 4096.0), fabric)
+    assert wavelength_caption(schedule, fabric) == (
+        "ring carries a reduce-scatter of 4 KiB among 4 ranks in 3 steps. 25% of all wavelengths on all links "
+        "carry light, averaged over the steps. The counter-clockwise fibres stay dark. Colour is the rank that sends."
+    )
+
+
+def test_few_cells_name_their_rank_and_many_steps_get_a_heat_map() -> None:
+    fabric = wdm_ring(4, 2)
+    schedule = build(find("ring"), Collective("all-reduce", 4, 4096.0), fabric)
+    svg = to_svg(wavelength_map(schedule, fabric))
+    for text in ("step 1 of 6", "step 4 of 6", "step 6 of 6", "clockwise: 50% lit", "wavelengths lit", "source rank"):
+        assert text in svg
+    assert "step 2 of 6" not in svg
+
+
+@settings(deadline=None, max_examples=60)
+@given(tasks=task_lists())
+def test_what_a_step_waits_for_is_its_breakdown(tasks: list[Task]) -> None:
+    timeline = run(tasks)
+    found = waits(timeline)
+    for key, seconds in timeline.breakdown().items():
+        drawn = sum(each.end - each.start for each in found if each.key == key)
+        assert math.isclose(drawn, seconds, rel_tol=1e-9, abs_tol=1e-12)
+    assert all(a.end == b.start and a.key != b.key for a, b in pairwise(found))
+
+
+def test_every_category_has_a_colour() -> None:
+    assert set(CATEGORIES) <= set(TASKS)
+    assert set(Timeline.of([]).breakdown()) == set(SHARES)
+    assert len({tuple(colour) for colour in cyclic_colours(64).round(4)}) == 64
+
+
+def interval(category: str, start: float, end: float, resource: str = "compute", **details: str) -> Interval:
+    return Interval(resource=resource, category=category, name="x", start=start, end=end, details=details)
+
+
+@pytest.mark.parametrize(
+    "intervals",
+    [
+        [],
+        [interval("forward", 0, 0)],
+        [
+            interval("forward", 0, 1),
+            interval("backward", 1, 3),
+            interval("transmission", 2, 5, "net $a$ <b>", collective="all-reduce"),
+        ],
+    ],
+)  # fmt: skip
+def test_timelines_are_drawn(intervals: list[Interval]) -> None:
+    svg = to_svg(timeline_figure(Timeline.of(intervals)))
+    assert "waits for" in svg
+    assert ("net $a$ &lt;b&gt;" in svg) == (len(intervals) == 3)
+
+
+def test_breakdown_bars_are_as_long_as_the_step() -> None:
+    rows = [("a $x$ plan", {"compute_s": 2e-3, "exposed_communication_s": 1e-3}), ("b", {"compute_s": 0.0})]
+    figure = breakdown_figure(rows)
+    drawn = figure.axes[0].patches
+    assert sum(bar.get_width() for bar in drawn) == pytest.approx(3.0)  # type: ignore[attr-defined]
+    assert "3 ms" in to_svg(figure)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf", ".PNG"])
+def test_figures_are_written_by_suffix(tmp_path: Path, suffix: str) -> None:
+    written = [
+        save(breakdown_figure([("a", {"compute_s": 1.0})]), tmp_path / f"{name}{suffix}").read_bytes() for name in "ab"
+    ]
+    assert written[0] == written[1]
+    assert written[0].startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[suffix.lower()])
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot draw '.*a\.gif': expected a name that ends in \.svg, \.png, \.pdf$"):
+        save(breakdown_figure([]), tmp_path / "a.gif")
+
+
+def test_matplotlib_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    import matplotlib
+
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    # Reading the backend would choose one, through pyplot.
+    names = [name for name in matplotlib.rcParams if name != "backend"]
+    before = {name: matplotlib.rcParams[name] for name in names}
+    to_svg(breakdown_figure([("a", {"compute_s": 1.0})]))
+    assert {name: matplotlib.rcParams[name] for name in names} == before
