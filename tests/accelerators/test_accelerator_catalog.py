@@ -16,9 +16,7 @@ WORDS = {"name", "kind", "description", "sources"}
 def unsourced(entry: dict[str, Any]) -> list[str]:
     sources = entry.get("sources", {})
     return [
-        field
-        for field, value in entry.items()
-        if field not in WORDS and value is not None and not sources.get(field)
+        field for field, value in entry.items() if field not in WORDS and value is not None and not sources.get(field)
     ]
 
 

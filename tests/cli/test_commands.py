@@ -47,9 +47,10 @@ def test_total_and_share_are_the_same_collective() -> None:
     assert whole == share
 
 
-@pytest.mark.parametrize(
-    "fabric", ["wdm-ring", "ring", "mesh", "torus", "switch", "circuit-switch", "optical-averager"]
-)
+FABRICS = ("wdm-ring", "ring", "mesh", "torus", "switch", "circuit-switch", "optical-averager")
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_every_fabric_name_answers(fabric: str) -> None:
     rows = document("collective", "all-reduce", "--fabric", fabric, "--ranks", "16", "--nbytes", "1MB")["rows"]
     assert rows and all(row["verified"] for row in rows)

@@ -157,7 +157,5 @@ def test_the_schema_knows_every_field_and_every_kind() -> None:
         assert set(entry) <= set(properties)
         for part in ("accelerator", "fabric", "reference"):
             if isinstance(entry.get(part), dict):
-                matching = [
-                    rule for rule in properties[part]["anyOf"] if fits(entry[part], rule, definitions)
-                ]
+                matching = [rule for rule in properties[part]["anyOf"] if fits(entry[part], rule, definitions)]
                 assert len(matching) == 1

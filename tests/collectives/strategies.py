@@ -28,6 +28,7 @@ def wdm_rings(draw: st.DrawFn, largest: int = 40) -> WdmRing:
         hop_latency=draw(LATENCY),
         reconfiguration_time=draw(LATENCY),
         conversion_time=draw(LATENCY),
+        transceivers=draw(st.none() | st.integers(2, 60)),
     )
 
 

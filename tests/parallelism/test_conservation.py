@@ -56,10 +56,7 @@ def test_fsdp_gathers_twice_but_for_the_last_unit_and_scatters_once(
     graph: ComputeGraph, settings: TrainingSettings
 ) -> None:
     plan = sharded(graph, 8, settings)
-    total = {
-        kind: sum(e.nbytes for e in plan.exchanges if e.kind == kind)
-        for kind in ("all-gather", "reduce-scatter")
-    }
+    total = {kind: sum(e.nbytes for e in plan.exchanges if e.kind == kind) for kind in ("all-gather", "reduce-scatter")}
     last = plan.groups[-1].parameters if plan.groups else 0
     assert total["all-gather"] == settings.sharded_parameter_bytes * (2 * graph.parameters - last)
     assert total["reduce-scatter"] == settings.sharded_gradient_bytes * graph.parameters
@@ -69,9 +66,7 @@ def test_fsdp_gathers_twice_but_for_the_last_unit_and_scatters_once(
 
 @settings(deadline=None)
 @given(graph=graphs(), settings=sizes)
-def test_no_more_units_are_gathered_ahead_than_prefetch_allows(
-    graph: ComputeGraph, settings: TrainingSettings
-) -> None:
+def test_no_more_units_are_gathered_ahead_than_prefetch_allows(graph: ComputeGraph, settings: TrainingSettings) -> None:
     plan = sharded(graph, 8, settings)
     for exchange in plan.exchanges:
         if exchange.kind != "all-gather":

@@ -38,9 +38,7 @@ def step(made: ParallelPlan, price: Price, *, overlap: bool = True) -> StepResul
 
 @settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), price=prices, prefetch=st.integers(0, 2))
-def test_between_the_longer_part_and_the_sum(
-    strategy: str, graph: ComputeGraph, price: Price, prefetch: int
-) -> None:
+def test_between_the_longer_part_and_the_sum(strategy: str, graph: ComputeGraph, price: Price, prefetch: int) -> None:
     result = step(plan(strategy, graph, prefetch=prefetch), price)
     compute, network = result.compute_time, result.communication_time
     assert result.step_time >= max(compute, network) * (1 - 1e-12)
@@ -51,9 +49,7 @@ def test_between_the_longer_part_and_the_sum(
 
 @settings(deadline=None)
 @given(strategy=strategies, graph=graphs(), price=prices)
-def test_overlap_never_hurts_and_without_it_the_parts_add_up(
-    strategy: str, graph: ComputeGraph, price: Price
-) -> None:
+def test_overlap_never_hurts_and_without_it_the_parts_add_up(strategy: str, graph: ComputeGraph, price: Price) -> None:
     made = plan(strategy, graph)
     serial, overlapped = step(made, price, overlap=False), step(made, price)
     assert serial.step_time >= overlapped.step_time * (1 - 1e-12)
@@ -75,9 +71,7 @@ def test_a_serial_step_is_the_sum_of_its_closed_forms(
     def price(kind: str, nbytes: float) -> Priced:
         return Priced(cost=cost(nbytes / 1e10, setup, later, conversion=1e-6))
 
-    expected = 28 * made.updated_parameters / 0.5e12 + sum(
-        price(e.kind, e.nbytes).cost.time for e in made.exchanges
-    )
+    expected = 28 * made.updated_parameters / 0.5e12 + sum(price(e.kind, e.nbytes).cost.time for e in made.exchanges)
     for op in made.graph.operators:
         times = op.backward_flops / op.forward_flops if op.forward_flops else 1
         for flops, nbytes in (

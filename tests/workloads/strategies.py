@@ -27,9 +27,7 @@ def graphs(draw: st.DrawFn) -> ComputeGraph:
             Operator(
                 name=f"block.{index}",
                 kind=draw(st.sampled_from(sorted(set(KINDS) - {"loss"}))),
-                inputs=tuple(draw(st.sets(st.sampled_from([op.name for op in operators]))))
-                if operators
-                else (),
+                inputs=tuple(draw(st.sets(st.sampled_from([op.name for op in operators])))) if operators else (),
                 dimensions=axes | ({"sample": batch} if sampled else {}),
                 forward_flops=draw(small) * per,
                 backward_flops=draw(small) * per,

@@ -37,9 +37,7 @@ def test_samples_scale_linearly_and_the_rest_stays(graph: ComputeGraph, factor: 
         assert after.forward_flops == factor * before.forward_flops
         assert after.backward_flops == factor * before.backward_flops
         assert after.activation_bytes == factor * before.activation_bytes
-        assert after.forward_bytes - after.shared_bytes == factor * (
-            before.forward_bytes - before.shared_bytes
-        )
+        assert after.forward_bytes - after.shared_bytes == factor * (before.forward_bytes - before.shared_bytes)
         assert after.shared_bytes == before.shared_bytes
 
 

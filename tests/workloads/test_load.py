@@ -33,9 +33,7 @@ def test_the_second_load_is_fast_and_needs_no_torch(tmp_path: Path, monkeypatch:
     assert run(code) == f"False True {first.forward_flops}"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": "lightloom.graph/1"}']
-)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": "lightloom.graph/1"}'])
 def test_a_damaged_cache_file_is_ignored_and_rewritten(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,9 +46,7 @@ def test_a_damaged_cache_file_is_ignored_and_rewritten(
     assert file.read_bytes() == intact
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path / "file"))
     assert load_workload("hdc", batch=5).batch == 5
@@ -60,9 +56,7 @@ def test_each_sequence_length_has_its_own_entry() -> None:
     short, long = (load_workload("optinc-llama", batch=2, sequence_length=n) for n in (32, 64))
     assert short.parameters == long.parameters
     assert long.operator("head").forward_flops == 2 * short.operator("head").forward_flops
-    assert load_workload("optinc-llama", batch=2, sequence_length=256) == load_workload(
-        "optinc-llama", batch=2
-    )
+    assert load_workload("optinc-llama", batch=2, sequence_length=256) == load_workload("optinc-llama", batch=2)
 
 
 def test_the_example_traces_from_its_path() -> None:

@@ -50,9 +50,7 @@ def test_user_models_rescale_exactly(model: type[Tricky] | type[Vision], batch: 
     fresh = trace(model(), model().example_inputs(batch), batch=batch, name="m")
     assert [op.name for op in fresh.operators] == [op.name for op in at_prime.operators]
     for ours, theirs in zip(at_prime.operators, fresh.operators, strict=True):
-        assert (ours.forward_flops, ours.backward_flops) == (theirs.forward_flops, theirs.backward_flops), (
-            ours
-        )
+        assert (ours.forward_flops, ours.backward_flops) == (theirs.forward_flops, theirs.backward_flops), ours
         assert (ours.activation_bytes, ours.forward_bytes) == (
             theirs.activation_bytes,
             theirs.forward_bytes,
@@ -118,10 +116,7 @@ def test_frozen_parameters_cost_no_gradient() -> None:
 
 
 def test_unused_parameters_are_reported() -> None:
-    assert (
-        graph_of(lambda m, x: m.a(x), (BATCH, 4), a=nn.Linear(4, 4), b=nn.Linear(4, 9)).unused_parameters
-        == 45
-    )
+    assert graph_of(lambda m, x: m.a(x), (BATCH, 4), a=nn.Linear(4, 4), b=nn.Linear(4, 9)).unused_parameters == 45
 
 
 def test_a_module_used_twice_has_two_operators_and_one_set_of_parameters() -> None:
@@ -166,9 +161,7 @@ def test_convolution_flops_follow_from_its_dimensions(
 
 @settings(deadline=None, max_examples=25)
 @given(SIZES, SIZES, SIZES, SIZES, st.booleans())
-def test_attention_flops_follow_from_its_dimensions(
-    head: int, query: int, key: int, width: int, causal: bool
-) -> None:
+def test_attention_flops_follow_from_its_dimensions(head: int, query: int, key: int, width: int, causal: bool) -> None:
     def forward(m: Any, q: Tensor, k: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q.requires_grad_(), k, k, is_causal=causal)
 
@@ -232,10 +225,7 @@ def test_a_module_that_cannot_be_prepared_is_one_clear_line() -> None:
 def test_linear_weights_follow_from_its_dimensions(shape: tuple[int, ...]) -> None:
     op = graph_of(lambda m, x: m.a(x), shape, a=nn.Linear(4, 7, bias=False)).operator("a")
     assert op.dimensions["channel"] * op.dimensions["in_channel"] == op.parameters
-    assert (
-        math.prod(size for name, size in op.dimensions.items() if name != "in_channel") * 4
-        == op.activation_bytes
-    )
+    assert math.prod(size for name, size in op.dimensions.items() if name != "in_channel") * 4 == op.activation_bytes
 
 
 def test_one_dimensional_convolution_has_a_length() -> None:

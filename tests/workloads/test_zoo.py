@@ -135,9 +135,7 @@ def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
 
 
 def test_the_index_needs_no_torch() -> None:
-    code = (
-        "import sys, lightloom.workloads.catalog, lightloom.workloads.load; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, lightloom.workloads.catalog, lightloom.workloads.load; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

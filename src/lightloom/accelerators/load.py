@@ -36,9 +36,7 @@ def description(name: str) -> dict[str, Any]:
         raise UnknownNameError("accelerator", name, names())
     found = registered[name]
     if not isinstance(found, Accelerator):
-        raise ConfigError(
-            f"plug-in accelerator {name!r}: expected an Accelerator, got {type(found).__name__}"
-        )
+        raise ConfigError(f"plug-in accelerator {name!r}: expected an Accelerator, got {type(found).__name__}")
     return found.model_dump()
 
 

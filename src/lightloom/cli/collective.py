@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def collective(
     kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
-    ranks: Annotated[int, typer.Option(help="Number of ranks.")],
-    wavelengths: Annotated[int | None, typer.Option(help="Wavelengths of a fibre.")] = None,
+    ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")],
+    wavelengths: Annotated[str | None, typer.Option(metavar="W", help="Wavelengths of a fibre.")] = None,
     nbytes: Annotated[
         str | None,
         typer.Option(help="What every rank holds in the end (all-gather) or at the start (all-reduce)."),
@@ -35,16 +35,17 @@ def collective(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Build, verify and cost schedules of one collective."""
-    from lightloom.cli.output import print_json, read_settings
+    from lightloom.cli.output import print_json, read_count, read_settings
     from lightloom.collectives.spec import Collective
     from lightloom.core.provenance import provenance
     from lightloom.fabrics.load import load_fabric
 
     chosen = read_settings(settings or [])
     if wavelengths is not None:
-        chosen["wavelengths"] = wavelengths
-    on = load_fabric(fabric, ranks, chosen)
-    wanted = Collective(_kind(kind), ranks, _total(nbytes, nbytes_per_rank, ranks))
+        chosen["wavelengths"] = read_count(wavelengths, "--wavelengths")
+    members = read_count(ranks, "--ranks")
+    on = load_fabric(fabric, members, chosen)
+    wanted = Collective(_kind(kind), members, _total(nbytes, nbytes_per_rank, members))
     found, refused = _evaluate(wanted, on, algorithm, _cost_model(cost_model))
     if figure is not None:
         from lightloom.reports.figures import save
@@ -54,7 +55,7 @@ def collective(
     document = {
         "schema": "lightloom.collective/1",
         "kind": kind,
-        "ranks": ranks,
+        "ranks": members,
         "nbytes": wanted.nbytes,
         "cost_model": cost_model,
         "fabric": on.model_dump(mode="json"),

@@ -48,3 +48,15 @@ def read_settings(assignments: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {assignment!r}: expected a single value, not {type(value).__name__}")
         found[field.strip()] = value
     return found
+
+
+def read_count(text: str, option: str) -> int:
+    """A whole number given to an option.
+
+    Raises:
+        ConfigError: not a whole number.
+    """
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r}: expected a whole number") from error

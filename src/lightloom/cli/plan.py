@@ -21,8 +21,12 @@ _SHOWN = 12
 def plan(
     model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
     cluster: Annotated[str, typer.Option(help="A cluster of the catalog, or a YAML file.")] = "terarack-64",
-    batch: Annotated[int | None, typer.Option(help="Samples per rank; the cluster's default without it.")] = None,
-    sequence_length: Annotated[int | None, typer.Option(help="Tokens per sample, for models that take tokens.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="N", help="Samples per rank; the cluster's default without it.")
+    ] = None,
+    sequence_length: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens per sample, for models that take tokens.")
+    ] = None,
     strategy: Annotated[str, typer.Option(help="ddp, fsdp, or all.")] = "all",
     algorithm: Annotated[str, typer.Option(help="One algorithm, or all that the fabric admits.")] = "all",
     cost_model: Annotated[
@@ -38,19 +42,20 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Rank every strategy and collective algorithm for training this model on this cluster."""
-    from lightloom.cli.output import print_json, read_settings
+    from lightloom.cli.output import print_json, read_count, read_settings
     from lightloom.clusters.load import load_cluster
     from lightloom.core.provenance import provenance
     from lightloom.workloads.load import load_workload
 
     chosen = read_settings(settings or [])
     if batch is not None:
-        chosen["training.batch_per_rank"] = batch
+        chosen["training.batch_per_rank"] = read_count(batch, "--batch")
     on = load_cluster(cluster, chosen)
     _check_writable(report, trace)
     strategies = _strategies(strategy)
     _check_names(algorithm, cost_model)
-    graph = load_workload(model, batch=on.training.batch_per_rank, sequence_length=sequence_length)
+    tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
+    graph = load_workload(model, batch=on.training.batch_per_rank, sequence_length=tokens)
     found = _search(graph, on, strategies, algorithm, cost_model, overlap)
     origin = provenance([on.to_json(), graph.to_json(), strategies, algorithm, cost_model, overlap])
     document = _document(found, graph, on, cost_model, origin)

@@ -62,9 +62,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     return built
 
 
-def _fields(
-    part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
-) -> dict[str, Any]:
+def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """The fields of a part, its base looked up and what differs laid over it."""
     if isinstance(part, str):
         return _described(part, place, describe)
@@ -81,9 +79,7 @@ def _fields(
     changed = own.keys() - {"sources"}
     # A value that replaces a sourced one must not inherit its source.
     kept = {key: text for key, text in below.get("sources", {}).items() if key.split(".")[0] not in changed}
-    merged["sources"] = (
-        kept | dict.fromkeys(sorted(changed), f"set by {place.where}") | own.get("sources", {})
-    )
+    merged["sources"] = kept | dict.fromkeys(sorted(changed), f"set by {place.where}") | own.get("sources", {})
     return merged
 
 

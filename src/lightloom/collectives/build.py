@@ -70,7 +70,7 @@ def lay(
             pair, inverse = np.unique(code, return_inverse=True)
             assigned[key] = inverse, _assign(pair, fabric)
         inverse, circuits = assigned[key]
-        channels = max(fabric.channels, 1)
+        channels = max(fabric.usable_channels, 1)
         substeps = -(-circuits.colours // channels)
         width = max(channels // circuits.colours, 1) if striped else 1
         slot = circuits.colour % channels * width

@@ -43,10 +43,12 @@ class Algorithm:
             )  # fmt: skip
         if self.needs == "wdm-ring" and not fabric.wavelength_routed:
             return f"{self.name} needs a ring with wavelengths"
+        if fabric.exclusive and fabric.usable_channels < 1:
+            return f"{self.name} sends both ways around, which takes at least 2 transceivers a node"
         if self.even_ranks and fabric.ranks % 2:
             return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
-        if fabric.channels < self.least_channels:
-            return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.channels}"
+        if fabric.usable_channels < self.least_channels:
+            return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
         if self.striped and not fabric.exclusive and self.name != "ring-two-way-striped":
             return f"{self.name} bundles wavelengths, and this fabric has none"
         return None

@@ -87,6 +87,11 @@ class Fabric(Config):
         return 0
 
     @property
+    def usable_channels(self) -> int:
+        """Channels of each link that schedules may fill without any node running out of transceivers."""
+        return self.channels
+
+    @property
     def channel_bandwidth(self) -> float:
         """Bytes per second of one channel of a circuit-switched link."""
         raise NotImplementedError

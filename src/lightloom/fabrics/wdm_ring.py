@@ -81,6 +81,11 @@ class WdmRing(RingGeometry):
         return self.wavelengths * self.fibres
 
     @property
+    def usable_channels(self) -> int:
+        """Half the transceivers for each way, if they are fewer than the wavelengths."""
+        return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)
+
+    @property
     def channel_bandwidth(self) -> float:
         return self.wavelength_bandwidth
 

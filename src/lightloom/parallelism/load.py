@@ -18,9 +18,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"ddp": data_parallel, "fs
 """Every strategy by the name that the command line and the ranking use."""
 
 
-def make_plan(
-    strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None
-) -> ParallelPlan:
+def make_plan(strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None) -> ParallelPlan:
     """The plan of one strategy.
 
     Raises:

@@ -62,9 +62,7 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
             last = len(graph.operators) - 1 if index == owners[-1] else index
             names = tuple(graph.operators[i].name for i in members)
             name = f"unit {len(found)}"
-            found.append(
-                ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters)
-            )
+            found.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters))
             members, first = [], last + 1
     return tuple(found)
 

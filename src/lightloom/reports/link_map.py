@@ -63,7 +63,7 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
     colours = cyclic_colours(fabric.channels)
-    figure = Figure(figsize=(_WIDTH, 3.3), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
     figure.suptitle(plain(title), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
     axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]

@@ -40,9 +40,7 @@ def perfetto_trace(timeline: Timeline, *, title: str, provenance: Mapping[str, A
     return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"provenance": dict(provenance)}}
 
 
-def write_perfetto_trace(
-    path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any]
-) -> Path:
+def write_perfetto_trace(path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any]) -> Path:
     """Write the trace as JSON.
 
     Raises:

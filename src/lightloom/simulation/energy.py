@@ -31,9 +31,7 @@ class StepEnergy:
     @property
     def known_j(self) -> float:
         """Sum of the parts that have a source."""
-        return sum(
-            part for part in (self.compute_j, self.transmission_j, self.interface_j) if part is not None
-        )
+        return sum(part for part in (self.compute_j, self.transmission_j, self.interface_j) if part is not None)
 
     @property
     def total_j(self) -> float | None:
@@ -52,9 +50,7 @@ class StepEnergy:
         }
 
 
-def step_energy(
-    accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float
-) -> StepEnergy:
+def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float) -> StepEnergy:
     """Joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
     ranks = fabric.ranks
     sent = [each.cost.energy for each in priced]
@@ -62,9 +58,7 @@ def step_energy(
     parts = {
         "accelerator.power": None if accelerator.power is None else accelerator.power * ranks * step_time,
         "fabric.energy_per_bit": sum(known) if len(known) == len(sent) else None,
-        "fabric.power_per_rank": None
-        if fabric.power_per_rank is None
-        else fabric.power_per_rank * ranks * step_time,
+        "fabric.power_per_rank": None if fabric.power_per_rank is None else fabric.power_per_rank * ranks * step_time,
     }
     compute, transmission, interface = parts.values()
     return StepEnergy(

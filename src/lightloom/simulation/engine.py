@@ -103,9 +103,7 @@ def _interval(task: Task, start: float) -> Interval:
 def _check(tasks: Sequence[Task]) -> None:
     for task in tasks:
         if not (math.isfinite(task.duration) and task.duration >= 0):
-            raise ValueError(
-                f"task {task.name!r}: duration {task.duration} s, expected finite and not negative"
-            )
+            raise ValueError(f"task {task.name!r}: duration {task.duration} s, expected finite and not negative")
         for earlier in task.after:
             if not 0 <= earlier < len(tasks):
                 raise ValueError(f"task {task.name!r} comes after position {earlier}, which does not exist")

@@ -67,15 +67,11 @@ def lower(
 def _operator_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
     operators, precision = plan.graph.operators, plan.settings.precision
     forward = [
-        _compute_task(
-            each, _FORWARD, operator_time(accelerator, each.forward_flops, each.forward_bytes, precision)
-        )
+        _compute_task(each, _FORWARD, operator_time(accelerator, each.forward_flops, each.forward_bytes, precision))
         for each in operators
     ]
     backward = [
-        _compute_task(
-            each, _BACKWARD, operator_time(accelerator, each.backward_flops, backward_bytes(each), precision)
-        )
+        _compute_task(each, _BACKWARD, operator_time(accelerator, each.backward_flops, backward_bytes(each), precision))
         for each in reversed(operators)
     ]
     return forward + backward
@@ -169,12 +165,8 @@ class _Builder:
         # the bits.
         changes = cost.reconfiguration - cost.setup
         if changes > 0:
-            ready = (
-                self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),
-            )
-        end = self._append(
-            _network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready
-        )
+            ready = (self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),)
+        end = self._append(_network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready)
         self._awaited.setdefault(exchange.needed_by, []).append((index, end))
 
 

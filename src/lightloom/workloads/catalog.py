@@ -131,12 +131,8 @@ _ENTRIES = (
         299,
     ),
     _image("resnet50", "ResNet-50, stride in the 3 x 3 convolution", 25_557_032, _RESNET, "resnet:resnet50"),
-    _image(
-        "resnet101", "ResNet-101, stride in the 3 x 3 convolution", 44_549_160, _RESNET, "resnet:resnet101"
-    ),
-    _image(
-        "resnet152", "ResNet-152, stride in the 3 x 3 convolution", 60_192_808, _RESNET, "resnet:resnet152"
-    ),
+    _image("resnet101", "ResNet-101, stride in the 3 x 3 convolution", 44_549_160, _RESNET, "resnet:resnet101"),
+    _image("resnet152", "ResNet-152, stride in the 3 x 3 convolution", 60_192_808, _RESNET, "resnet:resnet152"),
     _image(
         "resnet50-2015",
         "ResNet-50 as published: stride in the first 1 x 1",
@@ -187,9 +183,7 @@ _ENTRIES = (
         "gpt2:gpt2_355m",
         1024,
     ),
-    _text(
-        "llama2-7b", "Llama 2 7B", 6_738_415_616, "Touvron et al., arXiv 2307.09288", "llama:llama2_7b", 4096
-    ),
+    _text("llama2-7b", "Llama 2 7B", 6_738_415_616, "Touvron et al., arXiv 2307.09288", "llama:llama2_7b", 4096),
 )
 
 ZOO: Mapping[str, ZooEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -104,16 +104,12 @@ class Operator:
         for key, size in self.dimensions.items():
             _check_integer(self.name, f"dimension {key}", size, 1)
         if self.shared_bytes > self.forward_bytes:
-            raise WorkloadError(
-                f"operator {self.name!r}: shared_bytes {self.shared_bytes} exceed forward_bytes"
-            )
+            raise WorkloadError(f"operator {self.name!r}: shared_bytes {self.shared_bytes} exceed forward_bytes")
 
 
 def _check_integer(name: str, key: str, value: object, least: int) -> None:
     if type(value) is not int or value < least:
-        raise WorkloadError(
-            f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}"
-        )
+        raise WorkloadError(f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +140,7 @@ class ComputeGraph:
                 raise WorkloadError(f"graph {self.name!r}: operator {operator.name!r} occurs twice")
             for source in operator.inputs:
                 if source not in earlier:
-                    raise WorkloadError(
-                        f"graph {self.name!r}: {operator.name!r} reads {source!r}, no earlier operator"
-                    )
+                    raise WorkloadError(f"graph {self.name!r}: {operator.name!r} reads {source!r}, no earlier operator")
             if operator.dimensions.get("sample", self.batch) != self.batch:
                 raise WorkloadError(
                     f"graph {self.name!r}: {operator.name!r} has {operator.dimensions['sample']} samples, "
@@ -240,9 +234,7 @@ class ComputeGraph:
                 shared_bytes=operator.shared_bytes // self.element_bytes * element_bytes,
             )
 
-        return replace(
-            self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators)
-        )
+        return replace(self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators))
 
     def to_json(self) -> dict[str, Any]:
         """A document of plain values, read back by :meth:`from_json`; fields at their default are left

@@ -25,9 +25,7 @@ def resolve(spec: str) -> Any:
     """
     place, _, attribute = spec.rpartition(":")
     if not place or not attribute:
-        raise WorkloadError(
-            f"{spec!r} names no factory: expected package.module:factory or path/file.py:factory"
-        )
+        raise WorkloadError(f"{spec!r} names no factory: expected package.module:factory or path/file.py:factory")
     is_file = place.endswith(".py")
     try:
         with search_path(spec), contextlib.redirect_stdout(sys.stderr):
@@ -82,8 +80,6 @@ def _offer(module: ModuleType) -> str:
     own = [
         name
         for name, value in vars(module).items()
-        if callable(value)
-        and not name.startswith("_")
-        and getattr(value, "__module__", None) == module.__name__
+        if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
     ]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""

@@ -35,8 +35,8 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
         if not fabric.exclusive:
             return lay(name, gather, fabric, n, [moves(source, destination, source)])
         # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
-        width = max(fabric.channels // (n - 1), 1) if striped else 1
-        planes = max(fabric.channels // width, 1)
+        width = max(fabric.usable_channels // (n - 1), 1) if striped else 1
+        planes = max(fabric.usable_channels // width, 1)
         return assemble(
             name, gather, fabric, n, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source,
             destination, np.zeros_like(source), ahead % planes * width, np.full(len(source), width), source,
@@ -50,8 +50,8 @@ def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -
     n = collective.ranks
     source, destination, route, colour = ring_all_to_all(n)
     colours = ring_all_to_all_wavelengths(n)
-    width = max(fabric.channels // colours, 1) if striped else 1
-    slots = fabric.channels // width
+    width = max(fabric.usable_channels // colours, 1) if striped else 1
+    slots = fabric.usable_channels // width
     order = np.argsort(colour // slots, kind="stable")
     source, destination, route, colour = (column[order] for column in (source, destination, route, colour))
     return assemble(

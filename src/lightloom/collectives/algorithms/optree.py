@@ -54,7 +54,7 @@ def optree(
     As reduce-scatter it runs backwards. Rows grow with N², as an all-gather's deliveries do.
     """
     name = "optree-striped" if striped else "optree"
-    n, channels = collective.ranks, fabric.channels
+    n, channels = collective.ranks, fabric.usable_channels
     chosen = tuple(radices) if radices is not None else best_radices(n, channels)
 
     def all_gather(gather: Collective) -> Schedule:

@@ -74,10 +74,10 @@ def _neighbours(
     on_ring = fabric.routes == 2
     # On a circuit switch the two headings are two circuits, so they take different planes (half of them each).
     ways = 1 if on_ring else len(np.unique(heading))
-    width = max(fabric.channels // ways, 1) if striped else 1
+    width = max(fabric.usable_channels // ways, 1) if striped else 1
     channel = backward * np.int32(width * (ways - 1))
     substep = step
-    if fabric.exclusive and ways > fabric.channels:
+    if fabric.exclusive and ways > fabric.usable_channels:
         substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
     starts = np.ones(len(step), np.bool_)
     starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])

@@ -52,8 +52,8 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     """WRHT all-reduce. Assumes a WDM ring; one wavelength a transfer, or an equal share of them when striped."""
     up: list[_Stage] = []
     members = np.arange(collective.ranks, dtype=np.int64)
-    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > fabric.channels:
-        stage, members = _collect(members, 2 * fabric.channels + 1)
+    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > fabric.usable_channels:
+        stage, members = _collect(members, 2 * fabric.usable_channels + 1)
         up.append(stage)
     across: list[_Stage] = []
     if len(members) > 1:
@@ -62,7 +62,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     down = [(destination, source, 1 - route, colour) for source, destination, route, colour in reversed(up)]
     stages, adding = up + across + down, len(up) + len(across)
     step = np.repeat(np.arange(len(stages)), [len(stage[0]) for stage in stages])
-    widths = [max(fabric.channels // (int(stage[3].max()) + 1), 1) if striped else 1 for stage in stages]
+    widths = [max(fabric.usable_channels // (int(stage[3].max()) + 1), 1) if striped else 1 for stage in stages]
     source, destination, route, colour = (np.concatenate([stage[i] for stage in stages]) for i in range(4))
     width = np.asarray(widths)[step]
     return assemble(

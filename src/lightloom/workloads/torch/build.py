@@ -46,17 +46,13 @@ def trace_factory(
             inputs = _ask_for_inputs(module, name, batch, sequence_length)
             return trace(module, inputs, batch=batch, name=name)
         if sequence_length is not None:
-            raise WorkloadError(
-                f"{name}: brings its own example inputs, so a sequence length cannot be chosen"
-            )
+            raise WorkloadError(f"{name}: brings its own example inputs, so a sequence length cannot be chosen")
         return trace(module, inputs, batch=_leading(inputs, name), name=name).with_batch(batch)
 
 
 def _call(factory: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     if not callable(factory):
-        raise WorkloadError(
-            f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one"
-        )
+        raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
     return _guarded(lambda: _on_meta(factory, arguments), f"{name}: the factory fails")
 
 
@@ -100,9 +96,7 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
     asked: dict[str, int] = {}
     if sequence_length is not None:
         if "sequence_length" not in inspect.signature(method).parameters:
-            raise WorkloadError(
-                f"{name}: takes no sequence length (example_inputs has no argument sequence_length)"
-            )
+            raise WorkloadError(f"{name}: takes no sequence length (example_inputs has no argument sequence_length)")
         asked["sequence_length"] = sequence_length
 
     def call() -> Any:
@@ -115,7 +109,5 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
 def _leading(inputs: Any, name: str) -> int:
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
-        raise WorkloadError(
-            f"{name}: the first example input must be a tensor whose leading size is the batch"
-        )
+        raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")
     return int(first.shape[0])

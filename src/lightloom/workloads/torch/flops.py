@@ -51,9 +51,7 @@ def _convolution(
     return Product(2 * x.shape[0] * positions * w.numel(), (x, w), summed)
 
 
-def _output_sizes(
-    size: Sequence[int], kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
-) -> list[int]:
+def _output_sizes(size: Sequence[int], kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> list[int]:
     def at(values: Any, axis: int) -> int:
         return int(values[axis] if len(values) > 1 else values[0])
 

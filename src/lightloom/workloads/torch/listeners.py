@@ -54,9 +54,7 @@ def _without_override_check(function: Any) -> Any:
     the mode sees its parts.
     """
     scope = {**function.__globals__, "has_torch_function": lambda *_: False}
-    copy = FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-    )
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 

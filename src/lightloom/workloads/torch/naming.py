@@ -34,8 +34,7 @@ _FUNCTIONS = {
     "concat": "cat concat concatenate stack hstack vstack dstack",
     "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss",
-    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin "
-    "any all",
+    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin any all",
 }
 _KIND = {name: kind for kind, names in _FUNCTIONS.items() for name in names.split()}
 _LABELS = {
@@ -120,9 +119,7 @@ def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
     found = {"sample": batch}
     if len(shape) >= 1 and shape[0] and shape[0] % batch == 0:
-        found |= _named(
-            ("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:])
-        )
+        found |= _named(("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:]))
         shape = shape[2:] if len(shape) == 2 else shape[1:]
     return found | _named([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
 
@@ -159,9 +156,7 @@ def linear_dimensions(
 
 def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
     """What a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
-    kernel = {
-        f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)
-    }
+    kernel = {f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)}
     in_channel = w.shape[0] if transposed else w.shape[1] * groups
     return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}
 

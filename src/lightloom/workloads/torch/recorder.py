@@ -131,9 +131,7 @@ class Recorder:
                 view = (key, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
                 frame.reads.setdefault(view, tensor)
 
-    def _note_writes(
-        self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]
-    ) -> None:
+    def _note_writes(self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]) -> None:
         known = {key_of(tensor) for tensor in operands}
         # A parameter stands as producer here only to say "not a constant" until the frame closes.
         alive = any(not origin.constant for origin in before)
@@ -151,9 +149,7 @@ class Recorder:
     def close(self, frame: Frame, result: Any) -> None:
         """A torch function has returned: write down its operator, if it computed anything."""
         self._frame = None
-        outputs = [
-            t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed
-        ] or frame.last
+        outputs = [t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed] or frame.last
         sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
         if not frame.calls or not outputs:
             for key, origin in frame.own.items():
@@ -165,9 +161,7 @@ class Recorder:
         for key, origin in frame.own.items():
             # A constant that a function made on the way (an attention mask) stays one.
             producer = operator.name if not origin.constant else None
-            self._origins[key] = Origin(
-                origin.storage, producer, None, sampled and producer is not None, axes
-            )
+            self._origins[key] = Origin(origin.storage, producer, None, sampled and producer is not None, axes)
         for key, tensor in frame.changed.items():
             self._origins[key] = Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
 

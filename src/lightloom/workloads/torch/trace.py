@@ -87,9 +87,7 @@ def _meta_copy(value: Any) -> Any:
     return value
 
 
-def _named_inputs(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, Tensor]]:
+def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
     try:
         names = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):

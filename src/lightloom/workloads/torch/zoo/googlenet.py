@@ -38,16 +38,12 @@ Conv = Callable[..., nn.Module]
 class Inception(nn.Module):
     """Four branches on one input, joined along the channels."""
 
-    def __init__(
-        self, channels: int, sizes: tuple[int, int, int, int, int, int], conv: Conv, large: int
-    ) -> None:
+    def __init__(self, channels: int, sizes: tuple[int, int, int, int, int, int], conv: Conv, large: int) -> None:
         super().__init__()
         one, reduce3, three, reduce5, five, pooled = sizes
         self.branch1 = conv(channels, one, 1)
         self.branch2 = nn.Sequential(conv(channels, reduce3, 1), conv(reduce3, three, 3, padding=1))
-        self.branch3 = nn.Sequential(
-            conv(channels, reduce5, 1), conv(reduce5, five, large, padding=large // 2)
-        )
+        self.branch3 = nn.Sequential(conv(channels, reduce5, 1), conv(reduce5, five, large, padding=large // 2))
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), conv(channels, pooled, 1))
         self.out_channels = one + three + five + pooled
 
@@ -89,9 +85,7 @@ class GoogLeNet(ImageModel):
             channels = block.out_channels
         self.pool3 = _halve(3)
         self.pool4 = _halve(last_pool)
-        self.auxiliary = nn.ModuleDict(
-            {"4b": AuxiliaryHead(512), "4e": AuxiliaryHead(528)} if auxiliary else {}
-        )
+        self.auxiliary = nn.ModuleDict({"4b": AuxiliaryHead(512), "4e": AuxiliaryHead(528)} if auxiliary else {})
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(0.2)
         self.fc = nn.Linear(channels, 1000)

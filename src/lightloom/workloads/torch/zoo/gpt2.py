@@ -35,9 +35,7 @@ class Layer(nn.Module):
 class GPT2(nn.Module):
     """Tokens (B, T) to logits (B, T, vocabulary); the output layer is the token table."""
 
-    def __init__(
-        self, *, layers: int, hidden: int, heads: int, vocabulary: int = 50_257, context: int = 1024
-    ) -> None:
+    def __init__(self, *, layers: int, hidden: int, heads: int, vocabulary: int = 50_257, context: int = 1024) -> None:
         super().__init__()
         self.context = context
         self.tokens = nn.Embedding(vocabulary, hidden)

@@ -41,9 +41,7 @@ class ConvNorm(nn.Module):
 class ConvBias(nn.Module):
     """Convolution with bias, ReLU: what came before batch normalisation."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, padding: int = 0
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, padding: int = 0) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding)
         self.relu = nn.ReLU(inplace=True)

@@ -41,9 +41,7 @@ def _block_a(channels: int, pooled: int) -> nn.Module:
     return Branches(
         ConvNorm(channels, 64, 1),
         nn.Sequential(ConvNorm(channels, 48, 1), ConvNorm(48, 64, 5, padding=2)),
-        nn.Sequential(
-            ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, padding=1)
-        ),
+        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, padding=1)),
         _pooled(channels, pooled),
     )
 
@@ -51,9 +49,7 @@ def _block_a(channels: int, pooled: int) -> nn.Module:
 def _block_b(channels: int) -> nn.Module:
     return Branches(
         ConvNorm(channels, 384, 3, stride=2),
-        nn.Sequential(
-            ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, stride=2)
-        ),
+        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, stride=2)),
         nn.MaxPool2d(3, 2),
     )
 

@@ -43,9 +43,7 @@ class Attention(nn.Module):
         self.o = nn.Linear(config.hidden, config.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        q, k, v = (
-            layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v)
-        )
+        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, D)
         y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
@@ -109,9 +107,7 @@ class Llama(nn.Module):
 
 def llama2_7b() -> Llama:
     """32 layers, hidden 4096, 32 heads, feed-forward 11008, 32,000 tokens, sequences of 4096."""
-    return Llama(
-        LlamaConfig(layers=32, hidden=4096, heads=32, intermediate=11008, vocabulary=32_000, sequence=4096)
-    )
+    return Llama(LlamaConfig(layers=32, hidden=4096, heads=32, intermediate=11008, vocabulary=32_000, sequence=4096))
 
 
 def optinc_llama() -> Llama:
@@ -120,6 +116,4 @@ def optinc_llama() -> Llama:
     The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward
     width (1024), a separate output layer as in Llama 2, sequences of 256 tokens.
     """
-    return Llama(
-        LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256)
-    )
+    return Llama(LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256))

@@ -30,9 +30,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.projection = None
         if stride != 1 or channels != out:
-            self.projection = nn.Sequential(
-                nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
-            )
+            self.projection = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.projection is None else self.projection(x)

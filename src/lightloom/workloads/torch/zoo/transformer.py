@@ -30,9 +30,7 @@ class Attention(nn.Module):
             layer(source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, source in ((self.q, x), (self.k, memory), (self.v, memory))
         )
-        y: Tensor = self.o(
-            F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
-        )
+        y: Tensor = self.o(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2))
         return y
 
 
@@ -46,9 +44,7 @@ class Layer(nn.Module):
         self.norm1 = nn.LayerNorm(hidden)
         self.cross_attention = Attention(hidden, heads) if decoder else None
         self.norm2 = nn.LayerNorm(hidden) if decoder else None
-        self.feed_forward = nn.Sequential(
-            nn.Linear(hidden, inner), nn.ReLU(inplace=True), nn.Linear(inner, hidden)
-        )
+        self.feed_forward = nn.Sequential(nn.Linear(hidden, inner), nn.ReLU(inplace=True), nn.Linear(inner, hidden))
         self.norm3 = nn.LayerNorm(hidden)
         self.dropout = nn.Dropout(0.3)
 
@@ -63,9 +59,7 @@ class Layer(nn.Module):
 class Transformer(nn.Module):
     """Source and target tokens (B, T) to logits (B, T, vocabulary); one table serves all three ends."""
 
-    def __init__(
-        self, *, layers: int, hidden: int, heads: int, inner: int, vocabulary: int, sequence: int
-    ) -> None:
+    def __init__(self, *, layers: int, hidden: int, heads: int, inner: int, vocabulary: int, sequence: int) -> None:
         super().__init__()
         self.hidden, self.sequence = hidden, sequence
         self.tokens = nn.Embedding(vocabulary, hidden)
