@@ -61,6 +61,15 @@ def test_the_caption_says_what_stays_dark() -> None:
     )
 
 
+def test_bundled_circuits_count_every_plane() -> None:
+    fabric = small("circuit-switch")
+    collective = Collective("all-gather", 8, 4096.0)
+    one, all_planes = (build(find(name), collective, fabric) for name in ("ring", "ring-striped"))
+    assert "12% of the ports on all 8 switch planes" in wavelength_caption(one, fabric)
+    assert "100% of the ports on all 8 switch planes" in wavelength_caption(all_planes, fabric)
+    assert "step 1 of 7: 100% of ports" in to_svg(wavelength_map(all_planes, fabric))
+
+
 def test_few_cells_name_their_rank_and_many_steps_get_a_heat_map() -> None:
     fabric = wdm_ring(4, 2)
     schedule = build(find("ring"), Collective("all-reduce", 4, 4096.0), fabric)

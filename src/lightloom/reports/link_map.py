@@ -54,7 +54,7 @@ def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 @styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Source and destination of every circuit of a few steps, coloured by switch plane."""
+    """Source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     for each, step in zip(axes, shown, strict=True):
         now = paths.of_step(step)
         _circuits(each, now.destination, now.source, colours[now.channel], n)
-        each.set_title(f"step {step + 1} of {schedule.steps}: {len(now.step) / (n * fabric.channels):.0%} of ports")
+        each.set_title(f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports")
         each.set_xlabel("destination rank")
         for axis in (each.xaxis, each.yaxis):
             axis.set_major_locator(MaxNLocator(5, integer=True))

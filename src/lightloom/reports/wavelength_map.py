@@ -50,7 +50,7 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
         return f"{what} Colour: bytes on each link in each step, as a share of the fullest link and step."
     paths = lightpaths(schedule, fabric)
     if not fabric.wavelength_routed:
-        share = len(paths.step) / (fabric.ranks * fabric.channels * max(schedule.steps, 1))
+        share = paths.count.sum() / (fabric.ranks * fabric.channels * max(schedule.steps, 1))
         return f"{what} {share:.0%} of the ports on all {fabric.channels} switch planes hold a circuit."
     dark = [way for number, way in enumerate(_WAYS) if not np.any(paths.route == number)]
     return (
