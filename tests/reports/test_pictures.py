@@ -90,6 +90,20 @@ def test_what_a_step_waits_for_is_its_breakdown(tasks: list[Task]) -> None:
     assert all(a.end == b.start and a.key != b.key for a, b in pairwise(found))
 
 
+def test_computing_hides_the_network_and_bits_hide_changes() -> None:
+    timeline = Timeline.of(
+        [
+            interval("forward", 0, 2),
+            interval("reconfiguration", 1, 3, "network"),
+            interval("transmission", 2.5, 6, "other network"),
+            interval("update", 7, 8),
+        ]
+    )
+    keys = ["compute_s", "exposed_reconfiguration_s", "exposed_communication_s", "idle_s", "compute_s"]
+    assert [each.key for each in waits(timeline)] == keys
+    assert [each.end for each in waits(timeline)] == [2, 2.5, 6, 7, 8]
+
+
 def test_every_category_has_a_colour() -> None:
     assert set(CATEGORIES) <= set(TASKS)
     assert set(Timeline.of([]).breakdown()) == set(SHARES)
