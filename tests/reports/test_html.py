@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.core.units import format_time
-from lightloom.reports.html import inline_svg, numeric_columns, render, write
+from lightloom.reports.html import bar_scale, inline_svg, numeric_columns, render, write
 from lightloom.reports.report import MemoryBar, Picture, Report, Table
 from tests.reports.samples import CLAIMS, HOSTILE, REPORT, ROWS
 
@@ -86,12 +88,19 @@ def test_every_row_appears_with_its_numbers() -> None:
 def test_bars_are_in_proportion() -> None:
     bars = re.findall(r'<span class="bar" [^>]*>(.*?)</span>', render(replace(REPORT, memory=None)), re.DOTALL)
     rows = [*ROWS, *REPORT.reference]
-    longest = max(row.step_time for row in rows)
+    longest = bar_scale(rows)
     assert len(bars) == len(rows)
     for bar, row in zip(bars, rows, strict=True):
         widths = {key: float(width) for key, width in re.findall(r'class="(\w+)" style="width:([\d.]+)%"', bar)}
         assert sum(widths.values()) / 100 * longest == pytest.approx(row.step_time, rel=1e-5)
         assert widths == {key: pytest.approx(100 * s / longest, abs=1e-4) for key, s in row.breakdown.items() if s}
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=8))
+def test_the_fastest_plan_always_shows(times: list[float]) -> None:
+    rows = [replace(ROWS[0], step_time=time, breakdown={"compute_s": time}) for time in times]
+    full = bar_scale(rows)
+    assert min(times) <= full <= max(times) and min(times) >= full / 4
 
 
 def test_hostile_names_are_shown_not_run() -> None:

@@ -42,7 +42,8 @@ def plan_report(
     exchange = winner.largest_exchange
     return Report(
         title=f"{graph.name} on {on.name}",
-        headline=f"{explain(found)}.".replace("..", "."),
+        headline=f"{winner.strategy} with {winner.algorithm.name}: {format_time(winner.result.step_time)} a step",
+        explanation=explain(found),
         facts=_facts(graph, on, cost_model),
         ranking=ranking_rows(found.ranking),
         reference=ranking_rows(found.reference[:5]),

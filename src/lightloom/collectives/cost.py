@@ -45,15 +45,27 @@ class StepTimes:
         return self.transmission + self.conversion + self.reconfiguration
 
 
-def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
-    """Time and energy of one run from dark fibres.
+@dataclass(frozen=True, slots=True)
+class CircuitChanges:
+    """Which steps of a schedule change circuits, whatever its size."""
+
+    changed: NDArray[np.bool_]
+    """Shape [steps]."""
+    static: bool
+    """Whether one set of circuits serves every step, so that only the first changes them."""
+
+
+def cost(
+    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
+) -> Cost:
+    """Time and energy of one run from dark fibres; ``changes`` saves finding them again for another size.
 
     Raises:
         UnknownNameError: no such cost model.
     """
     if model not in COST_MODELS:
         raise UnknownNameError("cost model", str(model), COST_MODELS)
-    times = step_times(schedule, fabric, model)
+    times = step_times(schedule, fabric, model, changes)
     if schedule.dependencies is None:
         critical = np.ones(schedule.steps, np.bool_)
     else:
@@ -73,7 +85,9 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> C
     )
 
 
-def step_times(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepTimes:
+def step_times(
+    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
+) -> StepTimes:
     """The seconds of each step and what they go to."""
     steps = schedule.steps
     conversion = np.full(steps, fabric.step_overhead)
@@ -82,8 +96,8 @@ def step_times(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
     if model == "paper":
         return StepTimes(transmission, conversion, np.full(steps, fabric.setup_time), False)
-    changed, static = _circuit_changes(schedule, fabric)
-    return StepTimes(transmission, conversion, np.where(changed, fabric.setup_time, 0.0), static)
+    found = changes or circuit_changes(schedule, fabric)
+    return StepTimes(transmission, conversion, np.where(found.changed, fabric.setup_time, 0.0), found.static)
 
 
 def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
@@ -124,9 +138,27 @@ def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _by_step(schedule: Schedule) -> NDArray[np.int64]:
-    if np.any(schedule.step[1:] < schedule.step[:-1]):
-        return np.argsort(schedule.step, kind="stable")
+    """Row numbers in an order in which the steps can run."""
+    step = schedule.step
+    if schedule.dependencies is not None:
+        position = np.empty(schedule.steps, np.int32)
+        position[_runnable(schedule)] = np.arange(schedule.steps)
+        step = position[step]
+    if np.any(step[1:] < step[:-1]):
+        return np.argsort(step, kind="stable")
     return np.arange(len(schedule))
+
+
+def _before(schedule: Schedule) -> list[list[int]]:
+    before: list[list[int]] = [[] for _ in range(schedule.steps)]
+    for after, earlier in np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2).tolist():
+        before[after].append(earlier)
+    return before
+
+
+def _runnable(schedule: Schedule) -> list[int]:
+    """The steps, each after those that it depends on."""
+    return list(TopologicalSorter(dict(enumerate(_before(schedule)))).static_order())
 
 
 def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
@@ -150,13 +182,13 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     return busy + away
 
 
-def _circuit_changes(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.bool_], bool]:
-    """(steps that change circuits, whether one set of circuits serves all)."""
+def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
+    """Follow the circuits through the steps: each stays until another needs one of its channels."""
     from lightloom.collectives import _cost_kernels as kernels
 
     changed = np.zeros(schedule.steps, np.bool_)
     if fabric.setup_time == 0 or not len(schedule):
-        return changed, True
+        return CircuitChanges(changed, True)
     tuned = np.zeros(fabric.links * fabric.channels, np.int64)
     wavelengths = int(getattr(fabric, "wavelengths", 1))
     channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
@@ -174,15 +206,12 @@ def _circuit_changes(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.boo
         # Everything can be set up before the first step: later circuits never take a channel from earlier ones.
         changed[:] = False
         changed[int(schedule.step.min())] = True
-    return changed, not overwritten
+    return CircuitChanges(changed, not overwritten)
 
 
 def _critical_steps(schedule: Schedule, duration: Floats) -> NDArray[np.bool_]:
     """The steps on the longest chain of dependencies."""
-    before: list[list[int]] = [[] for _ in range(schedule.steps)]
-    for after, earlier in np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2).tolist():
-        before[after].append(earlier)
-    order = list(TopologicalSorter(dict(enumerate(before))).static_order())
+    before, order = _before(schedule), _runnable(schedule)
     end = np.zeros(schedule.steps)
     for step in order:
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]

@@ -200,9 +200,8 @@ def _check_transceivers(schedule: Schedule, fabric: Fabric, step: NDArray[np.int
     arrivals = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1, return_index=True)[1]
     for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, arrivals)):
         cell = step[rows].astype(np.int64) * n + nodes[rows]
-        used: NDArray[np.float64] = np.bincount(
-            cell, weights=schedule.wavelength_count[rows], minlength=schedule.steps * n
-        ).reshape(schedule.steps, n)
+        used = np.zeros((schedule.steps, n))
+        np.add.at(used.ravel(), cell, schedule.wavelength_count[rows])
         if len(reach):
             # Steps that nothing orders may run at once, so their needs add up.
             together = 1 - np.maximum(reach, reach.T)

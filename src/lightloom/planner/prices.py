@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lightloom.collectives.bounds import Bound
-from lightloom.collectives.cost import CostModel, circuits_key
+from lightloom.collectives.cost import CircuitChanges, CostModel, circuit_changes, circuits_key
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.price import Cost
 from lightloom.collectives.registry import Algorithm, build
@@ -13,6 +15,15 @@ from lightloom.fabrics.base import Fabric
 from lightloom.simulation.lower import Priced
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A verified schedule and what does not depend on its size."""
+
+    schedule: Schedule
+    changes: CircuitChanges | None
+    circuits: str | None
+
+
 class SchedulePrices:
     """Calls as the simulator's ``Price``; builds and verifies on first use of a kind, costs on first use of a size."""
 
@@ -20,36 +31,37 @@ class SchedulePrices:
         self.algorithm = algorithm
         self.fabric = fabric
         self.model = model
-        self._schedules: dict[str, tuple[Schedule, str]] = {}
-        self._priced: dict[tuple[str, float], tuple[Priced, Bound]] = {}
+        self._built: dict[Kind, _Built] = {}
+        self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
 
-    def __call__(self, kind: str, nbytes: float) -> Priced:
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
         return self._entry(kind, nbytes)[0]
 
-    def cost(self, kind: str, nbytes: float) -> tuple[Cost, Bound]:
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
         """The cost of one collective, and the bound it was held against."""
         priced, bound = self._entry(kind, nbytes)
         return priced.cost, bound
 
-    def schedule(self, kind: str, nbytes: float) -> Schedule:
+    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of one collective."""
-        return self._schedule(kind)[0].resized(nbytes)
+        return self._build(kind).schedule.resized(nbytes)
 
-    def _schedule(self, kind: str) -> tuple[Schedule, str]:
-        if kind not in self._schedules:
-            collective = Collective(_as_kind(kind), self.fabric.ranks, 0.0)
-            schedule = build(self.algorithm, collective, self.fabric)
-            self._schedules[kind] = schedule, circuits_key(schedule)
-        return self._schedules[kind]
+    def forget_schedules(self) -> None:
+        """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
+        self._built.clear()
 
-    def _entry(self, kind: str, nbytes: float) -> tuple[Priced, Bound]:
+    def _build(self, kind: Kind) -> _Built:
+        if kind not in self._built:
+            schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, 0.0), self.fabric)
+            changes = circuit_changes(schedule, self.fabric) if self.fabric.exclusive else None
+            circuits = circuits_key(schedule) if changes is not None and changes.static else None
+            self._built[kind] = _Built(schedule, changes, circuits)
+        return self._built[kind]
+
+    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, nbytes
         if key not in self._priced:
-            schedule, circuits = self._schedule(kind)
-            price, bound = costed(schedule.resized(nbytes), self.fabric, self.model)
-            self._priced[key] = Priced(cost=price, circuits=circuits if price.static else None), bound
+            built = self._build(kind)
+            price, bound = costed(built.schedule.resized(nbytes), self.fabric, self.model, built.changes)
+            self._priced[key] = Priced(cost=price, circuits=built.circuits if price.static else None), bound
         return self._priced[key]
-
-
-def _as_kind(kind: str) -> Kind:
-    return kind  # type: ignore[return-value]  # Collective refuses what is none

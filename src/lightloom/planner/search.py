@@ -113,6 +113,7 @@ def _rank(
                 continue
             result = simulate_step(plan, cluster.accelerator, fabric, prices, overlap=overlap)
             found.append(Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=prices))
+        prices.forget_schedules()
     return sorted(found, key=_order), refused
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.numbers import format_claim, format_ratio
 from lightloom.reports.palette import INK, SHARES
-from lightloom.reports.report import Report, Table
+from lightloom.reports.report import RankingRow, Report, Table
 
 _MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")
 _NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6})?")
@@ -69,6 +70,7 @@ def _environment() -> Environment:
         "energy": format_energy,
         "percent": _percent,
         "ratio": format_ratio,
+        "bar_scale": bar_scale,
         "value": format_claim,
         "inline_svg": inline_svg,
     }
@@ -92,6 +94,15 @@ def claim_counts(claims: tuple[Claim, ...]) -> list[tuple[str, int]]:
     """How many rows have each status, in order of merit; statuses without a row are left out."""
     counts = [(status, sum(c.status == status for c in claims)) for status in ("match", "deviates", "not reproducible")]
     return [(status, count) for status, count in counts if count]
+
+
+def bar_scale(rows: Sequence[RankingRow]) -> float:
+    """Seconds of a full bar: the slowest row, or three times the fastest when the slowest would dwarf the rest.
+
+    Longer bars run off their right edge.
+    """
+    times = [row.step_time for row in rows]
+    return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
 
 
 def _percent(part: float, whole: float) -> str:

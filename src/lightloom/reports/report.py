@@ -123,7 +123,9 @@ class Report:
 
     title: str
     headline: str
-    """One sentence: what was found, and why."""
+    """What was found, in a few words."""
+    explanation: str = ""
+    """Why, in one sentence."""
     facts: tuple[tuple[str, str], ...] = ()
     """(name, value): model, cluster, batch, precision, ..."""
     ranking: tuple[RankingRow, ...] = ()

@@ -28,7 +28,7 @@ def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
 
 def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
     """ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
-    return ceil(ranks * ranks ** (1 / stages) * stages / (4 * wavelengths) - 1e-9)
+    return ceil(2 * stages / (2 * stages - 1) * theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
