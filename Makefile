@@ -32,8 +32,8 @@ bench: $(VENV)/installed-for-development  ## CPU seconds and memory of our own w
 
 pictures: $(VENV)/installed  ## the pictures of README and docs
 	$(BIN)/lightloom collective all-gather --fabric wdm-ring --ranks 16 --wavelengths 2 --nbytes-per-rank 1MB \
-		--algorithm optree --figure docs/pictures/optree-16.svg
-	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --figure docs/pictures/plan.svg
+		--algorithm optree --figure docs/pictures/optree-16.png
+	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --set fabric.wavelengths=4 --figure docs/pictures/plan.png
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -39,6 +39,7 @@ def plan(
     overlap: Annotated[bool, typer.Option(help="Communicate while computing.")] = True,
     report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the winner's timeline for ui.perfetto.dev.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Rank every strategy and collective algorithm for training this model on this cluster."""
@@ -51,7 +52,7 @@ def plan(
     if batch is not None:
         chosen["training.batch_per_rank"] = read_count(batch, "--batch")
     on = load_cluster(cluster, chosen)
-    _check_writable(report, trace)
+    _check_writable(report, trace, figure)
     strategies = _strategies(strategy)
     _check_names(algorithm, cost_model)
     tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
@@ -70,6 +71,9 @@ def plan(
 
         write_perfetto_trace(trace, found.winner.result.timeline, title=f"{graph.name} on {on.name}", provenance=origin)
         document["trace"] = str(trace)
+    if figure is not None:
+        _draw(found, figure)
+        document["figure"] = str(figure)
     if as_json:
         print_json(document)
     else:
@@ -175,6 +179,16 @@ def _row(each: Candidate) -> dict[str, Any]:
     }
 
 
+def _draw(found: PlanSearch, figure: Path) -> None:
+    from lightloom.reports.breakdown_figure import breakdown_figure
+    from lightloom.reports.figures import save
+
+    shown = [*found.ranking[:_SHOWN], *found.reference[:1]]
+    names = [f"{each.strategy} · {each.algorithm.name}" for each in found.ranking[:_SHOWN]]
+    names += [f"electrical: {each.strategy} · {each.algorithm.name}" for each in found.reference[:1]]
+    save(breakdown_figure([(n, each.result.breakdown) for n, each in zip(names, shown, strict=True)]), figure)
+
+
 def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mapping[str, Any]) -> None:
     from lightloom.cli.plan_report import ranking_rows
     from lightloom.reports.console import legend, make_console, ranking_table
@@ -189,6 +203,6 @@ def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mappin
         console.print(ranking_table(ranking_rows(found.reference[:3]), console.width, title=title))
     console.print(legend())
     console.print(str(document["explanation"]))
-    for what in ("report", "trace"):
+    for what in ("report", "trace", "figure"):
         if what in document:
             console.print(f"{what}: {document[what]}", soft_wrap=True)
