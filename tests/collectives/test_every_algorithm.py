@@ -41,6 +41,16 @@ def test_every_algorithm_verifies_on_a_wdm_ring(ranks: int, wavelengths: int) ->
             assert schedule.steps == len(np.unique(schedule.step))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wavelengths", WAVELENGTHS)
+def test_striped_reductions_verify_among_1024_ranks(wavelengths: int) -> None:
+    """What the test above leaves out to stay quick."""
+    fabric = wdm_ring(1024, wavelengths)
+    for kind in KINDS[1:]:
+        for algorithm in filter(lambda each: each.striped, admitted(kind, fabric)):
+            build(algorithm, Collective(kind, 1024, 1e6), fabric)  # type: ignore[arg-type]
+
+
 @given(jobs())
 @settings(max_examples=150, deadline=None)
 def test_every_algorithm_verifies_on_every_fabric(job: tuple[Algorithm, Collective, Fabric]) -> None:

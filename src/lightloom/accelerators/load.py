@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 
@@ -26,11 +26,9 @@ def description(name: str) -> dict[str, Any]:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: the file cannot be read, or a plug-in registered something else than an ``Accelerator``.
     """
-    path = CATALOG / f"{name}.yaml"
-    if "/" not in name and path.is_file():
+    path = catalog_file(name, CATALOG)
+    if path is not None:
         return read_yaml(path)
-    if name.endswith((".yaml", ".yml")):
-        return read_yaml(Path(name))
     registered = load_plugins("accelerators")
     if name not in registered:
         raise UnknownNameError("accelerator", name, names())

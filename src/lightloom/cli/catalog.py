@@ -18,9 +18,10 @@ def catalog(
     sections = _sections()
     if as_json:
         from lightloom.cli.output import print_json
+        from lightloom.core.provenance import provenance
 
         rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
-        print_json({"schema": "lightloom.catalog/1", **rows})
+        print_json({"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)})
         return
     for title, names in sections.items():
         typer.echo(f"{title}:")
@@ -57,6 +58,7 @@ def _show(name: str, as_json: bool) -> None:
     from lightloom.cli.output import print_json
     from lightloom.clusters import load as clusters
     from lightloom.core.errors import UnknownNameError
+    from lightloom.core.provenance import provenance
     from lightloom.fabrics import load as fabrics
 
     modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators}
@@ -65,6 +67,6 @@ def _show(name: str, as_json: bool) -> None:
     if not entries:
         raise UnknownNameError("catalog entry", name, {each for module in modules.values() for each in module.names()})
     if as_json:
-        print_json({"schema": "lightloom.catalog/1", "name": name, **entries})
+        print_json({"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)})
     else:
         typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110), nl=False)

@@ -37,8 +37,10 @@ def collective(
     """Build, verify and cost schedules of one collective."""
     from lightloom.cli.output import print_json, read_count, read_settings
     from lightloom.collectives.spec import Collective
+    from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance
     from lightloom.fabrics.load import load_fabric
+    from lightloom.reports.figures import check_format
 
     chosen = read_settings(settings or [])
     if wavelengths is not None:
@@ -46,6 +48,9 @@ def collective(
     members = read_count(ranks, "--ranks")
     on = load_fabric(fabric, members, chosen)
     wanted = Collective(_kind(kind), members, _total(nbytes, nbytes_per_rank, members))
+    if figure is not None:
+        check_format(figure)
+        check_writable(figure)
     found, refused = _evaluate(wanted, on, algorithm, _cost_model(cost_model))
     if figure is not None:
         from lightloom.reports.figures import save

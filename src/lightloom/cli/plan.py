@@ -52,7 +52,7 @@ def plan(
     if batch is not None:
         chosen["training.batch_per_rank"] = read_count(batch, "--batch")
     on = load_cluster(cluster, chosen)
-    _check_writable(report, trace, figure)
+    _check_outputs(report, trace, figure)
     strategies = _strategies(strategy)
     _check_names(algorithm, cost_model)
     tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
@@ -80,20 +80,14 @@ def plan(
         _print(found, graph, on, document)
 
 
-def _check_writable(*paths: Path | None) -> None:
-    """Say before the work, not after it, that a file cannot be written."""
-    import os
+def _check_outputs(report: Path | None, trace: Path | None, figure: Path | None) -> None:
+    from lightloom.core.files import check_writable
+    from lightloom.reports.figures import check_format
 
-    from lightloom.core.errors import ConfigError
-
-    for path in paths:
-        if path is None:
-            continue
-        folder = path.parent
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise ConfigError(f"cannot write {str(path)!r}: expected a file in a folder that can be written to")
+    for path in filter(None, (report, trace, figure)):
+        check_writable(path)
+    if figure is not None:
+        check_format(figure)
 
 
 def _strategies(text: str) -> tuple[str, ...]:

@@ -18,12 +18,15 @@ def reproduce(
     """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why."""
     from lightloom.cli.output import print_json
     from lightloom.core.claims import SCHEMA
+    from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance
     from lightloom.reports.progress import progress
     from lightloom.studies.load import find, names
 
     chosen = [study] if study is not None else list(names())
     runs = [find(name) for name in chosen]
+    if report is not None:
+        check_writable(report)
     results = []
     with progress("Studies", len(runs)) as advance:
         for run in runs:

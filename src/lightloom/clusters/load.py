@@ -8,7 +8,7 @@ from typing import Any
 
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric
-from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -91,9 +91,7 @@ def _set(fields: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _find(name: str) -> Path:
-    path = CATALOG / f"{name}.yaml"
-    if "/" not in name and path.is_file():
-        return path
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    raise UnknownNameError("cluster", name, names())
+    path = catalog_file(name, CATALOG)
+    if path is None:
+        raise UnknownNameError("cluster", name, names())
+    return path

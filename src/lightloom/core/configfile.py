@@ -40,6 +40,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def catalog_file(name: str, folder: Path) -> Path | None:
+    """The file that a catalog name or a path to a YAML file stands for; None when it is neither."""
+    path = folder / f"{name}.yaml"
+    if "/" not in name and path.is_file():
+        return path
+    return Path(name) if name.endswith((".yaml", ".yml")) else None
+
+
 def validate(kind: Any, data: Mapping[str, Any], where: str) -> Any:
     """Build ``kind`` (a type, or an annotated union of types) from ``data``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
@@ -33,6 +34,24 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
         with suppress(OSError):
             Path(aside).unlink()
     return path
+
+
+def check_writable(path: Path) -> None:
+    """Say before the work, not after it, that a file cannot be written; leaves nothing behind.
+
+    Raises:
+        ConfigError: the path is a folder, or its folder cannot be written to.
+    """
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def cache_directory() -> Path:

@@ -12,10 +12,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Floats
+from lightloom.fabrics.star import StarGeometry
 
 
-class CircuitSwitch(Fabric):
+class CircuitSwitch(StarGeometry):
     """Flat planes of one N-port switch each; the degree D of SiP-ML section 3.1 is the number of planes."""
 
     kind: Literal["circuit-switch"] = "circuit-switch"
@@ -40,27 +41,14 @@ class CircuitSwitch(Fabric):
     def setup_time(self) -> float:
         return self.reconfiguration_time
 
-    @property
-    def links(self) -> int:
-        return 2 * self.ranks
-
     def link_name(self, link: int) -> str:
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.degree * self.bandwidth)
 
-    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
-
     def cuts(self) -> list[Cut]:
         return [Cut("the circuits that one rank can hold", 1, self.degree * self.bandwidth)]
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.degree * self.bandwidth
-
-    def diameter(self) -> int:
-        return 2
-
-    def neighbour_latency(self) -> float:
-        return 2 * self.hop_latency

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.base import Fabric
@@ -66,9 +66,7 @@ def fabric_from(
 
 
 def _find(name: str) -> Path:
-    path = CATALOG / f"{name}.yaml"
-    if "/" not in name and path.is_file():
-        return path
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    raise UnknownNameError("fabric", name, names())
+    path = catalog_file(name, CATALOG)
+    if path is None:
+        raise UnknownNameError("fabric", name, names())
+    return path

@@ -12,10 +12,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Floats, Footprint, Ints
+from lightloom.fabrics.star import StarGeometry
 
 
-class OpticalAverager(Fabric):
+class OpticalAverager(StarGeometry):
     """A star around an averaging optical neural network (OptINC, Fig. 2); it cannot carry rank-to-rank transfers."""
 
     kind: Literal["optical-averager"] = "optical-averager"
@@ -31,13 +32,6 @@ class OpticalAverager(Fabric):
     @property
     def taps(self) -> int:
         return self.ranks
-
-    @property
-    def links(self) -> int:
-        return 2 * self.ranks
-
-    def link_name(self, link: int) -> str:
-        return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.bandwidth)
@@ -56,11 +50,5 @@ class OpticalAverager(Fabric):
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.bandwidth
 
-    def diameter(self) -> int:
-        return 2
-
     def diameter_latency(self) -> float:
         return 2 * self.hop_latency + self.levels * self.averaging_latency
-
-    def neighbour_latency(self) -> float:
-        return self.diameter_latency()

@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.star import StarGeometry
 
 
-class PacketSwitch(Fabric):
+class PacketSwitch(StarGeometry):
     """A star: every rank has one full-duplex port on a non-blocking switch.
 
     rank i ──up i──▶ [switch] ──down j──▶ rank j
@@ -21,30 +22,14 @@ class PacketSwitch(Fabric):
     bandwidth: Bandwidth = 50e9
     """Bytes per second of a port, per direction."""
 
-    @property
-    def links(self) -> int:
-        return 2 * self.ranks
-
-    def link_name(self, link: int) -> str:
-        return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
-
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.bandwidth)
-
-    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def cuts(self) -> list[Cut]:
         return [Cut("what one rank's port can receive", 1, self.bandwidth)]
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.bandwidth
-
-    def diameter(self) -> int:
-        return 2
-
-    def neighbour_latency(self) -> float:
-        return 2 * self.hop_latency
 
 
 class TwoTierSwitch(Fabric):

@@ -68,15 +68,24 @@ def to_svg(figure: Figure) -> str:
     )
 
 
+def check_format(path: Path) -> None:
+    """Refuse a name that :func:`save` could not write.
+
+    Raises:
+        ConfigError: the suffix is none of ours.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; whole or not at all.
 
     Raises:
         ConfigError: another suffix, or the place cannot be written to.
     """
+    check_format(path)
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
     if suffix == ".svg":
         return write_atomically(path, to_svg(figure))
     undated: dict[str, Any] = {"Software": None} if suffix == ".png" else {"CreationDate": None}
