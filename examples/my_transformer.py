@@ -1,7 +1,7 @@
 """A small transformer of one's own, brought to lightloom as ``examples/my_transformer.py:build``.
 
-Nothing here knows lightloom; all it asks is a function that returns the module, and a method that gives
-example inputs.
+Nothing here knows lightloom; all it asks is a function that returns the module, and a method that gives example
+inputs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 
 class Block(nn.Module):
-    """Causal self-attention and a feed-forward layer, each with its residual; x is (batch, sequence,
-    width)."""
+    """Causal self-attention and a feed-forward layer, each with its residual; x is (batch, sequence, width)."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

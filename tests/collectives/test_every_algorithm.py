@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from lightloom.collectives.algorithms import (
+    binomial_tree,
     neighbour_exchange,
     one_stage,
     recursive_doubling,
     ring,
-    trees,
     wrht,
 )
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
@@ -123,7 +123,7 @@ def test_doubling_and_trees_take_logarithmic_exchanges_when_wavelengths_suffice(
     doubling = build(find("recursive-doubling"), Collective("all-reduce", ranks, 1.0), fabric)
     assert doubling.steps == recursive_doubling.doubling_exchanges(ranks)
     tree = build(find("binomial-tree"), Collective("all-reduce", ranks, 1.0), fabric)
-    assert tree.steps == 2 * trees.binomial_rounds(ranks)
+    assert tree.steps == 2 * binomial_tree.binomial_rounds(ranks)
     star = build(find("worker-aggregator"), Collective("all-reduce", ranks, 1.0), fabric)
     assert star.steps == 2
 

@@ -37,8 +37,7 @@ def task_lists(draw: st.DrawFn) -> list[Task]:
 
 
 def reference(tasks: list[Task]) -> dict[str, tuple[float, float]]:
-    """Walk through all moments at which something ends; at each, start the best ready task until nothing
-    changes."""
+    """Walk through all moments at which something ends; at each, start the best ready task until nothing changes."""
     starts: dict[int, float] = {}
     now = 0.0
     while True:

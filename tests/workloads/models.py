@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 
 class Tricky(nn.Module):
-    """Functional calls, in-place calls, views, einsum, dropout, concatenation, shared and tied parts,
-    recurrent layers."""
+    """Functional calls, in-place calls, views, einsum, dropout, concatenation, shared and tied parts, recurrent
+    layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class Tricky(nn.Module):
 
 
 class Vision(nn.Module):
-    """A small vision transformer in the style of user code: patches, a class token, packed q, k, v, a loss at
-    the end."""
+    """A small vision transformer in the style of user code: patches, a class token, packed q, k, v, a loss at the
+    end."""
 
     def __init__(self) -> None:
         super().__init__()

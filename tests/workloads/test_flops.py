@@ -1,5 +1,4 @@
-"""FLOPs of matrix products, convolutions and attention against PyTorch's own counter, forward and
-backward."""
+"""FLOPs of matrix products, convolutions and attention against PyTorch's own counter, forward and backward."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ def test_multiply_accumulates_per_image(name: str, gmac: float) -> None:
 
 @pytest.mark.parametrize("sequence", [128, 4096])
 def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
-    """Two FLOPs per weight and token (the token table only looks up, norms are no products), four per score
-    and channel."""
+    """Two FLOPs per weight and token (the token table only looks up, norms are no products), four per score and
+    channel."""
     graph = load_workload("llama2-7b", batch=3, sequence_length=sequence)
     tokens, layers_, hidden, vocabulary = 3 * sequence, 32, 4096, 32_000
     weights = graph.parameters - vocabulary * hidden - (2 * layers_ + 1) * hidden

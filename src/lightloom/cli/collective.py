@@ -38,9 +38,9 @@ def collective(
     from lightloom.cli.output import print_json, read_count, read_settings
     from lightloom.collectives.spec import Collective
     from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance
+    from lightloom.core.provenance import provenance, provenance_line
     from lightloom.fabrics.load import load_fabric
-    from lightloom.reports.figures import check_format
+    from lightloom.reports.figures import check_format, save
 
     chosen = read_settings(settings or [])
     if wavelengths is not None:
@@ -52,11 +52,11 @@ def collective(
         check_format(figure)
         check_writable(figure)
     found, refused = _evaluate(wanted, on, algorithm, _cost_model(cost_model))
+    origin = provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model])
     if figure is not None:
-        from lightloom.reports.figures import save
         from lightloom.reports.wavelength_map import wavelength_map
 
-        save(wavelength_map(found[0].schedule, on), figure)
+        save(wavelength_map(found[0].schedule, on), figure, provenance_line(origin))
     document = {
         "schema": "lightloom.collective/1",
         "kind": kind,
@@ -66,12 +66,12 @@ def collective(
         "fabric": on.model_dump(mode="json"),
         "rows": [_row(each) for each in found],
         "refused": refused,
-        "provenance": provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model]),
+        "provenance": origin,
     }
     if as_json:
         print_json(document)
     else:
-        _print_table(found, wanted, cost_model, figure)
+        _print_table(found, wanted, cost_model, figure, provenance_line(origin))
 
 
 def _kind(text: str) -> Any:
@@ -142,7 +142,9 @@ def _row(each: Evaluation) -> dict[str, Any]:
     }
 
 
-def _print_table(found: list[Evaluation], wanted: Collective, cost_model: str, figure: Path | None) -> None:
+def _print_table(
+    found: list[Evaluation], wanted: Collective, cost_model: str, figure: Path | None, origin: str
+) -> None:
     from lightloom.core.units import format_size, format_time
     from lightloom.reports.console import collective_table, make_console
     from lightloom.reports.report import collective_rows
@@ -152,5 +154,6 @@ def _print_table(found: list[Evaluation], wanted: Collective, cost_model: str, f
     console.print(collective_table(collective_rows(found), console.width, title=title))
     bound = found[0].bound
     console.print(f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}")
+    console.print(origin, style="dim")
     if figure is not None:
-        console.print(f"drawn: {figure}")
+        console.print(f"drawn: {figure}", soft_wrap=True)

@@ -72,7 +72,7 @@ def plan(
         write_perfetto_trace(trace, found.winner.result.timeline, title=f"{graph.name} on {on.name}", provenance=origin)
         document["trace"] = str(trace)
     if figure is not None:
-        _draw(found, figure)
+        _draw(found, figure, origin)
         document["figure"] = str(figure)
     if as_json:
         print_json(document)
@@ -173,18 +173,24 @@ def _row(each: Candidate) -> dict[str, Any]:
     }
 
 
-def _draw(found: PlanSearch, figure: Path) -> None:
+def _draw(found: PlanSearch, figure: Path, origin: Mapping[str, Any]) -> None:
+    from lightloom.core.provenance import provenance_line
     from lightloom.reports.breakdown_figure import breakdown_figure
     from lightloom.reports.figures import save
 
     shown = [*found.ranking[:_SHOWN], *found.reference[:1]]
     names = [f"{each.strategy} · {each.algorithm.name}" for each in found.ranking[:_SHOWN]]
     names += [f"electrical: {each.strategy} · {each.algorithm.name}" for each in found.reference[:1]]
-    save(breakdown_figure([(n, each.result.breakdown) for n, each in zip(names, shown, strict=True)]), figure)
+    save(
+        breakdown_figure([(n, each.result.breakdown) for n, each in zip(names, shown, strict=True)]),
+        figure,
+        provenance_line(origin),
+    )
 
 
 def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mapping[str, Any]) -> None:
     from lightloom.cli.plan_report import ranking_rows
+    from lightloom.core.provenance import provenance_line
     from lightloom.reports.console import legend, make_console, ranking_table
 
     console = make_console()
@@ -197,6 +203,7 @@ def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mappin
         console.print(ranking_table(ranking_rows(found.reference[:3]), console.width, title=title))
     console.print(legend())
     console.print(str(document["explanation"]))
+    console.print(provenance_line(document["provenance"]), style="dim")
     for what in ("report", "trace", "figure"):
         if what in document:
             console.print(f"{what}: {document[what]}", soft_wrap=True)

@@ -19,7 +19,7 @@ def reproduce(
     from lightloom.cli.output import print_json
     from lightloom.core.claims import SCHEMA
     from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance
+    from lightloom.core.provenance import provenance, provenance_line
     from lightloom.reports.progress import progress
     from lightloom.studies.load import find, names
 
@@ -49,5 +49,6 @@ def reproduce(
         console.print(claims_table(each.claims, console.width, title=f"{each.name}: {each.paper}"))
         for assumption in each.assumptions:
             console.print(f"assumed: {assumption}")
+    console.print(provenance_line(origin), style="dim")
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)

@@ -21,8 +21,8 @@ def _name_or_mapping(value: Any) -> Any:
 
 
 Part = Annotated[Any, AfterValidator(_name_or_mapping)]
-"""A catalog name, a ``.yaml`` file (relative to the cluster's), a mapping of all fields, or ``base:`` and
-what differs."""
+"""A catalog name, a ``.yaml`` file (relative to the cluster's), a mapping of all fields, or ``base:`` and what
+differs."""
 
 
 class ClusterFile(Config):

@@ -52,8 +52,7 @@ def cluster_from(
     where: str | None = None,
     folder: Path | None = None,
 ) -> Cluster:
-    """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to
-    ``folder``."""
+    """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to ``folder``."""
     where = where or name
     folder = folder or Path()
     fields = dict(data)

@@ -14,8 +14,7 @@ from lightloom.fabrics import load as fabrics
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins
-    included."""
+    """The JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins included."""
     kinds = list(fabrics.kinds().values())
     models: list[type[BaseModel]] = [ClusterFile, Accelerator, *kinds]
     _, document = models_json_schema([(model, "validation") for model in models])

@@ -1,5 +1,4 @@
-"""How a job trains, as far as time, bytes and memory depend on it; a cluster file may set its own
-defaults."""
+"""How a job trains, as far as time, bytes and memory depend on it; a cluster file may set its own defaults."""
 
 from __future__ import annotations
 
@@ -23,21 +22,20 @@ class TrainingSettings(Config):
     sharded_parameter_bytes: Count = 2
     """Bytes of one parameter that sharded data parallelism gathers (FSDP2's ``param_dtype``, bfloat16)."""
     sharded_gradient_bytes: Count = 2
-    """Bytes of one gradient element that sharded data parallelism reduces (FSDP2's ``reduce_dtype``,
-    bfloat16)."""
+    """Bytes of one gradient element that sharded data parallelism reduces (FSDP2's ``reduce_dtype``, bfloat16)."""
     stored_parameter_bytes: Count = 4
     """Bytes of one parameter as the optimizer keeps it (float32)."""
     optimizer_state_bytes: Annotated[int, Field(ge=0, strict=True)] = 8
     """Bytes of optimizer state for one parameter (Adam: two float32 moments)."""
     optimizer_traffic_bytes: Annotated[int, Field(ge=0, strict=True)] = 28
-    """Bytes an update moves for one parameter (Adam in float32: reads parameter, gradient and two moments,
-    writes all but the gradient)."""
+    """Bytes an update moves for one parameter (Adam in float32: reads parameter, gradient and two moments, writes all
+    but the gradient)."""
     bucket_size: Size = 25 * 2.0**20
     """Bytes after which a gradient bucket is closed (``bucket_cap_mb=25``, the default of PyTorch's DDP)."""
     first_bucket_size: Size = 2.0**20
     """The same for the first bucket (1 MiB in PyTorch's DDP), so that communication starts early."""
     unit_parameters: Count = 20_000_000
-    """Parameters after which a unit of sharded data parallelism is closed; an assumption, PyTorch leaves it
-    to the user."""
+    """Parameters after which a unit of sharded data parallelism is closed; an assumption, PyTorch leaves it to the
+    user."""
     prefetch: Annotated[int, Field(ge=0, strict=True)] = 1
     """Units whose parameters may be gathered ahead of the one that computes (FSDP2 prefetches one)."""

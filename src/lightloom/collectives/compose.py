@@ -1,9 +1,8 @@
 """One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.
 
 Why it holds: in an all-gather every chunk spreads from its owner along a tree, each rank receiving it once. Run
-backwards, every rank sends its partial sum up the same tree exactly once, after having received those of its
-children, so the owner ends with each contribution exactly once. The lightpaths run the same way back, on the same
-wavelengths.
+backwards, every rank sends its partial sum up the same tree exactly once, after having received those of its children,
+so the owner ends with each contribution exactly once. The lightpaths run the same way back, on the same wavelengths.
 """
 
 from __future__ import annotations

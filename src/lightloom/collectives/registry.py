@@ -71,13 +71,15 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
+        binomial_tree,
+        halving_doubling,
         in_network,
         neighbour_exchange,
         one_stage,
         optree,
         recursive_doubling,
         ring,
-        trees,
+        worker_aggregator,
         wrht,
     )  # fmt: skip
 
@@ -86,13 +88,14 @@ def _built_in() -> list[Algorithm]:
         Algorithm(name="ring-two-way", build=ring.ring_two_way, summary="pass shares on around the ring, both ways"),
         Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
                   summary="exchange everything with partners at distance 1, 2, 4, ..."),
-        Algorithm(name="halving-doubling", build=recursive_doubling.halving_doubling, kinds=("all-reduce",),
+        Algorithm(name="halving-doubling", build=halving_doubling.halving_doubling, kinds=("all-reduce",),
                   summary="recursive halving, then recursive doubling (Rabenseifner)"),
         Algorithm(name="neighbour-exchange", build=neighbour_exchange.neighbour_exchange, even_ranks=True,
                   summary="pairs swap what they last received, two shares one after the other"),
         Algorithm(name="one-stage", build=one_stage.one_stage, summary="every rank straight to every other"),
-        Algorithm(name="binomial-tree", build=trees.binomial_tree, summary="up a binomial tree to rank 0, and back"),
-        Algorithm(name="worker-aggregator", build=trees.worker_aggregator,
+        Algorithm(name="binomial-tree", build=binomial_tree.binomial_tree,
+                  summary="up a binomial tree to rank 0, and back"),
+        Algorithm(name="worker-aggregator", build=worker_aggregator.worker_aggregator,
                   summary="all to rank 0, and back (parameter server)"),
         Algorithm(name="wrht", build=wrht.wrht, kinds=("all-reduce",), needs="wdm-ring",
                   summary="groups of 2w+1 to their middle, representatives exchange, and back"),

@@ -95,9 +95,9 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
     """Colours such that overlapping arcs of a ring differ: optimal if some link is free, else first-fit, longest first.
 
-    The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse,
-    which run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1``
-    modulo ``nodes``.
+    The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse, which
+    run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo
+    ``nodes``.
     """
     load = np.zeros(nodes + 1, np.int64)
     ends = start + length

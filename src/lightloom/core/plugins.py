@@ -1,8 +1,7 @@
 """Entry points: a user's own package adds algorithms, fabrics, codecs, accelerators or models.
 
 The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom.codecs``, ``lightloom.accelerators``
-and
-``lightloom.models``.
+and ``lightloom.models``.
 """
 
 from __future__ import annotations

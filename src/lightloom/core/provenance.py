@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,11 @@ def content_hash(value: Any) -> str:
     """First 16 hex digits of the SHA-256 of the value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def provenance_line(origin: Mapping[str, Any]) -> str:
+    """The same in one line, for terminals and for what a picture file says of itself."""
+    return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {origin['seed'] or 'none'}"
 
 
 def provenance(configuration: Any, seed: int | None = None) -> dict[str, Any]:

@@ -5,8 +5,7 @@
 
 Inside lightloom everything is SI: bytes, bytes per second, seconds, joules, watts, FLOP/s. A number without a unit is
 taken to be in that unit already. Lower-case ``b`` is a bit, upper-case ``B`` a byte; ``k M G T P E`` are powers of
-1000,
-``Ki Mi Gi Ti Pi Ei`` powers of 1024.
+1000, ``Ki Mi Gi Ti Pi Ei`` powers of 1024.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Data parallelism as PyTorch's DistributedDataParallel does it: buckets of gradients, all-reduced during
-backward.
+"""Data parallelism as PyTorch's DistributedDataParallel does it: buckets of gradients, all-reduced during backward.
 
     backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
     network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update

@@ -53,8 +53,7 @@ class Exchange:
     name: str
     kind: Kind
     nbytes: float
-    """As ``Collective.nbytes``: bytes at every rank at the end of an all-gather, at the start of the other
-    kinds."""
+    """As ``Collective.nbytes``: bytes at every rank at the end of an all-gather, at the start of the other kinds."""
     group: int
     """Index of its parameter group."""
     starts_after: int

@@ -18,8 +18,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 
 def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Every rank keeps 1/ranks of parameters, gradients and optimizer state, and gathers units as it needs
-    them."""
+    """Every rank keeps 1/ranks of parameters, gradients and optimizer state, and gathers units as it needs them."""
     local = local_graph(graph, settings)
     groups = units(local, settings)
     shard = (local.parameters + local.unused_parameters) / ranks

@@ -57,11 +57,11 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def to_svg(figure: Figure) -> str:
+def to_svg(figure: Figure, origin: str = "") -> str:
     """The figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
     buffer = io.StringIO()
     with _look():
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Description": origin or None})
     # The type is measured in DejaVu Sans, which is wide: any common sans-serif fits where it does.
     return re.sub(
         r"'DejaVu Sans'(, '?[\w ]+'?)*", "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif", buffer.getvalue()
@@ -78,8 +78,10 @@ def check_format(path: Path) -> None:
         raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path, origin: str = "") -> Path:
     """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; whole or not at all.
+
+    ``origin`` (one line of provenance) goes into the file's metadata.
 
     Raises:
         ConfigError: another suffix, or the place cannot be written to.
@@ -87,9 +89,12 @@ def save(figure: Figure, path: Path) -> Path:
     check_format(path)
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        return write_atomically(path, to_svg(figure))
-    undated: dict[str, Any] = {"Software": None} if suffix == ".png" else {"CreationDate": None}
+        return write_atomically(path, to_svg(figure, origin))
+    png = suffix == ".png"
+    metadata: dict[str, Any] = {"Software": None} if png else {"CreationDate": None}
+    if origin:
+        metadata["Description" if png else "Subject"] = origin
     buffer = io.BytesIO()
     with _look():
-        figure.savefig(buffer, format=suffix[1:], dpi=_DOTS_PER_INCH, metadata=undated, facecolor="white")
+        figure.savefig(buffer, format=suffix[1:], dpi=_DOTS_PER_INCH, metadata=metadata, facecolor="white")
     return write_atomically(path, buffer.getvalue())

@@ -1,8 +1,8 @@
 """The event engine: tasks with durations, resources and dependencies become intervals. It knows nothing else.
 
-A resource runs one task at a time and never lies idle while a task that is ready waits for it. Among ready
-tasks the smallest ``(priority, position in the list)`` goes first, so that equal inputs give equal timelines.
-A task that runs is never interrupted.
+A resource runs one task at a time and never lies idle while a task that is ready waits for it. Among ready tasks the
+smallest ``(priority, position in the list)`` goes first, so that equal inputs give equal timelines. A task that runs
+is never interrupted.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Priced:
 
     cost: Cost
     circuits: Hashable = None
-    """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None
-    never matches."""
+    """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None never
+    matches."""
     encode: float = 0.0
     """Seconds of computing before the data can be sent (compression)."""
     decode: float = 0.0
@@ -49,8 +49,7 @@ def lower(
 ) -> tuple[list[Task], list[Priced]]:
     """The tasks of one step, and the price of each exchange of the plan.
 
-    Without ``overlap`` every task waits for the one before it, collectives at the first moment that their
-    data exists.
+    Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the plan's precision.
@@ -89,8 +88,7 @@ def _compute_task(operator: Operator, direction: str, duration: float) -> Task:
 
 
 def backward_bytes(operator: Operator) -> float:
-    """Memory traffic of the backward pass: as many times that of the forward pass as its FLOPs are (an
-    assumption).
+    """Memory traffic of the backward pass: as many times that of the forward pass as its FLOPs are (an assumption).
 
     A convolution's two gradients thus move twice the bytes; where there are no FLOPs to compare, as much as
     forward; nothing where arithmetic has no gradient.
@@ -171,8 +169,8 @@ class _Builder:
 
 
 def circuits_in_place(priced: list[Priced], index: int) -> bool:
-    """Whether the collective before this one (the last of the step before, for the first) left the circuits
-    it needs."""
+    """Whether the collective before this one (the last of the step before, for the first) left the circuits it
+    needs."""
     before, this = priced[index - 1], priced[index]
     same = this.circuits is not None and before.circuits == this.circuits
     return same and before.cost.static and this.cost.static

@@ -1,9 +1,8 @@
-"""What happened when: intervals on resources. Every figure, trace and joule of a simulated step comes from
-here.
+"""What happened when: intervals on resources. Every figure, trace and joule of a simulated step comes from here.
 
-    compute   │ forward ████████│ backward ████████████│        ·        │ update ██│
-    network   │                 │      reconfigure ░░░ transmit ▓▓▓▓▓▓▓▓▓│
-    counts as │ compute                                │ communication   │ compute  │
+compute   │ forward ████████│ backward ████████████│        ·        │ update ██│
+network   │                 │      reconfigure ░░░ transmit ▓▓▓▓▓▓▓▓▓│
+counts as │ compute                                │ communication   │ compute  │
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The zoo's index, without PyTorch: what each name is, its size, its source, and where the module is
-written."""
+"""The zoo's index, without PyTorch: what each name is, its size, its source, and where the module is written."""
 
 from __future__ import annotations
 

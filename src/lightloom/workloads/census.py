@@ -1,10 +1,9 @@
 """Synapses and neurons, as Table 2 of Ro, Lee and Ahn (Electronics 2018, 7, 130) counts them.
 
-Synapses are the weights of convolutions and fully connected layers, without biases and normalisation. Neurons
-are the outputs of the forward pass: the input, convolutions, pooling (global too), fully connected layers,
-and, but for Inception networks, also local response normalisation, batch normalisation, additions and
-concatenations. Activation functions, dropout and softmax count nowhere. Both are 32-bit, and the table's MB
-are MiB.
+Synapses are the weights of convolutions and fully connected layers, without biases and normalisation. Neurons are the
+outputs of the forward pass: the input, convolutions, pooling (global too), fully connected layers, and, but for
+Inception networks, also local response normalisation, batch normalisation, additions and concatenations. Activation
+functions, dropout and softmax count nowhere. Both are 32-bit, and the table's MB are MiB.
 """
 
 from __future__ import annotations

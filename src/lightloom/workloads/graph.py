@@ -44,8 +44,7 @@ KINDS: Mapping[str, str] = {
 """Kind of operator, and what it stands for."""
 
 TENSOR_KINDS = frozenset({"conv", "linear", "matmul", "attention", "recurrent"})
-"""Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for
-memory."""
+"""Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for memory."""
 
 _COUNTS = (
     "forward_flops",
@@ -67,8 +66,8 @@ class Operator:
     """
 
     name: str
-    """Unique in its graph; the module path (``layer1.0.conv1``), with ``.add`` and the like for what a module
-    does itself."""
+    """Unique in its graph; the module path (``layer1.0.conv1``), with ``.add`` and the like for what a module does
+    itself."""
     kind: str
     """One of :data:`KINDS`."""
     inputs: tuple[str, ...] = ()
@@ -89,8 +88,7 @@ class Operator:
     forward_bytes: int = 0
     """Read and written once each: inputs, parameters, output (for a roofline)."""
     shared_bytes: int = 0
-    """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and
-    constants."""
+    """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and constants."""
     block: str = ""
     """Path of the enclosing module; empty at the top."""
 
@@ -237,8 +235,7 @@ class ComputeGraph:
         return replace(self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators))
 
     def to_json(self) -> dict[str, Any]:
-        """A document of plain values, read back by :meth:`from_json`; fields at their default are left
-        out."""
+        """A document of plain values, read back by :meth:`from_json`; fields at their default are left out."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -265,8 +262,8 @@ class ComputeGraph:
 
 
 def has_samples(kind: str, elements: int, batch: int) -> bool:
-    """Whether an output of so many elements holds something for each sample (a batch of one leaves only the
-    kind to tell)."""
+    """Whether an output of so many elements holds something for each sample (a batch of one leaves only the kind to
+    tell)."""
     return elements % batch == 0 and not (kind == "loss" and elements == 1)
 
 

@@ -1,5 +1,4 @@
-"""One call from a name to a graph; a model of the zoo is traced once and then read from the cache, without
-PyTorch."""
+"""One call from a name to a graph; a model of the zoo is traced once and then read from the cache, without PyTorch."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.resolve import INSTALL_TORCH, resolve, search_path
 
 TRACE_BATCH = 13
-"""Zoo models are traced with this many samples and rescaled: a prime that no layer size has, so that a 13 in
-a shape is the batch."""
+"""Zoo models are traced with this many samples and rescaled: a prime that no layer size has, so that a 13 in a shape
+is the batch."""
 
 
 def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:

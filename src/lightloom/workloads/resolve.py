@@ -47,8 +47,7 @@ def resolve(spec: str) -> Any:
 
 @contextlib.contextmanager
 def search_path(spec: str) -> Iterator[None]:
-    """Let imports find what lies beside the user's file, or in the working folder, while the context
-    lasts."""
+    """Let imports find what lies beside the user's file, or in the working folder, while the context lasts."""
     place = spec.rpartition(":")[0]
     folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
     sys.path.insert(0, folder)

@@ -34,14 +34,8 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
     n = collective.ranks
     if collective.kind == "all-reduce":
         return lay(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
-    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped))
-
-
-def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Recursive halving (a reduce-scatter), then recursive doubling (an all-gather): Rabenseifner's all-reduce."""
-    name = "halving-doubling-striped" if striped else "halving-doubling"
-    n = collective.ranks
-    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _shares(n), striped=striped))
+    logical = doubling_shares(n)
+    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, logical, striped=striped))
 
 
 def _members(n: int) -> tuple[Ints, Ints]:
@@ -51,7 +45,7 @@ def _members(n: int) -> tuple[Ints, Ints]:
     return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
 
 
-def _shares(n: int) -> list[Moves]:
+def doubling_shares(n: int) -> list[Moves]:
     """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
     members, folded = _members(n)
     bounds = np.append(members, n)

@@ -31,9 +31,9 @@ def trace_factory(
 
     Args:
         factory: called with ``arguments``; a module itself is taken as it is. name: of the graph, and in
-        messages. batch: samples wanted. Where the factory brings its own example inputs, their leading size
-        is the traced batch. sequence_length: passed on to the module's ``example_inputs``. arguments: keyword
-        arguments of the factory.
+        messages. batch: samples wanted. Where the factory brings its own example inputs, their leading size is the
+        traced batch. sequence_length: passed on to the module's ``example_inputs``. arguments: keyword arguments of
+        the factory.
 
     Raises:
         WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.

@@ -49,9 +49,9 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _without_override_check(function: Any) -> Any:
     """The function with its own ``has_torch_function`` test always false.
 
-    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function
-    mode it asks the mode first and would ask for ever; so its body runs with that one test switched off, and
-    the mode sees its parts.
+    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function mode it
+    asks the mode first and would ask for ever; so its body runs with that one test switched off, and the mode sees its
+    parts.
     """
     scope = {**function.__globals__, "has_torch_function": lambda *_: False}
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)

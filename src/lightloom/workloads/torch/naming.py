@@ -47,8 +47,7 @@ _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "widt
 
 
 def label(function: Any) -> str:
-    """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and
-    ``add``."""
+    """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``."""
     name = str(getattr(function, "__name__", None) or function).split(".")[0]
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")

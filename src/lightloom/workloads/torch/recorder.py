@@ -1,5 +1,4 @@
-"""Watches a forward pass on meta tensors and writes down one operator per torch function that computes
-something.
+"""Watches a forward pass on meta tensors and writes down one operator per torch function that computes something.
 
 Two listeners (``listeners.py``), one above autograd and one below:
 
@@ -209,8 +208,7 @@ class Recorder:
         return sum(found[key] for key in fresh)
 
     def _read(self, kind: str, sources: list[tuple[Tensor, Origin]], written: int) -> tuple[int, int]:
-        """Elements read: those that all samples share, and all. A table gives up only the rows that are
-        looked up."""
+        """Elements read: those that all samples share, and all. A table gives up only the rows that are looked up."""
         by_storage: dict[int, tuple[Origin, list[Tensor]]] = {}
         for tensor, origin in sources:
             by_storage.setdefault(key_of(tensor), (origin, []))[1].append(tensor)

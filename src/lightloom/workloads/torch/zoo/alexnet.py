@@ -1,8 +1,8 @@
 """AlexNet, as it is built today and as it was published.
 
 Sources: Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (arXiv 1404.5997) for
-today's single tower; Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural
-networks" (NIPS 2012).
+today's single tower; Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural networks"
+(NIPS 2012).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def alexnet() -> AlexNet:
 
 
 def alexnet_2012() -> AlexNet:
-    """The published form: two groups (one per GPU then), local response normalisation; 224 px need padding 2
-    to give 55."""
+    """The published form: two groups (one per GPU then), local response normalisation; 224 px need padding 2 to give
+    55."""
     return AlexNet(
         nn.Sequential(
             nn.Conv2d(3, 96, 11, stride=4, padding=2),

@@ -1,8 +1,8 @@
 """GoogLeNet (Inception-v1), as it was published and as it is built today.
 
 Source: Szegedy et al., "Going deeper with convolutions" (arXiv 1409.4842), Table 1. Today's form adds batch
-normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper
-has 5 x 5.
+normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper has 5 x
+5.
 
         ┌─► 1x1 ────────────┐
     x ──┼─► 1x1 ─► 3x3 ─────┼─► concat
@@ -113,8 +113,8 @@ def _lrn(wanted: bool) -> list[nn.Module]:
 
 
 def googlenet(*, auxiliary: bool = True) -> GoogLeNet:
-    """Today's form: batch normalisation, 3 x 3 in the third branch; trained with both auxiliary heads unless
-    told not to."""
+    """Today's form: batch normalisation, 3 x 3 in the third branch; trained with both auxiliary heads unless told not
+    to."""
     return GoogLeNet(conv=ConvNorm, large=3, lrn=False, last_pool=2, auxiliary=auxiliary)
 
 

@@ -1,9 +1,9 @@
-"""Inception-v3. Source: Szegedy et al., "Rethinking the Inception architecture" (arXiv 1512.00567), Table 1,
-figures 5 to 7.
+"""Inception-v3. Source: Szegedy et al., "Rethinking the Inception architecture" (arXiv 1512.00567), Table 1, figures 5
+to 7.
 
-Blocks by the size of their grid: A at 35 x 35, C at 17 x 17 (7 x 7 filters factored into 1 x 7 and 7 x 1), E
-at 8 x 8 (outputs that fan out), with B and D shrinking the grid between them. Channel counts are those of the
-widespread implementation.
+Blocks by the size of their grid: A at 35 x 35, C at 17 x 17 (7 x 7 filters factored into 1 x 7 and 7 x 1), E at 8 x 8
+(outputs that fan out), with B and D shrinking the grid between them. Channel counts are those of the widespread
+implementation.
 """
 
 from __future__ import annotations

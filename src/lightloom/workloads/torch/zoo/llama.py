@@ -51,8 +51,8 @@ class Attention(nn.Module):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T,
-    D / 2)."""
+    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T, D /
+    2)."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 

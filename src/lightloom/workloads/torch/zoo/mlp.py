@@ -1,5 +1,5 @@
-"""HDC, handwritten digit classification. Source: INCEPTIONN (MICRO 2018), section VII: five fully connected
-layers of 500.
+"""HDC, handwritten digit classification. Source: INCEPTIONN (MICRO 2018), section VII: five fully connected layers of
+500.
 
 Five weight layers give 1.149 M parameters (4.6 MB); the 2.5 MB that the paper states would fit three of them.
 """

@@ -14,8 +14,7 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """One residual block; the paper halves the image in its first convolution, today's form in its 3 x 3
-    one."""
+    """One residual block; the paper halves the image in its first convolution, today's form in its 3 x 3 one."""
 
     def __init__(self, channels: int, width: int, stride: int, *, stride_first: bool) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""The encoder-decoder Transformer. Source: Vaswani et al., "Attention is all you need" (arXiv 1706.03762),
-Table 3, "big".
+"""The encoder-decoder Transformer. Source: Vaswani et al., "Attention is all you need" (arXiv 1706.03762), Table 3,
+"big".
 
 source ──► encoder x 6 ──┐ keys, values
 target ──► decoder x 6 ◄─┘ ──► logits           normalised after each residual, as published
@@ -95,7 +95,7 @@ class Transformer(nn.Module):
 def transformer_big() -> Transformer:
     """6 + 6 layers, hidden 1024, 16 heads, feed-forward 4096.
 
-    The paper shares a table of about 37,000 byte pairs and prints 213 M parameters. Assumed here: exactly
-    37,000, and sentence pairs of 64 tokens.
+    The paper shares a table of about 37,000 byte pairs and prints 213 M parameters. Assumed here: exactly 37,000, and
+    sentence pairs of 64 tokens.
     """
     return Transformer(layers=6, hidden=1024, heads=16, inner=4096, vocabulary=37_000, sequence=64)

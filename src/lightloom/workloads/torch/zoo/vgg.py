@@ -1,5 +1,4 @@
-"""VGG. Source: Simonyan, Zisserman, "Very deep convolutional networks" (arXiv 1409.1556), Table 1, columns D
-and E."""
+"""VGG. Source: Simonyan, Zisserman, "Very deep convolutional networks" (arXiv 1409.1556), Table 1, columns D and E."""
 
 from __future__ import annotations
 

@@ -1,18 +1,4 @@
-"""Trees with one root: binomial tree, and worker-aggregator (parameter server).
-
-    binomial tree, N = 8        worker-aggregator
-       0                            1 ─▶ ┐
-       ├─ 1                         2 ─▶ 0 ─▶ everyone
-       ├─ 2 ── 3                    3 ─▶ ┘
-       └─ 4 ┬─ 5
-            └─ 6 ── 7
-
-As all-reduce whole vectors are added on the way to rank 0 and copied on the way back. As all-gather shares are
-gathered at rank 0 and every rank is then sent what it lacks. Rank 0 is a worker too; it needs no message to itself.
-
-Sources: Thakur, Rabenseifner and Gropp, IJHPCA 2005 (binomial); Li et al., "Scaling distributed machine learning
-with the parameter server", OSDI 2014; INCEPTIONN, Fig. 1 (worker-aggregator).
-"""
+"""What algorithms with one root share: up to rank 0 level by level, and down again."""
 
 from __future__ import annotations
 
@@ -25,26 +11,7 @@ from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 
 
-def binomial_rounds(ranks: int) -> int:
-    """Rounds up, and as many down: ceil(log2 N)."""
-    return (ranks - 1).bit_length()
-
-
-def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Binomial tree to rank 0 and back."""
-    n = collective.ranks
-    distances = [1 << k for k in range(binomial_rounds(n))]
-    levels = [(np.arange(d, n, 2 * d), np.arange(d, n, 2 * d) - d, d) for d in distances]
-    return _up_and_down("binomial-tree", collective, fabric, levels, striped)
-
-
-def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Every worker sends to rank 0, which adds and sends back."""
-    workers = np.arange(1, collective.ranks)
-    return _up_and_down("worker-aggregator", collective, fabric, [(workers, np.zeros_like(workers), 1)], striped)
-
-
-def _up_and_down(
+def up_and_down(
     name: str,
     collective: Collective,
     fabric: Fabric,

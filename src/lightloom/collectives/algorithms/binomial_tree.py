@@ -1,0 +1,32 @@
+"""Binomial tree: pairs at distance 1, 2, 4, ... combine until rank 0 has everything, and the way back.
+
+    0                              as all-reduce: whole vectors are added on the way up and copied on the way down
+    ├─ 1                           as all-gather: shares are gathered at rank 0, which hands every rank what it lacks
+    ├─ 2 ── 3
+    └─ 4 ┬─ 5
+         └─ 6 ── 7
+
+Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.algorithms._rooted import up_and_down
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import Fabric
+
+
+def binomial_rounds(ranks: int) -> int:
+    """Rounds up, and as many down: ceil(log2 N)."""
+    return (ranks - 1).bit_length()
+
+
+def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Binomial tree to rank 0 and back, for any number of ranks."""
+    n = collective.ranks
+    distances = [1 << k for k in range(binomial_rounds(n))]
+    levels = [(np.arange(d, n, 2 * d), np.arange(d, n, 2 * d) - d, d) for d in distances]
+    return up_and_down("binomial-tree", collective, fabric, levels, striped)
