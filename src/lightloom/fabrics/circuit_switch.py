@@ -7,9 +7,10 @@ plane D−1                                        a circuit takes a source's in
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics.base import Cut, Floats
@@ -20,7 +21,7 @@ class CircuitSwitch(StarGeometry):
     """Flat planes of one N-port switch each; the degree D of SiP-ML section 3.1 is the number of planes."""
 
     kind: Literal["circuit-switch"] = "circuit-switch"
-    degree: Count = 8
+    degree: Annotated[Count, Field(le=1024)] = 8
     """Switch planes, hence circuits that a rank can hold at once."""
     bandwidth: Bandwidth = 50e9
     """Bytes per second of one circuit, per direction."""

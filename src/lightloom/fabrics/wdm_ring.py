@@ -58,11 +58,11 @@ class WdmRing(RingGeometry):
     """
 
     kind: Literal["wdm-ring"] = "wdm-ring"
-    wavelengths: Count = 64
+    wavelengths: Annotated[Count, Field(le=1024)] = 64
     """Wavelengths of a fibre."""
     wavelength_bandwidth: Bandwidth = 5e9
     """Bytes per second of one wavelength."""
-    fibres: Count = 1
+    fibres: Annotated[Count, Field(le=32)] = 1
     """Fibres per direction."""
     reconfiguration_time: Seconds = 25e-6
     """Seconds to retune the micro-rings, paid whenever a circuit changes."""

@@ -66,7 +66,8 @@ def optree(
         for stage, width, first in zip(stages, widths, begin, strict=False):
             slots = channels // width
             step, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
-            order = np.argsort(step.astype(np.int16), kind="stable")
+            # Sorting 16-bit integers takes linear time.
+            order = np.argsort(step.astype(np.uint16) if step.max() < 1 << 16 else step, kind="stable")
             columns = (first + step, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
             parts.append([c[order].astype(np.int32) for c in columns] + [np.full(len(order), width, np.int16)])
         step, source, destination, route, channel, chunk, count = (
