@@ -14,9 +14,17 @@ from tests.reports.samples import REPORT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--allow-file-access-from-files",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--allow-file-access-from-files",
+)
 _FRAME = """<!DOCTYPE html><body><iframe id="page" src="{page}" style="width:{width}px;height:900px;border:0"></iframe>
 <script>onload = () => {{
   const inside = document.getElementById("page").contentDocument.documentElement;

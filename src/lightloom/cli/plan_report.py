@@ -97,7 +97,7 @@ def _not_sourced(winner: Candidate, on: Cluster) -> tuple[str, ...]:
         f"{part}.{field}: {source}"
         for part, sources in parts.items()
         for field, source in sources.items()
-        if source.startswith(_ASSUMED)
+        if _ASSUMED in source
     ]
     if "hop_latency" not in on.fabric.sources:
         assumed.append(f"fabric.hop_latency: {format_time(on.fabric.hop_latency)}, not sourced")
