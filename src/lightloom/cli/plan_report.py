@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lightloom.clusters.base import Cluster
-from lightloom.core.units import format_bandwidth, format_size, format_time
+from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.explain import explain
 from lightloom.planner.search import Candidate, PlanSearch
@@ -44,7 +44,7 @@ def plan_report(
         title=f"{graph.name} on {on.name}",
         headline=f"{winner.strategy} with {winner.algorithm.name}: {format_time(winner.result.step_time)} a step",
         explanation=explain(found),
-        facts=_facts(graph, on, cost_model),
+        facts=(*_facts(graph, on, cost_model), ("energy a step", _energy(winner))),
         ranking=ranking_rows(found.ranking),
         reference=ranking_rows(found.reference[:5]),
         reference_name=f"Electrical reference: {_kind(on.reference)}" if on.reference else "Reference fabric",
@@ -74,6 +74,13 @@ def _facts(graph: ComputeGraph, on: Cluster, cost_model: str) -> tuple[tuple[str
         ("arithmetic", str(training.precision)),
         ("cost model", cost_model),
     )
+
+
+def _energy(winner: Candidate) -> str:
+    energy = winner.result.energy
+    if energy.total_j is not None:
+        return format_energy(energy.total_j)
+    return f"at least {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
 
 
 def _times_the_bound(each: Candidate) -> float | None:
