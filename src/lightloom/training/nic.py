@@ -1,0 +1,148 @@
+"""What a compressing NIC does to packets: the payload of TCP segments marked with ToS 0x28, nothing else.
+
+    host ──▶ [compress payload] ── wire ──▶ [decompress payload, rebuild checksum] ──▶ host
+
+A marked segment carries float32 values and nothing else. Compression is lossy but keeps the length, so that sequence
+numbers, acknowledgements and window sizes stay true; only the wire sees fewer bytes. The number of packets does not
+change.
+
+Source: INCEPTIONN, section VI (ToS 0x28 marks what the NIC compresses).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+MARK = 0x28
+"""The type of service that asks for compression (DSCP AF11)."""
+_IPV4, _TCP = 4, 6
+
+
+class PayloadCodec(Protocol):
+    """What an engine needs of a codec."""
+
+    def encode(self, array: Any) -> Any: ...
+
+    def decode(self, buffer: Any, out: Any = None) -> Any: ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """Packets and bytes that crossed the wire, marked ones apart."""
+
+    packets: int = 0
+    host_bytes: int = 0
+    """As the hosts sent them, IP headers included."""
+    wire_bytes: int = 0
+    """As the wire carried them."""
+    marked_packets: int = 0
+    marked_host_bytes: int = 0
+    marked_wire_bytes: int = 0
+
+    def count(self, host: int, wire: int, *, marked: bool) -> None:
+        """One packet."""
+        self.packets += 1
+        self.host_bytes += host
+        self.wire_bytes += wire
+        if marked:
+            self.marked_packets += 1
+            self.marked_host_bytes += host
+            self.marked_wire_bytes += wire
+
+    @property
+    def ratio(self) -> float:
+        """Host bytes over wire bytes of the marked packets."""
+        return self.marked_host_bytes / self.marked_wire_bytes if self.marked_wire_bytes else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What crosses the wire: the bytes, and where compressed floats begin in them (None: untouched)."""
+
+    data: bytes
+    compressed_from: int | None = None
+
+
+@dataclass(slots=True)
+class NicPair:
+    """The compressing engine of one NIC and the decompressing engine of its peer."""
+
+    codec: PayloadCodec
+    counters: Counters = field(default_factory=Counters)
+    _first_byte: dict[bytes, int] = field(default_factory=dict)
+    """Sequence number of the first payload byte, by flow (addresses and ports)."""
+
+    def compress(self, packet: bytes) -> Wire:
+        """A host's packet as the wire carries it; what is not marked, or not cut at whole floats, passes as it is."""
+        start = payload_start(packet)
+        self._note_opening(packet)
+        if start is None or not self._starts_with_a_float(packet):
+            self.counters.count(len(packet), len(packet), marked=False)
+            return Wire(packet)
+        values = np.frombuffer(packet, np.dtype("<f4"), offset=start)
+        wire = Wire(packet[:start] + bytes(self.codec.encode(values)), start)
+        self.counters.count(len(packet), len(wire.data), marked=True)
+        return wire
+
+    def decompress(self, wire: Wire) -> bytes:
+        """The packet as the receiving host gets it."""
+        start = wire.compressed_from
+        if start is None:
+            return wire.data
+        values = np.asarray(self.codec.decode(wire.data[start:]), dtype="<f4")
+        return with_checksum(wire.data[:start] + values.tobytes())
+
+    def _starts_with_a_float(self, packet: bytes) -> bool:
+        """TCP may cut its stream anywhere, so the place in the stream decides; without the flow's start, none does."""
+        begin = self._first_byte.get(_flow(packet))
+        return begin is not None and (_sequence_number(packet) - begin) % 4 == 0
+
+    def _note_opening(self, packet: bytes) -> None:
+        """Remember where a flow begins, when this packet opens it (SYN)."""
+        header = (packet[0] & 15) * 4 if packet else 0
+        if len(packet) >= header + 20 and packet[0] >> 4 == _IPV4 and packet[9] == _TCP and packet[header + 13] & 2:
+            self._first_byte[_flow(packet)] = (_sequence_number(packet) + 1) % 2**32
+
+
+def _flow(packet: bytes) -> bytes:
+    header = (packet[0] & 15) * 4
+    return packet[12:20] + packet[header : header + 4]
+
+
+def _sequence_number(packet: bytes) -> int:
+    number: int = struct.unpack_from("!I", packet, (packet[0] & 15) * 4 + 4)[0]
+    return number
+
+
+def payload_start(packet: bytes) -> int | None:
+    """Where the floats of a marked TCP segment begin; None for every packet that the engines leave alone."""
+    if len(packet) < 40 or packet[0] >> 4 != _IPV4 or packet[1] != MARK or packet[9] != _TCP:
+        return None
+    if struct.unpack_from("!H", packet, 6)[0] & 0x3FFF:
+        return None  # a fragment holds no whole segment
+    header = (packet[0] & 15) * 4
+    start = header + (packet[header + 12] >> 4) * 4
+    payload = len(packet) - start
+    return start if payload > 0 and payload % 4 == 0 else None
+
+
+def with_checksum(packet: bytes) -> bytes:
+    """The same TCP segment over IPv4 with its TCP checksum set right."""
+    header = (packet[0] & 15) * 4
+    segment = bytearray(packet[header:])
+    segment[16:18] = b"\0\0"
+    pseudo = packet[12:20] + struct.pack("!BBH", 0, _TCP, len(segment))
+    struct.pack_into("!H", segment, 16, _ones_complement(pseudo + bytes(segment)))
+    return packet[:header] + bytes(segment)
+
+
+def _ones_complement(data: bytes) -> int:
+    words = np.frombuffer(data + b"\0" * (len(data) % 2), ">u2")
+    total = int(words.sum(dtype=np.uint64))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
