@@ -1,1 +1,23 @@
-"""Gradient codecs."""
+"""Gradient codecs: float32 vectors to a checked byte stream and back, within a stated error."""
+
+from lightloom.compression.base import Codec
+from lightloom.compression.block_fixed_point import BlockFixedPoint
+from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.compression.kernels import implementation
+from lightloom.compression.registry import Family, codecs, find
+from lightloom.compression.stream import Header, StreamDecoder
+from lightloom.compression.truncation import Truncation
+
+__all__ = [
+    "BlockFixedPoint",
+    "Codec",
+    "Family",
+    "Header",
+    "Inceptionn",
+    "InceptionnPrinted",
+    "StreamDecoder",
+    "Truncation",
+    "codecs",
+    "find",
+    "implementation",
+]

@@ -6,6 +6,7 @@ LightloomError
 │   ├── UnknownNameError  no such model, cluster, fabric, algorithm, ...
 │   ├── ConfigError       a file or field is malformed or out of range
 │   ├── WorkloadError     a model could not be built or traced
+│   ├── CodecError        a compressed stream is malformed, truncated or corrupted
 │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
 ├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
 └── BoundError            a cost came out below its proved lower bound: our fault
@@ -45,6 +46,10 @@ class ConfigError(InputError):
 
 class WorkloadError(InputError):
     """A model could not be found, built or traced."""
+
+
+class CodecError(InputError):
+    """A compressed stream is malformed, truncated or corrupted, or does not fit where it should be decoded to."""
 
 
 class UnsupportedError(InputError):

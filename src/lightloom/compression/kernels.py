@@ -1,0 +1,125 @@
+"""Which compiled kernel runs: C with AVX2, portable C, or the Numba fallback. All give identical bytes."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.compression import kernels_native
+from lightloom.core.errors import ConfigError
+
+NAMES = ("native-avx2", "native-scalar", "fallback")
+_VARIABLE = "LIGHTLOOM_KERNEL"
+
+Bits = NDArray[np.uint32]
+Bytes = NDArray[np.uint8]
+
+
+class Kernel(Protocol):
+    """Frames in and out. ``bound`` is k of 2^-k, ``width`` is w of the 8-bit code trunc(\\|f\\| 2^w).
+
+    ``first`` is the index of the first frame. ``encode_frames`` returns bytes written, and ``out`` must hold the
+    worst case and :data:`SLACK` more; ``decode_frames`` returns bytes read or ``-(8 frame + reason)``.
+    """
+
+    name: str
+
+    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int: ...
+
+    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int: ...
+
+    def xxh64(self, data: Bytes, seed: int) -> int: ...
+
+
+SLACK = 32
+"""Bytes past the end that a vector store may touch."""
+
+REASONS = {1: "it ends early", 2: "its length is impossible", 3: "its checksum is wrong", 4: "its groups are malformed"}
+
+
+class _Fallback:
+    name = "fallback"
+
+    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int:
+        from lightloom.compression.kernels_numba import encode_frames
+
+        return int(encode_frames(values, chunk, first, out, bound, width))
+
+    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int:
+        from lightloom.compression.kernels_numba import decode_frames
+
+        return int(decode_frames(data, out, out.view(np.float32), chunk, first, width))
+
+    def xxh64(self, data: Bytes, seed: int) -> int:
+        from lightloom.compression.kernels_numba import xxh64
+
+        return int(xxh64(data, 0, len(data), np.uint64(seed)))
+
+
+class _Native:
+    def __init__(self, library: Any, *, avx2: bool) -> None:
+        self.name = "native-avx2" if avx2 else "native-scalar"
+        self._library = library
+        self._avx2 = int(avx2)
+
+    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int:
+        return int(
+            self._library.lightloom_encode_frames(
+                values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._avx2
+            )
+        )
+
+    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int:
+        return int(
+            self._library.lightloom_decode_frames(
+                data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._avx2
+            )
+        )
+
+    def xxh64(self, data: Bytes, seed: int) -> int:
+        return int(self._library.lightloom_xxh64(data.ctypes.data, data.size, seed))
+
+
+@cache
+def load(name: str) -> Kernel | None:
+    """The kernel of that name; None where this machine cannot run it.
+
+    Raises:
+        ConfigError: no such kernel.
+    """
+    if name not in NAMES:
+        raise ConfigError(f"kernel {name!r}: expected one of {', '.join(NAMES)}")
+    if name == "fallback":
+        return _Fallback()
+    library = kernels_native.library()
+    if library is None or (name == "native-avx2" and not library.lightloom_has_avx2()):
+        return None
+    return _Native(library, avx2=name == "native-avx2")
+
+
+def current() -> Kernel:
+    """The fastest kernel here, or the one that the environment variable LIGHTLOOM_KERNEL (fallback, native) asks for.
+
+    Raises:
+        ConfigError: the variable names no kernel, or asks for the native one where it was not built.
+    """
+    return _choose(os.environ.get(_VARIABLE, ""))
+
+
+@cache
+def _choose(wanted: str) -> Kernel:
+    if wanted not in ("", "native", *NAMES):
+        raise ConfigError(f"{_VARIABLE}={wanted}: expected native, {', '.join(NAMES)}, or nothing")
+    for name in NAMES:
+        if (wanted == "" or name.startswith(wanted)) and (kernel := load(name)) is not None:
+            return kernel
+    raise ConfigError(f"{_VARIABLE}={wanted}: that kernel was not built here, or this CPU cannot run it")
+
+
+def implementation() -> str:
+    """Which kernel is used: ``native-avx2``, ``native-scalar`` or ``fallback``."""
+    return current().name

@@ -1,0 +1,283 @@
+"""The byte stream: a 24-byte header, then one frame for every chunk of values, each with its own checksum.
+
+    header   magic "LLGC" | u8 version | u8 codec | u8 parameter | u8 0 | u64 values | u32 values a chunk | u32 crc32
+    frame    u32 payload bytes | u32 checksum | payload
+
+Little-endian. The header's CRC-32 covers the 20 bytes before it. A frame's checksum is the low half of XXH64 over its
+payload, seeded with ``frame index << 32 | payload bytes``, so that frames cannot be swapped or resized
+unnoticed. Frames stand alone: several threads encode and decode them, and a receiver decodes each as it arrives.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.compression.arrays import float32_target, float32_values, stream_bytes
+from lightloom.compression.base import Codec
+from lightloom.compression.kernels import REASONS, SLACK, Bits, Bytes
+from lightloom.core.errors import CodecError, ConfigError
+
+MAGIC = b"LLGC"
+VERSION = 1
+CHUNK = 1 << 16
+"""Values a frame: 256 KiB, small enough for a core's own cache and large enough that 8 bytes do not count."""
+LARGEST_CHUNK = 1 << 24
+FRAME_HEADER = 8
+
+_HEADER = struct.Struct("<4sBBBBQI")
+_CRC = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size + _CRC.size
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a stream says about itself."""
+
+    codec: int
+    """Which family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed point."""
+    parameter: int
+    """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits a value."""
+    count: int
+    chunk: int
+    """Values a frame; the last frame may hold fewer."""
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        return -(-self.count // self.chunk)
+
+    def pack(self) -> bytes:
+        """The 24 header bytes."""
+        head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, 0, self.count, self.chunk)
+        return head + _CRC.pack(zlib.crc32(head))
+
+    @classmethod
+    def parse(cls, data: Any) -> Header:
+        """Read the header at the start of ``data``.
+
+        Raises:
+            CodecError: too short, another magic or version, a wrong checksum, an impossible chunk.
+        """
+        head = bytes(data[:HEADER_BYTES])
+        if len(head) < HEADER_BYTES:
+            raise CodecError(f"a stream begins with {HEADER_BYTES} bytes of header, not {len(head)}")
+        magic, version, codec, parameter, reserved, count, chunk = _HEADER.unpack_from(head)
+        if magic != MAGIC:
+            raise CodecError(f"not a lightloom stream: it begins with {magic!r}, not {MAGIC!r}")
+        if version != VERSION or reserved:
+            raise CodecError(f"stream version {version}.{reserved}: this release reads version {VERSION}.0")
+        if zlib.crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
+            raise CodecError("the stream's header is corrupted: its CRC-32 is wrong")
+        if chunk % 8 or not 8 <= chunk <= LARGEST_CHUNK:
+            raise CodecError(f"chunks of {chunk} values: expected a multiple of 8 up to {LARGEST_CHUNK}")
+        return cls(codec, parameter, count, chunk)
+
+
+class FramedCodec(Codec):
+    """A codec whose values become frames; a subclass codes runs of whole frames and says how small they can be."""
+
+    codec_id: int
+    parameter: int
+    chunk: int = CHUNK
+
+    @abstractmethod
+    def worst_bytes(self, count: int) -> int:
+        """The largest payload of ``count`` values."""
+
+    @abstractmethod
+    def least_bytes(self, count: int) -> int:
+        """The smallest payload of ``count`` values; what a forged count is checked against before memory is taken."""
+
+    @abstractmethod
+    def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+        """Write the frames of ``values``, numbered from ``first``, to ``out``; returns the bytes written."""
+
+    @abstractmethod
+    def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
+        """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
+
+    def encode(self, array: Any, *, threads: int = 1) -> memoryview:
+        values = float32_values(array)
+        header = Header(self.codec_id, self.parameter, values.size, self.chunk)
+        shares = _shares(header, threads)
+        starts = [0]
+        for begin, end in shares:
+            starts.append(starts[-1] + self._worst_frames(end - begin))
+        buffer = np.empty(HEADER_BYTES + starts[-1], np.uint8)
+        buffer[:HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
+        body = buffer[HEADER_BYTES:]
+
+        def work(i: int) -> int:
+            begin, end = shares[i]
+            return self.encode_frames(
+                values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]]
+            )
+
+        used = _side_by_side(work, len(shares))
+        at = 0
+        for start, size in zip(starts, used, strict=False):
+            if at != start:
+                body[at : at + size] = body[start : start + size]
+            at += size
+        return buffer[: HEADER_BYTES + at].data.toreadonly()
+
+    def iter_encode(self, array: Any) -> Iterator[memoryview]:
+        """The bytes of :meth:`encode` piece by piece: the header, then each frame as soon as it is ready."""
+        values = float32_values(array)
+        header = Header(self.codec_id, self.parameter, values.size, self.chunk)
+        yield memoryview(header.pack())
+        for index in range(header.frames):
+            part = values[index * self.chunk : (index + 1) * self.chunk]
+            buffer = np.empty(self._worst_frames(part.size), np.uint8)
+            used = self.encode_frames(part, self.chunk, index, buffer)
+            yield buffer[:used].data.toreadonly()
+
+    def decode(self, buffer: Any, out: Any = None, *, threads: int = 1) -> Any:
+        data = stream_bytes(buffer)
+        header = self.read_header(data)
+        body = data[HEADER_BYTES:]
+        if self._least_frames(header) > body.size:
+            raise CodecError(f"{header.count} values cannot come from a stream of {data.size} bytes")
+        target = np.empty(header.count, np.float32) if out is None else float32_target(out, header.count)
+        shares = _shares(header, threads)
+        starts = _frame_starts(body, header, [begin // header.chunk for begin, _ in shares])
+
+        def work(i: int) -> int:
+            begin, end = shares[i]
+            stop = starts[i + 1] if i + 1 < len(shares) else body.size
+            used = self.decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)
+            if used < 0:
+                frame, reason = divmod(-used, 8)
+                raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+            return starts[i] + used
+
+        ends = _side_by_side(work, len(shares))
+        end = ends[-1] if ends else 0
+        if end != body.size:
+            raise CodecError(f"{body.size - end} bytes follow the last frame")
+        return target if out is None else out
+
+    def read_header(self, data: Any) -> Header:
+        """The header of a stream of this codec.
+
+        Raises:
+            CodecError: malformed, or another codec's or bound's stream.
+        """
+        header = Header.parse(data)
+        if (header.codec, header.parameter) != (self.codec_id, self.parameter):
+            raise CodecError(
+                f"the stream is of codec {header.codec} with parameter {header.parameter}; "
+                f"{self.name} is codec {self.codec_id} with parameter {self.parameter}"
+            )
+        return header
+
+    def _worst_frames(self, count: int) -> int:
+        full, rest = divmod(count, self.chunk)
+        most = full * (FRAME_HEADER + self.worst_bytes(self.chunk))
+        return most + (FRAME_HEADER + self.worst_bytes(rest) if rest else 0) + SLACK
+
+    def _least_frames(self, header: Header) -> int:
+        full, rest = divmod(header.count, header.chunk)
+        return full * (FRAME_HEADER + self.least_bytes(header.chunk)) + (
+            FRAME_HEADER + self.least_bytes(rest) if rest else 0
+        )
+
+
+class StreamDecoder:
+    """Decodes a stream that arrives in pieces: :meth:`feed` returns the values of the frames completed so far.
+
+    Memory stays within one frame's worst case and the piece just fed.
+    """
+
+    def __init__(self, codec: FramedCodec) -> None:
+        self._codec = codec
+        self._header: Header | None = None
+        self._pending = bytearray()
+        self._frame = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every value has been returned."""
+        return self._header is not None and self._frame == self._header.frames
+
+    def feed(self, piece: Any) -> NDArray[np.float32]:
+        """Take the next bytes; returns the values that they complete (possibly none).
+
+        Raises:
+            CodecError: malformed or corrupted so far, or bytes after the last frame.
+        """
+        self._pending += memoryview(piece).cast("B")
+        if self._header is None:
+            if len(self._pending) < HEADER_BYTES:
+                return np.empty(0, np.float32)
+            self._header = self._codec.read_header(self._pending)
+            del self._pending[:HEADER_BYTES]
+        done = []
+        while not self.finished and (part := self._next_frame(self._header)) is not None:
+            done.append(part)
+        if self.finished and self._pending:
+            raise CodecError(f"{len(self._pending)} bytes follow the last frame")
+        return np.concatenate(done) if done else np.empty(0, np.float32)
+
+    def _next_frame(self, header: Header) -> NDArray[np.float32] | None:
+        if len(self._pending) < FRAME_HEADER:
+            return None
+        count = min(header.chunk, header.count - self._frame * header.chunk)
+        length = int.from_bytes(self._pending[:4], "little")
+        if not self._codec.least_bytes(count) <= length <= self._codec.worst_bytes(count):
+            raise CodecError(f"frame {self._frame} of {header.frames} is not valid: {REASONS[2]}")
+        if len(self._pending) < FRAME_HEADER + length:
+            return None
+        data = np.frombuffer(bytes(self._pending[: FRAME_HEADER + length]), np.uint8)
+        out = np.empty(count, np.float32)
+        used = self._codec.decode_frames(data, out, header.chunk, self._frame)
+        if used < 0:
+            raise CodecError(f"frame {self._frame} of {header.frames} is not valid: {REASONS[-used % 8]}")
+        del self._pending[: FRAME_HEADER + length]
+        self._frame += 1
+        return out
+
+
+def as_bits(values: NDArray[np.float32]) -> Bits:
+    """The same memory as 32-bit patterns."""
+    return values.view(np.uint32)
+
+
+def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
+    """Split the values into runs of whole frames, one for each thread."""
+    if threads < 1:
+        raise ConfigError(f"threads = {threads}: expected at least 1")
+    workers = min(threads, header.frames)
+    edges = [header.frames * i // workers * header.chunk for i in range(workers)] if workers else []
+    return list(zip(edges, [*edges[1:], header.count], strict=False))
+
+
+def _side_by_side(work: Any, parts: int) -> list[int]:
+    if parts <= 1:
+        return [work(i) for i in range(parts)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, range(parts)))
+
+
+def _frame_starts(body: Bytes, header: Header, wanted: list[int]) -> list[int]:
+    """The byte offsets of some frames (ascending), following the lengths from one to the next."""
+    if len(wanted) <= 1:
+        return [0] * len(wanted)
+    starts, at, frame = [], 0, 0
+    for target in wanted:
+        while frame < target:
+            if body.size - at < FRAME_HEADER:
+                raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[1]}")
+            at += FRAME_HEADER + int.from_bytes(body[at : at + 4].tobytes(), "little")
+            frame += 1
+        starts.append(min(at, body.size))
+    return starts

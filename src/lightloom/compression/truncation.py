@@ -1,0 +1,84 @@
+"""Truncation: the low bits of each float32 are dropped; the INCEPTIONN paper's baseline (Figs. 4, 7: 16b-T to 24b-T).
+
+Dropping 16 bits leaves bfloat16 rounded towards zero; 22 bits leave one bit of mantissa; 24 bits take the last bit of
+the exponent too, so that every second power of two falls to the one below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.compression.frames import NumpyCodec
+from lightloom.compression.stream import as_bits
+from lightloom.core.errors import ConfigError
+
+DROPPED = (16, 22, 24)
+
+
+@dataclass(frozen=True, repr=False)
+class Truncation(NumpyCodec):
+    """Keep the top ``32 - dropped`` bits of each value, packed most significant bit first.
+
+    NaN may become Inf where its payload sits in the dropped bits.
+
+    Args:
+        dropped: low bits to drop: 16, 22 or 24.
+
+    Raises:
+        ConfigError: another number of bits.
+    """
+
+    dropped: int = 16
+
+    codec_id = 3
+
+    def __post_init__(self) -> None:
+        if self.dropped not in DROPPED:
+            raise ConfigError(f"dropped = {self.dropped!r} bits: expected one of {', '.join(map(str, DROPPED))}")
+
+    @property
+    def parameter(self) -> int:  # type: ignore[override]
+        return self.dropped
+
+    @property
+    def name(self) -> str:
+        return f"truncate:{self.dropped}"
+
+    @property
+    def absolute_error(self) -> None:
+        return None
+
+    @property
+    def relative_error(self) -> float:
+        """Of normal numbers: 2^-7, 2^-1, and with the exponent's last bit gone 3/4."""
+        return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
+
+    def worst_bytes(self, count: int) -> int:
+        return -(-count * (32 - self.dropped) // 8)
+
+    def least_bytes(self, count: int) -> int:
+        return self.worst_bytes(count)
+
+    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        kept = 32 - self.dropped
+        in_order = as_bits(values).astype(">u4").view(np.uint8).reshape(-1, 4)
+        if kept % 8 == 0:
+            return in_order[:, : kept // 8].reshape(-1)
+        return np.packbits(np.unpackbits(in_order, axis=1)[:, :kept])
+
+    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        kept = 32 - self.dropped
+        if payload.size != self.worst_bytes(count):
+            return None
+        in_order = np.zeros((count, 4), np.uint8)
+        if kept % 8 == 0:
+            in_order[:, : kept // 8] = payload.reshape(count, -1)
+        else:
+            bits = np.unpackbits(payload)
+            if bits[count * kept :].any():
+                return None
+            in_order[:, : -(-kept // 8)] = np.packbits(bits[: count * kept].reshape(count, kept), axis=1)
+        return in_order.view(">u4").astype(np.uint32).reshape(-1).view(np.float32)
