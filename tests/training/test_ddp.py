@@ -1,0 +1,85 @@
+"""The hook in real ``DistributedDataParallel`` training: four processes over gloo and sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the hook is one of torch's")
+
+from lightloom.training.launch import launch
+
+from . import workers
+
+RANKS = 4
+TIMEOUT = 240.0
+"""Seconds; far above what a busy machine needs, so that only a hang reaches it."""
+
+
+def same(values: list[Any]) -> Any:
+    """The one value that all ranks have."""
+    assert all(value == values[0] for value in values), values
+    return values[0]
+
+
+def mean_losses(runs: list[dict[str, Any]]) -> list[float]:
+    return [sum(step) / len(step) for step in zip(*(run["losses"] for run in runs), strict=True)]
+
+
+def test_training_with_the_hook() -> None:
+    """One launch for all that a healthy group can show; starting processes is what takes time."""
+    outcomes = [outcome.value for outcome in launch(workers.everything, RANKS, TIMEOUT)]
+
+    def run(name: str) -> list[dict[str, Any]]:
+        return [outcome[name] for outcome in outcomes]
+
+    # Replicas stay bit-identical, and the loss falls as it does without the hook.
+    for name in ("plain", "compressed", "bfloat16", "accumulated", "unnamed"):
+        same([r["digest"] for r in run(name)])
+    plain, compressed = mean_losses(run("plain")), mean_losses(run("compressed"))
+    assert compressed[0] == plain[0]
+    assert compressed[-1] < 0.7 * compressed[0]
+    assert abs(compressed[-1] - plain[-1]) < 0.15
+    half = mean_losses(run("bfloat16"))
+    assert half[-1] < half[0]
+    assert same([r["dtype"] for r in run("bfloat16")]) == "torch.bfloat16"
+
+    # Bytes are counted, step by step; the buckets were rebuilt, into several.
+    for r in run("compressed"):
+        assert r["ratio"] > 1.5
+        assert r["steps"] == 30
+        assert r["consistent"]
+        assert r["buckets"][0] < r["buckets"][1]
+
+    # Without a codec the hook is an all-reduce.
+    for r in run("exact_ring"):
+        assert r["worst"] < 1e-6
+        assert 0.9 < r["ratio"] <= 1
+
+    # Accumulation exchanges once a step; a loss scale changes nothing.
+    assert same([r["steps"] for r in run("accumulated")]) == 3
+    for r in run("scaled"):
+        assert r["same"]
+        assert r["bytes"][0] == r["bytes"][1]
+
+    # A resumed run is the same run, residuals included.
+    for r in run("resumed"):
+        assert r["digests"][0] == r["digests"][1]
+        assert r["residuals_same"]
+        assert r["residuals_size"] > 0
+    same([r["digests"] for r in run("resumed")])
+    for rank, r in enumerate(run("unnamed")):
+        assert r["keys"] == sorted(["ranks", *(f"rank{rank}/parameter {k}" for k in range(6))])
+
+
+def test_a_killed_rank_is_an_error_for_the_others() -> None:
+    """Within their timeout, in one line, and nobody hangs."""
+    outcomes = launch(workers.killed, RANKS, TIMEOUT, {"timeout": 60}, check=False)
+    assert outcomes[2].error == "no result, exit code -9"
+    for rank in (0, 1, 3):
+        error = outcomes[rank].error
+        assert error is not None, outcomes[rank]
+        assert error.startswith(f"TransportError: rank {rank}: "), error
+        assert "\n" not in error
+    assert any("rank 2 closed its connection" in (outcome.error or "") for outcome in outcomes)

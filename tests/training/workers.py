@@ -1,0 +1,215 @@
+"""What the worker processes of these tests do; each function runs in every rank of a gloo group."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.compression import Inceptionn
+from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn, inceptionn_hook
+from lightloom.training.worker import Worker
+
+SMALL_BUCKETS = 0.005
+"""MB: several buckets for a tiny net."""
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(20, 61), nn.ReLU(), nn.Linear(61, 33), nn.ReLU(), nn.Linear(33, 3))
+
+
+def batch(rank: int, step: int) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(32, 20, generator=draw)
+    return x, x[:, :3].argmax(1)
+
+
+def loss_of(model: nn.Module, rank: int, step: int) -> Tensor:
+    x, y = batch(rank, step)
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def backward(loss: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, steps: range, *, clip: float | None = None
+) -> list[float]:
+    losses = []
+    for step in steps:
+        optimizer.zero_grad()
+        loss = loss_of(model, rank, step)
+        backward(loss)
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def digest(model: nn.Module) -> str:
+    data = b"".join(p.detach().float().numpy().tobytes() for p in model.parameters())
+    return hashlib.sha256(data).hexdigest()
+
+
+def wrapped(module: nn.Module | None = None) -> DistributedDataParallel:
+    return DistributedDataParallel(module or net(), bucket_cap_mb=SMALL_BUCKETS)
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def everything(worker: Worker) -> dict[str, Any]:
+    """One group, many small runs: starting processes costs far more than training in them."""
+    runs = (plain, compressed, exact_ring, bfloat16, accumulated, scaled, resumed, unnamed)
+    return {run.__name__: run(worker) for run in runs}
+
+
+def plain(worker: Worker) -> dict[str, Any]:
+    model = wrapped()
+    losses = train(model, sgd(model), worker.rank, range(30))
+    return {"losses": losses, "digest": digest(model)}
+
+
+def compressed(worker: Worker) -> dict[str, Any]:
+    model = wrapped()
+    state = attach_inceptionn(model, Inceptionn(bound=2**-10), timeout=60)
+    losses = train(model, sgd(model), worker.rank, range(30), clip=5.0)
+    total, steps = state.statistics.total, list(state.statistics.steps)
+    state.close()
+    return {
+        "losses": losses,
+        "digest": digest(model),
+        "ratio": total.ratio,
+        "steps": len(steps),
+        "consistent": sum(s.nbytes_sent for s in steps) == total.nbytes_sent and all(s.seconds > 0 for s in steps),
+        "buckets": [steps[0].buckets, steps[-1].buckets],
+    }
+
+
+def exact_ring(worker: Worker) -> dict[str, Any]:
+    """The hook without a codec against DDP's own all-reduce: largest difference of the first gradients."""
+    own, ours = wrapped(), wrapped()
+    state = InceptionnState(None, timeout=60)
+    ours.register_comm_hook(state, inceptionn_hook)
+    for model in (own, ours):
+        backward(loss_of(model, worker.rank, 0))
+    pairs = zip(own.parameters(), ours.parameters(), strict=True)
+    worst = max(float((a.grad - b.grad).abs().max()) for a, b in pairs if a.grad is not None and b.grad is not None)
+    state.close()
+    return {"worst": worst, "ratio": state.statistics.total.ratio}
+
+
+def bfloat16(worker: Worker) -> dict[str, Any]:
+    model = wrapped(net().to(torch.bfloat16))
+    state = attach_inceptionn(model, timeout=60)
+    optimizer = sgd(model)
+    losses = []
+    for step in range(15):
+        optimizer.zero_grad()
+        x, y = batch(worker.rank, step)
+        loss = nn.functional.cross_entropy(model(x.to(torch.bfloat16)).float(), y)
+        backward(loss)
+        optimizer.step()
+        losses.append(loss.item())
+    state.close()
+    return {"losses": losses, "digest": digest(model), "dtype": str(next(model.parameters()).dtype)}
+
+
+def accumulated(worker: Worker) -> dict[str, Any]:
+    """Three backward passes, one exchange."""
+    model = wrapped()
+    state = attach_inceptionn(model, timeout=60)
+    optimizer = sgd(model)
+    for step in range(3):
+        with model.no_sync():
+            backward(loss_of(model, worker.rank, 2 * step))
+        backward(loss_of(model, worker.rank, 2 * step + 1))
+        optimizer.step()
+        optimizer.zero_grad()
+    state.close()
+    return {"digest": digest(model), "steps": len(state.statistics.steps)}
+
+
+def scaled(worker: Worker) -> dict[str, Any]:
+    """A loss scale that is a power of two changes neither gradients nor bytes."""
+    found = []
+    for scale in (1.0, 65536.0):
+        model = wrapped()
+        state = attach_inceptionn(model, timeout=60, loss_scale=lambda scale=scale: scale)
+        for step in range(3):
+            model.zero_grad()
+            backward(loss_of(model, worker.rank, step) * scale)
+        gradients = [p.grad / scale for p in model.parameters() if p.grad is not None]
+        state.close()
+        found.append((torch.cat([g.ravel() for g in gradients]), state.statistics.total.nbytes_sent))
+    return {"same": bool(torch.equal(found[0][0], found[1][0])), "bytes": [sent for _, sent in found]}
+
+
+def resumed(worker: Worker) -> dict[str, Any]:
+    """Ten steps on end, and five, a checkpoint, new objects, five more."""
+    first = wrapped()
+    state = attach_inceptionn(first, Inceptionn(bound=2**-6), timeout=60)
+    optimizer = sgd(first)
+    train(first, optimizer, worker.rank, range(5))
+    saved = copy.deepcopy((first.module.state_dict(), optimizer.state_dict(), state.state_dict()))
+    train(first, optimizer, worker.rank, range(5, 10))
+    state.close()
+
+    second = wrapped()
+    again = attach_inceptionn(second, Inceptionn(bound=2**-6), timeout=60)
+    optimizer = sgd(second)
+    second.module.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    again.load_state_dict(saved[2])
+    train(second, optimizer, worker.rank, range(5, 10))
+    again.close()
+    same = all(torch.equal(a, b) for a, b in zip(_residuals(state), _residuals(again), strict=True))
+    size = sum(float(r.abs().sum()) for r in _residuals(again))
+    return {"digests": [digest(first), digest(second)], "residuals_same": same, "residuals_size": size}
+
+
+def _residuals(state: InceptionnState) -> list[Tensor]:
+    return [value for _, value in sorted(state.state_dict().items()) if isinstance(value, Tensor)]
+
+
+def unnamed(worker: Worker) -> dict[str, Any]:
+    """The hook registered by hand: parameters are numbered."""
+    model = wrapped()
+    state = InceptionnState(Inceptionn(bound=2**-10), timeout=60)
+    model.register_comm_hook(state, inceptionn_hook)
+    train(model, sgd(model), worker.rank, range(3))
+    state.close()
+    return {"keys": sorted(state.state_dict()), "digest": digest(model)}
+
+
+def killed(worker: Worker) -> str:
+    """Rank 2 dies in the middle of training, without a word."""
+    model = wrapped()
+    state = attach_inceptionn(model, timeout=worker.arguments["timeout"])
+    optimizer = sgd(model)
+    train(model, optimizer, worker.rank, range(2))
+    if worker.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    train(model, optimizer, worker.rank, range(2, 1000))
+    state.close()
+    return "went on"
+
+
+def hang(worker: Worker) -> None:
+    time.sleep(600)
+
+
+def speak(worker: Worker) -> list[int]:
+    print("hello from a worker")  # noqa: T201
+    return [worker.rank, worker.size, worker.arguments["number"]]
