@@ -1,0 +1,95 @@
+"""C with AVX2, portable C, Numba and the hardware model write the same bytes and read them alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lightloom.compression import Inceptionn, InceptionnPrinted, engine, implementation, kernels
+from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES
+from lightloom.core.errors import ConfigError
+from tests.compression.strategies import bits, forms, kernel, vectors
+
+
+@pytest.mark.parametrize("name", [n for n in kernels.NAMES if n != "fallback"])
+@given(codec=forms, values=vectors)
+def test_same_bytes_as_the_fallback(
+    name: str, codec: Inceptionn | InceptionnPrinted, values: NDArray[np.float32]
+) -> None:
+    with kernel("fallback"):
+        stream = codec.encode(values)
+        decoded = codec.decode(stream)
+    with kernel(name):
+        assert codec.encode(values) == stream
+        assert np.array_equal(bits(codec.decode(stream)), bits(decoded))
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("scale", [1e-4, 1e-3, 1e-1, 10.0])
+def test_same_bytes_over_several_frames(name: str, scale: float) -> None:
+    values = np.random.default_rng(1).laplace(0, scale, 3 * 65536 + 77).astype(np.float32)
+    codec = Inceptionn()
+    with kernel("fallback"):
+        expected = codec.encode(values)
+        decoded = codec.decode(expected)
+    with kernel(name):
+        for threads in (1, 2, 3, 9):
+            assert codec.encode(values, threads=threads) == expected
+            assert np.array_equal(codec.decode(expected, threads=threads), decoded)
+
+
+@given(forms, vectors)
+def test_engine_gives_the_bytes_of_the_codec(
+    codec: Inceptionn | InceptionnPrinted, values: NDArray[np.float32]
+) -> None:
+    payload = bytes(codec.encode(values)[HEADER_BYTES + FRAME_HEADER :])
+    assert engine.compress(codec, values).data == payload
+    assert engine.decompress(codec, payload, values.size).data == bits(codec.round_trip(values)).tobytes()
+    assert int(engine.group_bits(codec, values).sum()) == 8 * len(payload)
+
+
+groups = st.lists(st.integers(0, 32).map(lambda n: 16 + 8 * n), max_size=300)
+
+
+@given(groups)
+def test_engine_cycles_are_bounded_by_its_two_buses(sizes: list[int]) -> None:
+    wide, narrow = len(sizes), -(-sum(sizes) // engine.BURST_BITS)
+    for cycles, _ in (engine.compression_cycles(sizes), engine.decompression_cycles(sizes)):
+        assert max(wide, narrow) <= cycles <= wide + narrow + 2
+
+
+def test_engine_takes_a_burst_a_cycle() -> None:
+    """25.6 Gbit/s of float32 while the stream is smaller than the values; 16/17 of it when nothing compresses."""
+    assert engine.compression_cycles([16] * 1600) == (1600 + 1, 0)
+    assert engine.decompression_cycles([16] * 1600)[0] <= 1600 + 2
+    raw = engine.compression_cycles([272] * 1600)[0]
+    assert raw == pytest.approx(1600 * 17 / 16, abs=3)
+    assert engine.decompression_cycles([272] * 1600)[0] == pytest.approx(1600 * 17 / 16, abs=3)
+
+
+def test_engine_passes_where_the_printed_buffer_rule_stops() -> None:
+    """512 - 248 = 264 bits are left in front of a group of 272: no room for a burst, no whole group."""
+    assert engine.decompression_cycles([248, 272, 16])[0] < 10
+
+
+def test_xxh64_vectors() -> None:
+    """From the reference implementation: the empty input, and bytes through every branch agreeing between kernels."""
+    data = np.frombuffer(b"Nobody inspects the spammish repetition", np.uint8)
+    for name in kernels.NAMES:
+        if (one := kernels.load(name)) is None:
+            continue
+        assert one.xxh64(data[:0], 0) == 0xEF46DB3751D8E999
+        assert one.xxh64(np.frombuffer(b"a", np.uint8), 0) == 0xD24EC4F1A98C6E5B
+        assert one.xxh64(np.frombuffer(b"abc", np.uint8), 0) == 0x44BC2CF5AD770999
+        assert one.xxh64(data, 0) == 0xFBCEA83C8A378BF1
+
+
+def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTLOOM_KERNEL", "fallback")
+    assert implementation() == "fallback"
+    monkeypatch.setenv("LIGHTLOOM_KERNEL", "gpu")
+    with pytest.raises(ConfigError, match="LIGHTLOOM_KERNEL=gpu: expected native"):
+        implementation()

@@ -1,0 +1,132 @@
+"""The container: arrays of every kind in and out, threads, pieces, and refusals that say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.compression import Header, Inceptionn, InceptionnPrinted, StreamDecoder, Truncation, find
+from lightloom.core.errors import CodecError, ConfigError, InputError
+
+VALUES = np.random.default_rng(7).laplace(0, 1e-2, 150_001).astype(np.float32)
+CODEC = Inceptionn()
+
+
+def test_decodes_into_what_it_is_given() -> None:
+    decoded = CODEC.decode(CODEC.encode(VALUES))
+    out = np.full((3, 50_000), np.nan, np.float32)
+    assert CODEC.decode(CODEC.encode(VALUES[:150_000].reshape(3, -1)), out=out) is out
+    assert np.array_equal(out.reshape(-1), decoded[:150_000])
+
+
+def test_torch_tensors_in_and_out() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(VALUES.copy()).requires_grad_()
+    stream = CODEC.encode(tensor)
+    assert stream == CODEC.encode(VALUES)
+    out = torch.empty(len(VALUES))
+    assert CODEC.decode(stream, out=out) is out
+    assert np.array_equal(out.numpy(), CODEC.decode(stream))
+    whole = torch.zeros(200_000)
+    CODEC.decode(stream, out=whole[:150_001])  # a view: nothing is copied
+    assert np.array_equal(whole[:150_001].numpy(), out.numpy())
+    for wrong in (tensor.double(), tensor.to(torch.bfloat16), torch.empty(3, device="meta")):
+        with pytest.raises(InputError, match="must be float32"):
+            CODEC.encode(wrong)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])
+def test_streams_of_every_kind(kind: Any) -> None:
+    assert np.array_equal(CODEC.decode(kind(CODEC.encode(VALUES))), CODEC.decode(CODEC.encode(VALUES)))
+
+
+def test_strided_and_empty_arrays() -> None:
+    strided = VALUES[:150_000].reshape(300, 500).T[::2]
+    assert np.array_equal(CODEC.round_trip(strided), CODEC.round_trip(strided.copy()))
+    assert CODEC.round_trip(VALUES[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["inceptionn", "inceptionn-printed:2^-8", "truncate:22", "block-fixed-point:7"])
+def test_threads_and_pieces_change_nothing(name: str) -> None:
+    codec = find(name)
+    assert isinstance(codec, Inceptionn | InceptionnPrinted | Truncation) or name.startswith("block")
+    stream = codec.encode(VALUES)
+    decoded = codec.decode(stream)
+    for threads in (2, 3, 7):
+        assert codec.encode(VALUES, threads=threads) == stream
+        assert np.array_equal(codec.decode(stream, threads=threads), decoded)
+    assert b"".join(codec.iter_encode(VALUES)) == stream  # type: ignore[attr-defined]
+    receiver = StreamDecoder(codec)  # type: ignore[arg-type]
+    parts = [receiver.feed(stream[i : i + 10_007]) for i in range(0, len(stream), 10_007)]
+    assert receiver.finished
+    assert np.array_equal(np.concatenate(parts), decoded)
+
+
+def test_frames_arrive_one_by_one() -> None:
+    pieces = list(CODEC.iter_encode(VALUES))
+    receiver = StreamDecoder(CODEC)
+    assert [len(receiver.feed(piece)) for piece in pieces] == [0, 65536, 65536, 150_001 - 2 * 65536]
+    with pytest.raises(CodecError, match="bytes follow"):
+        receiver.feed(b"x")
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    stream = bytes(CODEC.encode(VALUES[:100]))
+    for at in range(8 * len(stream)):
+        broken = bytearray(stream)
+        broken[at // 8] ^= 1 << at % 8
+        with pytest.raises(CodecError):
+            CODEC.decode(broken)
+
+
+def test_swapped_frames_are_noticed() -> None:
+    header, one, two, three = (bytes(piece) for piece in CODEC.iter_encode(VALUES))
+    with pytest.raises(CodecError, match="frame 0 of 3 is not valid: its checksum is wrong"):
+        CODEC.decode(header + two + one + three)
+
+
+def test_a_forged_count_takes_no_memory() -> None:
+    for count in (2**20, 2**40, 2**64 - 1):
+        with pytest.raises(CodecError, match=f"{count} values cannot come from a stream of 124 bytes"):
+            CODEC.decode(Header(1, 10, count, 65536).pack() + bytes(100))
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [
+        (b"", "begins with 24 bytes of header, not 0"),
+        (bytes(24), "not a lightloom stream"),
+        (Header(1, 10, 8, 12).pack(), "expected a multiple of 8"),
+        (Header(1, 8, 8, 8).pack(), "codec 1 with parameter 8; inceptionn:2.-10 is codec 1 with parameter 10"),
+        (Header(2, 10, 8, 8).pack(), "codec 2"),
+        (Header(1, 10, 0, 8).pack() + b"?", "1 bytes follow the last frame"),
+    ],
+)
+def test_refusals_say_why(stream: bytes, message: str) -> None:
+    with pytest.raises(CodecError, match=message):
+        CODEC.decode(stream)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        (np.empty(7, np.float32), CodecError, "holds 8 values, the array to decode into 7"),
+        (np.empty(8, np.float64), InputError, "must be float32"),
+        (np.empty(16, np.float32)[::2], InputError, "C-contiguous and writable"),
+        (np.frombuffer(bytes(32), np.float32), InputError, "C-contiguous and writable"),
+    ],
+)
+def test_targets_that_do_not_fit(out: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        CODEC.decode(CODEC.encode(VALUES[:8]), out=out)
+
+
+def test_other_inputs_are_refused() -> None:
+    with pytest.raises(InputError, match="not float64"):
+        CODEC.encode([0.5])
+    with pytest.raises(InputError, match="contiguous buffer"):
+        CODEC.decode("text")
+    with pytest.raises(ConfigError, match="threads = 0"):
+        CODEC.encode(VALUES, threads=0)
