@@ -34,7 +34,7 @@ def broken(stream: bytes, random: Random) -> bytearray:
     elif kind == 2:
         data[HEADER_BYTES:] = random.bytes(int(random.integers(0, len(data))))
     else:
-        begin = int(random.integers(0, 2)) * HEADER_BYTES
+        begin = HEADER_BYTES * int(random.integers(0, 2)) if len(data) > HEADER_BYTES else 0
         for at in random.integers(begin, len(data), random.integers(1, 8)):
             data[at] = random.integers(256)
     return data
