@@ -1,8 +1,8 @@
 """Codec throughput on one thread beside memcpy in the same run: ``python -m benchmarks.codec [MEBIBYTES]``.
 
 GB/s of float32 input, best of several rounds by CPU time of the thread. The rounds go through all candidates in turn,
-so that a disturbance hits them alike. Decoders and memcpy write to memory that already exists. Other people's codecs take
-part where they are installed (cramjam for snappy, zstandard, lz4, blosc2, zfpy), torch's casts where torch is.
+so that a disturbance hits them alike. Decoders and memcpy write to memory that already exists. Other people's codecs
+take part where they are installed (cramjam for snappy, zstandard, lz4, blosc2, zfpy), torch's casts where torch is.
 """
 
 from __future__ import annotations
