@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +28,9 @@ def mean_losses(runs: list[dict[str, Any]]) -> list[float]:
     return [sum(step) / len(step) for step in zip(*(run["losses"] for run in runs), strict=True)]
 
 
-def test_training_with_the_hook() -> None:
+def test_training_with_the_hook(tmp_path: Path) -> None:
     """One launch for all that a healthy group can show; starting processes is what takes time."""
-    outcomes = [outcome.value for outcome in launch(workers.everything, RANKS, TIMEOUT)]
+    outcomes = [outcome.value for outcome in launch(workers.everything, RANKS, TIMEOUT, {"folder": str(tmp_path)})]
 
     def run(name: str) -> list[dict[str, Any]]:
         return [outcome[name] for outcome in outcomes]
@@ -69,6 +70,7 @@ def test_training_with_the_hook() -> None:
         assert r["residuals_same"]
         assert r["residuals_size"] > 0
     same([r["digests"] for r in run("resumed")])
+    assert all(outcome["checkpointed"] for outcome in outcomes)
     for rank, r in enumerate(run("unnamed")):
         assert r["keys"] == sorted(["ranks", *(f"rank{rank}/parameter {k}" for k in range(6))])
 

@@ -9,12 +9,16 @@ import signal
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn
 from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn, inceptionn_hook
+from lightloom.training.error_feedback import ErrorFeedback
 from lightloom.training.worker import Worker
 
 SMALL_BUCKETS = 0.005
@@ -71,7 +75,7 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 def everything(worker: Worker) -> dict[str, Any]:
     """One group, many small runs: starting processes costs far more than training in them."""
-    runs = (plain, compressed, exact_ring, bfloat16, accumulated, scaled, resumed, unnamed)
+    runs = (plain, compressed, exact_ring, bfloat16, accumulated, scaled, resumed, checkpointed, unnamed)
     return {run.__name__: run(worker) for run in runs}
 
 
@@ -181,6 +185,23 @@ def resumed(worker: Worker) -> dict[str, Any]:
 
 def _residuals(state: InceptionnState) -> list[Tensor]:
     return [value for _, value in sorted(state.state_dict().items()) if isinstance(value, Tensor)]
+
+
+def checkpointed(worker: Worker) -> bool:
+    """Residuals through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
+    model = wrapped()
+    state = attach_inceptionn(model, timeout=60)
+    train(model, sgd(model), worker.rank, range(2))
+    state.close()
+    folder = worker.arguments["folder"]
+    save({"hook": state.state_dict()}, checkpoint_id=folder)
+    fresh = ErrorFeedback(worker.rank, worker.size, {n: p.numel() for n, p in model.module.named_parameters()})
+    loaded = {"hook": fresh.state_dict()}
+    load(loaded, checkpoint_id=folder)
+    fresh.load_state_dict(loaded["hook"])
+    kept = state.error_feedback
+    assert kept is not None
+    return all(np.array_equal(fresh.residuals[n], r) and r.any() for n, r in kept.residuals.items())
 
 
 def unnamed(worker: Worker) -> dict[str, Any]:
