@@ -5,13 +5,14 @@ from lightloom.compression.block_fixed_point import BlockFixedPoint
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.registry import Family, codecs, find
-from lightloom.compression.stream import Header, StreamDecoder
+from lightloom.compression.stream import FramedCodec, Header, StreamDecoder
 from lightloom.compression.truncation import Truncation
 
 __all__ = [
     "BlockFixedPoint",
     "Codec",
     "Family",
+    "FramedCodec",
     "Header",
     "Inceptionn",
     "InceptionnPrinted",
