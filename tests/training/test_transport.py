@@ -44,20 +44,18 @@ def test_the_mark_is_on_the_data_socket_of_compressed_messages_only() -> None:
         assert tos == [(0, 0), (MARKED_TOS, 0), (MARKED_TOS, 0), (0, 0), (MARKED_TOS, 0)]
 
 
-def test_a_silent_rank_is_named_after_the_timeout() -> None:
+def test_a_silent_rank_stops_nobody_longer_than_the_timeout() -> None:
+    """Whoever runs out of patience first names its neighbour, which may itself be waiting for the silent one."""
     others_failed = threading.Barrier(3)
 
-    def job(ring: Ring) -> str:
-        text = ""
+    def job(ring: Ring) -> None:
         if ring.rank != 2:
-            with pytest.raises(TransportError, match=r"rank \d gave no sign of life for 0\.5 s") as caught:
+            with pytest.raises(TransportError, match=r"no progress with rank \d for 0\.5 s|closed its connection"):
                 for _ in range(2):
                     ring.exchange(b"abcd", marked=False, limit=LIMIT)
-            text = str(caught.value)
         others_failed.wait(PATIENCE)
-        return text
 
-    assert "rank 2 gave no sign of life" in results(on_ring(3, job, timeout=0.5))[0]
+    results(on_ring(3, job, timeout=0.5))
 
 
 def test_a_rank_that_dies_breaks_the_ring_for_all() -> None:

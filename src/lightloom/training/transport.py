@@ -148,7 +148,7 @@ class Ring:
         ready = self._selector.select(self.timeout)
         if not ready:
             silent = self._previous if data or announcement else self._next
-            self._fail(f"rank {silent} gave no sign of life for {self.timeout:g} s")
+            self._fail(f"no progress with rank {silent} for {self.timeout:g} s (it may itself be waiting)")
         masks = {key.fileobj: mask for key, mask in ready}
         order = (self._control_in, self._control_out, self._data_in, self._data_out)
         return [(sock, masks[sock]) for sock in order if sock in masks]
@@ -218,7 +218,7 @@ class Ring:
         deadline = time.monotonic() + self.timeout
         while self._unacknowledged():
             if time.monotonic() > deadline:
-                self._fail(f"rank {self._next} gave no sign of life for {self.timeout:g} s")
+                self._fail(f"no progress with rank {self._next} for {self.timeout:g} s (it may itself be waiting)")
             time.sleep(1e-4)
         self._data_out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKED_TOS if marked else 0)
         self._marked = marked
