@@ -28,7 +28,7 @@ class Codec(ABC):
 
     @property
     def relative_error(self) -> float | None:
-        """No decoded normal number is farther than this times its size from the original; None where none holds."""
+        """No finite value of 2^-125 or more is off by more than this times its size; None where no such bound holds."""
         return None
 
     @abstractmethod

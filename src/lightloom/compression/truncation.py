@@ -53,7 +53,7 @@ class Truncation(NumpyCodec):
 
     @property
     def relative_error(self) -> float:
-        """Of normal numbers: 2^-7, 2^-1, and with the exponent's last bit gone 3/4."""
+        """From 2^-125 up: 2^-7, 2^-1, and with the exponent's last bit gone 3/4."""
         return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
 
     def worst_bytes(self, count: int) -> int:
