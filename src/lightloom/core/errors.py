@@ -9,7 +9,8 @@ LightloomError
 │   ├── CodecError        a compressed stream is malformed, truncated or corrupted
 │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
 ├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
-└── BoundError            a cost came out below its proved lower bound: our fault
+├── BoundError            a cost came out below its proved lower bound: our fault
+└── TransportError, LaunchError (lightloom.training)   a peer fell silent, a worker failed
 """
 
 from __future__ import annotations
