@@ -76,7 +76,7 @@ def test_names_that_lead_nowhere(name: str, error: type[Exception], message: str
 
 
 def test_a_plugin_must_be_a_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightloom.compression.registry.load_plugins", lambda group: {"mine": 3})
+    monkeypatch.setattr("lightloom.core.plugins.load_plugins", lambda group: {"mine": 3})
     codecs.cache_clear()
     with pytest.raises(ConfigError, match="expected a Family, got 3"):
         codecs()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -36,6 +36,7 @@ def collective(
 ) -> None:
     """Build, verify and cost schedules of one collective."""
     from lightloom.cli.output import print_json, read_count, read_settings
+    from lightloom.collectives.cost import known_cost_model
     from lightloom.collectives.spec import Collective
     from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance, provenance_line
@@ -47,11 +48,11 @@ def collective(
         chosen["wavelengths"] = read_count(wavelengths, "--wavelengths")
     members = read_count(ranks, "--ranks")
     on = load_fabric(fabric, members, chosen)
-    wanted = Collective(_kind(kind), members, _total(nbytes, nbytes_per_rank, members))
+    wanted = Collective(cast(Any, kind), members, _total(nbytes, nbytes_per_rank, members))
     if figure is not None:
         check_format(figure)
         check_writable(figure)
-    found, refused = _evaluate(wanted, on, algorithm, _cost_model(cost_model))
+    found, refused = _evaluate(wanted, on, algorithm, known_cost_model(cost_model))
     origin = provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model])
     if figure is not None:
         from lightloom.reports.wavelength_map import wavelength_map
@@ -72,24 +73,6 @@ def collective(
         print_json(document)
     else:
         _print_table(found, wanted, cost_model, figure, provenance_line(origin))
-
-
-def _kind(text: str) -> Any:
-    from lightloom.collectives.spec import KINDS
-    from lightloom.core.errors import UnknownNameError
-
-    if text not in KINDS:
-        raise UnknownNameError("collective", text, KINDS)
-    return text
-
-
-def _cost_model(text: str) -> Any:
-    from lightloom.collectives.cost import COST_MODELS
-    from lightloom.core.errors import UnknownNameError
-
-    if text not in COST_MODELS:
-        raise UnknownNameError("cost model", text, COST_MODELS)
-    return text
 
 
 def _total(nbytes: str | None, nbytes_per_rank: str | None, ranks: int) -> float:

@@ -102,14 +102,12 @@ def _strategies(text: str) -> tuple[str, ...]:
 
 
 def _check_names(algorithm: str, cost_model: str) -> None:
-    from lightloom.collectives.cost import COST_MODELS
+    from lightloom.collectives.cost import known_cost_model
     from lightloom.collectives.registry import find
-    from lightloom.core.errors import UnknownNameError
 
     if algorithm != "all":
         find(algorithm)
-    if cost_model not in COST_MODELS:
-        raise UnknownNameError("cost model", cost_model, COST_MODELS)
+    known_cost_model(cost_model)
 
 
 def _search(

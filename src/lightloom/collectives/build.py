@@ -95,7 +95,7 @@ def assemble(
     reduces: Any, *, notes: tuple[str, ...] = (),
 ) -> Schedule:  # fmt: skip
     """A schedule from columns whose channels number the wavelengths of all fibres in a row."""
-    wavelengths = int(getattr(fabric, "wavelengths", 1)) if fabric.exclusive else 1
+    wavelengths = fabric.fibre_channels
     channel = np.asarray(channel)
     return Schedule(
         algorithm=name, collective=collective, chunks=chunks, steps=int(steps), step=step, lightpath=lightpath,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,17 @@ from lightloom.fabrics.base import Fabric, Floats
 CostModel = Literal["paper", "physical"]
 COST_MODELS: tuple[str, ...] = get_args(CostModel)
 _BLOCK = 1 << 19
+
+
+def known_cost_model(name: str) -> CostModel:
+    """The cost model of that name.
+
+    Raises:
+        UnknownNameError: no such cost model.
+    """
+    if name not in COST_MODELS:
+        raise UnknownNameError("cost model", str(name), COST_MODELS)
+    return cast(CostModel, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,6 @@ def cost(
     Raises:
         UnknownNameError: no such cost model.
     """
-    if model not in COST_MODELS:
-        raise UnknownNameError("cost model", str(model), COST_MODELS)
     times = step_times(schedule, fabric, model, changes)
     if schedule.dependencies is None:
         critical = np.ones(schedule.steps, np.bool_)
@@ -88,8 +97,12 @@ def cost(
 def step_times(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
 ) -> StepTimes:
-    """The seconds of each step and what they go to."""
-    steps = schedule.steps
+    """The seconds of each step and what they go to.
+
+    Raises:
+        UnknownNameError: no such cost model.
+    """
+    model, steps = known_cost_model(model), schedule.steps
     conversion = np.full(steps, fabric.step_overhead)
     if not fabric.exclusive:
         return StepTimes(_packet_steps(schedule, fabric), conversion, np.zeros(steps), True)
@@ -103,34 +116,25 @@ def step_times(
 def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
     from lightloom.collectives import _cost_kernels as kernels
 
-    chunks, _ = _chunks(schedule)
+    chunks = _chunks(schedule)
     latency = np.zeros(len(schedule))
     if propagation and fabric.diameter_latency() > 0:
         for rows in _blocks(np.arange(len(schedule))):
-            latency[rows] = fabric.latency(*_ends(schedule, rows))
+            latency[rows] = fabric.latency(*schedule.ends(rows))
     result = np.zeros(schedule.steps)
     per_chunk = schedule.chunk_nbytes / fabric.channel_bandwidth
     kernels.slowest(schedule.step, schedule.lightpath, chunks, schedule.wavelength_count, latency, per_chunk, result)
     return result
 
 
-def _chunks(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(chunks on each lightpath, its first row)."""
+def _chunks(schedule: Schedule) -> NDArray[np.int64]:
+    """Chunks on each lightpath."""
     from lightloom.collectives import _cost_kernels as kernels
 
     paths = int(schedule.lightpath.max(initial=-1)) + 1
     chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
     kernels.lightpath_chunks(schedule.lightpath, schedule.destination, chunks, first_row)
-    return chunks, first_row
-
-
-def _ends(
-    schedule: Schedule, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    source, destination, route = (
-        column[rows].astype(np.int64) for column in (schedule.source, schedule.destination, schedule.route)
-    )
-    return source, destination, route
+    return chunks
 
 
 def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -168,7 +172,7 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     load, load_step = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
     for rows in _blocks(_by_step(schedule)):
-        ends = _ends(schedule, rows)
+        ends = schedule.ends(rows)
         print_ = fabric.footprint(*ends)
         kernels.busiest(
             rows, schedule.step, print_.base, print_.start, print_.length, print_.period, per_chunk, load, load_step,
@@ -190,11 +194,11 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     if fabric.setup_time == 0 or not len(schedule):
         return CircuitChanges(changed, True)
     tuned = np.zeros(fabric.links * fabric.channels, np.int64)
-    wavelengths = int(getattr(fabric, "wavelengths", 1))
+    wavelengths = fabric.fibre_channels
     channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
     overwritten = False
     for rows in _blocks(_by_step(schedule)):
-        source, destination, route = _ends(schedule, rows)
+        source, destination, route = schedule.ends(rows)
         print_ = fabric.footprint(source, destination, route)
         key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
         key = key * (fabric.channels + 1) + schedule.wavelength_count[rows] + 1
@@ -227,9 +231,9 @@ def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
     if fabric.energy_per_bit is None:
         return None
     if fabric.exclusive:
-        crossings = float(_chunks(schedule)[0].sum())
+        crossings = float(_chunks(schedule).sum())
     else:
-        crossings = float(sum(fabric.hops(*_ends(schedule, rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
+        crossings = float(sum(fabric.hops(*schedule.ends(rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
     return crossings * schedule.chunk_nbytes * 8 * fabric.energy_per_bit
 
 

@@ -9,8 +9,8 @@ from functools import cache
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify import verify
-from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.core.plugins import load_plugins
+from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.core.plugins import plugins_of
 from lightloom.fabrics.base import Fabric
 
 
@@ -29,6 +29,8 @@ class Algorithm:
     """"any", "wdm-ring" (wavelengths on a ring), or "in-network" (a reducing switch)."""
     even_ranks: bool = False
     """Whether an odd number of ranks is refused."""
+    halves_shares: bool = False
+    """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
 
@@ -49,7 +51,7 @@ class Algorithm:
             return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
         if fabric.usable_channels < self.least_channels:
             return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
-        if self.striped and not fabric.exclusive and self.name != "ring-two-way-striped":
+        if self.striped and not fabric.exclusive and not self.halves_shares:
             return f"{self.name} bundles wavelengths, and this fabric has none"
         return None
 
@@ -61,12 +63,7 @@ def algorithms() -> dict[str, Algorithm]:
     Raises:
         ConfigError: a plug-in registered something that is not an :class:`Algorithm`.
     """
-    found = {each.name: each for each in _built_in()}
-    for name, plugin in load_plugins("algorithms").items():
-        if not isinstance(plugin, Algorithm):
-            raise ConfigError(f"plug-in {name!r} in group lightloom.algorithms: expected an Algorithm, got {plugin!r}")
-        found[plugin.name] = plugin
-    return found
+    return {each.name: each for each in [*_built_in(), *plugins_of("algorithms", Algorithm)]}
 
 
 def _built_in() -> list[Algorithm]:
@@ -81,11 +78,12 @@ def _built_in() -> list[Algorithm]:
         ring,
         worker_aggregator,
         wrht,
-    )  # fmt: skip
+    )
 
     plain = [
         Algorithm(name="ring", build=ring.ring, summary="pass shares on around the ring, one way"),
-        Algorithm(name="ring-two-way", build=ring.ring_two_way, summary="pass shares on around the ring, both ways"),
+        Algorithm(name="ring-two-way", build=ring.ring_two_way, halves_shares=True,
+                  summary="pass shares on around the ring, both ways"),
         Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
                   summary="exchange everything with partners at distance 1, 2, 4, ..."),
         Algorithm(name="halving-doubling", build=halving_doubling.halving_doubling, kinds=("all-reduce",),
@@ -116,6 +114,7 @@ def _striped(plain: Algorithm) -> Algorithm:
     return Algorithm(
         name=f"{plain.name}-striped", build=plain.build, summary=f"{plain.summary}; all wavelengths bundled",
         kinds=plain.kinds, striped=True, needs=plain.needs, even_ranks=plain.even_ranks,
+        halves_shares=plain.halves_shares,
     )  # fmt: skip
 
 

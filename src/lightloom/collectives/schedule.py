@@ -88,6 +88,13 @@ class Schedule:
         """The same schedule with some columns (by name) and fields replaced."""
         return replace(self, **columns, **fields)
 
+    def ends(self, rows: Any) -> tuple[Column, Column, Column]:
+        """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""
+        source, destination, route = (
+            column[rows].astype(np.int64) for column in (self.source, self.destination, self.route)
+        )
+        return source, destination, route
+
     def columns(self) -> dict[str, Column]:
         """The columns by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}

@@ -75,7 +75,7 @@ def _check_ranges(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
-    wavelengths = int(getattr(fabric, "wavelengths", 1))
+    wavelengths = fabric.fibre_channels
     channel, count = _channels(schedule, fabric), schedule.wavelength_count
     outside = (
         (count < 1) | (schedule.fibre < 0) | (schedule.first_wavelength < 0)
@@ -91,7 +91,7 @@ def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
 
 def _channels(schedule: Schedule, fabric: Fabric) -> NDArray[np.int32]:
     channel = schedule.fibre.astype(np.int32)
-    channel *= np.int32(getattr(fabric, "wavelengths", 1))
+    channel *= np.int32(fabric.fibre_channels)
     channel += schedule.first_wavelength
     return channel
 
@@ -184,7 +184,7 @@ def _check_channels(
             print_.base, print_.start, print_.length, print_.period, fabric.channels, holder, holder_step, reach,
         )  # fmt: skip
         if row >= 0:
-            wavelengths = int(getattr(fabric, "wavelengths", 1))
+            wavelengths = fabric.fibre_channels
             raise VerificationError(
                 f"{_row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
                 f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} "

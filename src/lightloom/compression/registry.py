@@ -9,7 +9,7 @@ from typing import Any
 
 from lightloom.compression.base import Codec
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.plugins import load_plugins
+from lightloom.core.plugins import plugins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,7 @@ def codecs() -> dict[str, Family]:
     Raises:
         ConfigError: a plug-in registered something that is not a :class:`Family`.
     """
-    found = {each.name: each for each in _built_in()}
-    for name, plugin in load_plugins("codecs").items():
-        if not isinstance(plugin, Family):
-            raise ConfigError(f"plug-in {name!r} in group lightloom.codecs: expected a Family, got {plugin!r}")
-        found[plugin.name] = plugin
-    return found
+    return {each.name: each for each in [*_built_in(), *plugins_of("codecs", Family)]}
 
 
 def find(name: str) -> Codec:

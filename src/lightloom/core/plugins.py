@@ -8,9 +8,26 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from lightloom.core.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def plugins_of(group: str, kind: type[T]) -> list[T]:
+    """The plug-ins of a group, each of which must be a ``kind``.
+
+    Raises:
+        ConfigError: one is something else, or cannot be imported (names the entry point).
+    """
+    for name, plugin in load_plugins(group).items():
+        if not isinstance(plugin, kind):
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise ConfigError(
+                f"plug-in {name!r} in group lightloom.{group}: expected {article} {kind.__name__}, got {plugin!r}"
+            )
+    return list(load_plugins(group).values())
 
 
 @cache

@@ -87,6 +87,11 @@ class Fabric(Config):
         return 0
 
     @property
+    def fibre_channels(self) -> int:
+        """Channels of one fibre of a link: channel ``fibre · fibre_channels + wavelength``. 1 for switch planes."""
+        return 1
+
+    @property
     def usable_channels(self) -> int:
         """Channels of each link that schedules may fill without any node running out of transceivers."""
         return self.channels

@@ -81,6 +81,10 @@ class WdmRing(RingGeometry):
         return self.wavelengths * self.fibres
 
     @property
+    def fibre_channels(self) -> int:
+        return self.wavelengths
+
+    @property
     def usable_channels(self) -> int:
         """Half the transceivers for each way, if they are fewer than the wavelengths."""
         return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)

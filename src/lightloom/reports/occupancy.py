@@ -48,7 +48,7 @@ class Lightpaths:
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     """The lightpaths of a schedule on a circuit-switched fabric."""
     hops = np.concatenate(
-        [np.zeros(0, np.int64), *(fabric.hops(*_ends(schedule, rows)) for rows in _blocks(len(schedule)))]
+        [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _blocks(len(schedule)))]
     )
     order = np.lexsort((hops, schedule.lightpath))
     path = schedule.lightpath[order]
@@ -59,7 +59,7 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
         source=column["source"],
         destination=column["destination"],
         route=column["route"],
-        channel=column["fibre"] * int(getattr(fabric, "wavelengths", 1)) + column["first_wavelength"],
+        channel=column["fibre"] * fabric.fibre_channels + column["first_wavelength"],
         count=column["wavelength_count"],
         hops=hops[last],
     )
@@ -95,7 +95,7 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
         )
     else:
         for rows in _blocks(len(schedule)):
-            _enter_and_leave(change, fabric.footprint(*_ends(schedule, rows)), schedule.step[rows] // per_bin, 1)
+            _enter_and_leave(change, fabric.footprint(*schedule.ends(rows)), schedule.step[rows] // per_bin, 1)
     # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after.
     carried = np.cumsum(change, axis=1)[:, :-1]
     return LinkUse(carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin)
@@ -137,13 +137,6 @@ def _runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
         reach = start + length
         yield run, base + start, base + np.minimum(reach, period)
         yield run, base, base + np.maximum(reach - period, 0)
-
-
-def _ends(schedule: Schedule, rows: slice) -> tuple[Ints, Ints, Ints]:
-    source, destination, route = (
-        getattr(schedule, name)[rows].astype(np.int64) for name in ("source", "destination", "route")
-    )
-    return source, destination, route
 
 
 def _blocks(rows: int) -> list[slice]:
