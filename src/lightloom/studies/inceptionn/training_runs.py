@@ -1,0 +1,109 @@
+"""The training runs of the study: HDC on MNIST, four processes, Table I's hyper-parameters; long, hence resumable.
+
+A run that has its result is not repeated; one that was interrupted goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightloom.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from lightloom.training.digits import Recipe
+
+RANKS = 4
+SEEDS = (0, 1, 2, 3, 4)
+SNAPSHOTS = {"early": 100, "middle": 5_000, "late": 10_000}
+"""Iterations whose gradients are kept, from the float32 run of the first seed."""
+_TIMEOUT = 7_200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant of the training; ``seeds`` says how many times it runs."""
+
+    name: str
+    gradients: str = "none"
+    error_feedback: bool = False
+    weights: str = "none"
+    seeds: Sequence[int] = SEEDS[:1]
+
+    def recipe(self, seed: int) -> Recipe:
+        """The run with one seed."""
+        from lightloom.training.digits import Recipe
+
+        return Recipe(seed=seed, gradients=self.gradients, error_feedback=self.error_feedback, weights=self.weights)
+
+
+def runs() -> tuple[Run, ...]:
+    """All runs, those that decide most first."""
+    paired = (
+        Run("float32", seeds=SEEDS),
+        Run("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=SEEDS),
+        Run("printed 2^-10", "inceptionn-printed:2^-10"),
+    )
+    codecs = tuple(
+        Run(f"{label} 2^-{k}", f"{family}:2^-{k}", feedback)
+        for k in (10, 8, 6)
+        for label, family, feedback in (
+            ("windowed", "inceptionn", False),
+            ("printed", "inceptionn-printed", False),
+            ("windowed+feedback", "inceptionn", True),
+        )
+    )
+    truncated = tuple(
+        Run(f"truncate {what} {bits}", f"truncate:{bits}" if "g" in what else "none", False, f"truncate:{bits}")
+        if "w" in what
+        else Run(f"truncate {what} {bits}", f"truncate:{bits}")
+        for bits in (16, 22, 24)
+        for what in ("g", "w", "w+g")
+    )
+    named = {each.name: each for each in (*codecs, *truncated, *paired)}
+    order = [*paired, *codecs, *truncated]
+    return tuple(dict.fromkeys(named[each.name] for each in order))
+
+
+def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Do what is not done yet and write ``training.json`` into ``work``.
+
+    Args:
+        work: folder for checkpoints and results, one folder a run.
+        data: the data folder with MNIST.
+        advance: told 1 after each run.
+
+    Raises:
+        ConfigError: the data set is not there.
+        LaunchError: a run failed; calling again goes on from its checkpoint.
+    """
+    from lightloom.training.datasets.mnist import training_digits
+
+    training_digits(data)
+    records: dict[str, list[dict[str, Any]]] = {}
+    jobs = [(run, seed) for run in runs() for seed in run.seeds]
+    for run, seed in sorted(jobs, key=lambda job: job[1] * (job[1] != 0)):
+        records.setdefault(run.name, []).append(_once(run, seed, work, data))
+        advance(1)
+        write_atomically(work / "training.json", json.dumps({"ranks": RANKS, "runs": records}))
+    return work / "training.json"
+
+
+def _once(run: Run, seed: int, work: Path, data: Path) -> dict[str, Any]:
+    from lightloom.training.launch import launch
+
+    folder = work / f"{run.name.replace(' ', '-')}-seed{seed}"
+    result = folder / "result.json"
+    if not result.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        snapshots = list(SNAPSHOTS.values()) if run.gradients == "none" and seed == SEEDS[0] else []
+        arguments = {"recipe": asdict(run.recipe(seed)), "data": str(data), "folder": str(folder)}
+        outcomes = launch("lightloom.training.digits:train", RANKS, _TIMEOUT, {**arguments, "snapshots": snapshots})
+        write_atomically(result, json.dumps(outcomes[0].value))
+        for checkpoint in folder.glob("checkpoint-*.pt"):
+            checkpoint.unlink()
+    record: dict[str, Any] = json.loads(result.read_text())
+    return record

@@ -1,0 +1,65 @@
+"""Where data sets lie, and whether a file is the one that everybody means."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightloom.core.errors import ConfigError
+
+VARIABLE = "LIGHTLOOM_DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a data set."""
+
+    names: Sequence[str]
+    """Relative to the data folder, in the order in which they are tried; ``.gz`` is unpacked."""
+    sha256: str
+    """Of the unpacked content, so that a re-packed file passes."""
+    origin: str
+    """Where users get it."""
+
+    def read(self, folder: Path | None = None) -> bytes:
+        """The unpacked content.
+
+        Args:
+            folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
+
+        Raises:
+            ConfigError: no folder, no such file, unreadable, or not the published content.
+        """
+        root = data_folder(folder)
+        path = next((root / name for name in self.names if (root / name).is_file()), None)
+        if path is None:
+            raise ConfigError(f"{root} has no {' or '.join(self.names)}: get it from {self.origin}")
+        try:
+            content = path.read_bytes()
+            if path.suffix == ".gz":
+                content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+        found = hashlib.sha256(content).hexdigest()
+        if found != self.sha256:
+            raise ConfigError(f"{str(path)!r} has SHA-256 {found[:16]}…, expected {self.sha256[:16]}…: {self.origin}")
+        return content
+
+
+def data_folder(folder: Path | None = None) -> Path:
+    """The given folder, else ``$LIGHTLOOM_DATA``.
+
+    Raises:
+        ConfigError: neither is there, or it is no folder.
+    """
+    chosen = folder if folder is not None else Path(os.environ.get(VARIABLE, ""))
+    if folder is None and not os.environ.get(VARIABLE):
+        raise ConfigError(f"no data folder: give --data, or set {VARIABLE} to the folder that holds the data sets")
+    if not chosen.is_dir():
+        raise ConfigError(f"no data folder {str(chosen)!r}: expected the folder that holds the data sets")
+    return chosen
