@@ -45,14 +45,13 @@ def runs() -> tuple[Run, ...]:
     paired = (
         Run("float32", seeds=SEEDS),
         Run("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=SEEDS),
-        Run("printed 2^-10", "inceptionn-printed:2^-10"),
     )
     codecs = tuple(
         Run(f"{label} 2^-{k}", f"{family}:2^-{k}", feedback)
         for k in (10, 8, 6)
         for label, family, feedback in (
-            ("windowed", "inceptionn", False),
             ("printed", "inceptionn-printed", False),
+            ("windowed", "inceptionn", False),
             ("windowed+feedback", "inceptionn", True),
         )
     )
@@ -63,9 +62,8 @@ def runs() -> tuple[Run, ...]:
         for bits in (16, 22, 24)
         for what in ("g", "w", "w+g")
     )
-    named = {each.name: each for each in (*codecs, *truncated, *paired)}
-    order = [*paired, *codecs, *truncated]
-    return tuple(dict.fromkeys(named[each.name] for each in order))
+    more = tuple(each for each in codecs if each.name not in {one.name for one in paired})
+    return (*paired, *more, *truncated)
 
 
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
@@ -85,7 +83,7 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
     training_digits(data)
     records: dict[str, list[dict[str, Any]]] = {}
     jobs = [(run, seed) for run in runs() for seed in run.seeds]
-    for run, seed in sorted(jobs, key=lambda job: job[1] * (job[1] != 0)):
+    for run, seed in sorted(jobs, key=lambda job: (len(job[0].seeds) == 1, job[1])):
         records.setdefault(run.name, []).append(_once(run, seed, work, data))
         advance(1)
         write_atomically(work / "training.json", json.dumps({"ranks": RANKS, "runs": records}))
