@@ -5,7 +5,7 @@ from lightloom.compression.block_fixed_point import BlockFixedPoint
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.registry import Family, codecs, find
-from lightloom.compression.stream import FramedCodec, Header, StreamDecoder
+from lightloom.compression.stream import FramedCodec, Header, StreamDecoder, tag_histogram
 from lightloom.compression.truncation import Truncation
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "codecs",
     "find",
     "implementation",
+    "tag_histogram",
 ]

@@ -71,8 +71,18 @@ static uint32_t frame_checksum(const uint8_t *p, int64_t n, int64_t index) {
 
 static const int code_length[4] = {0, 1, 2, 4};
 
-/* `bound` is k of the bound 2^-k; `width` is w of an 8-bit code trunc(|f| 2^w). */
-static uint8_t *encode_group(const uint32_t *values, int n, uint8_t *out, int bound, int width) {
+/* f less the value of its code, sign(f) `code` / `unit`: exact, as the code is f's leading bits. */
+static uint32_t loss_of(uint32_t f, uint32_t code, float unit) {
+    float value, decoded = (float)code * unit;
+    memcpy(&value, &f, 4);
+    value -= f >> 31 ? -decoded : decoded;
+    memcpy(&f, &value, 4);
+    return f;
+}
+
+/* `bound` is k of the bound 2^-k; `width` is w of an 8-bit code trunc(|f| 2^w). With `leave` the values become what the
+ * codes lack; otherwise they are only read. */
+static uint8_t *encode_group(uint32_t *values, int n, uint8_t *out, int bound, int width, int leave) {
     unsigned tags = 0;
     uint8_t *p = out + 2;
     for (int i = 0; i < n; i++) {
@@ -81,14 +91,18 @@ static uint8_t *encode_group(const uint32_t *values, int n, uint8_t *out, int bo
             tags |= 3u << (2 * i);
             store32(p, f);
             p += 4;
+            if (leave) values[i] = 0;
         } else if (e >= (uint32_t)(127 - bound / 2)) {
-            uint32_t code = (sign << 15) | (m >> (135 - e));
+            uint32_t size = m >> (135 - e), code = (sign << 15) | size;
             tags |= 2u << (2 * i);
             *p++ = (uint8_t)code;
             *p++ = (uint8_t)(code >> 8);
+            if (leave) values[i] = loss_of(f, size, 0x1p-15f);
         } else if (e >= (uint32_t)(127 - bound)) {
+            uint32_t size = m >> (150 - e - width);
             tags |= 1u << (2 * i);
-            *p++ = (uint8_t)((sign << 7) | (m >> (150 - e - width)));
+            *p++ = (uint8_t)((sign << 7) | size);
+            if (leave) values[i] = loss_of(f, size, 1.0f / (float)(1 << width));
         }
     }
     out[0] = (uint8_t)tags;
@@ -96,8 +110,9 @@ static uint8_t *encode_group(const uint32_t *values, int n, uint8_t *out, int bo
     return p;
 }
 
-/* Returns the end of the group, or NULL where the group would pass `end` or codes more than n values. */
-static const uint8_t *decode_group(const uint8_t *p, const uint8_t *end, uint32_t *out, int n, float step8) {
+/* Returns the end of the group, or NULL where the group would pass `end` or codes more than n values. With `add` the
+ * values are added to those in `out`, which stay the same bits where the tag is 0. */
+static const uint8_t *decode_group(const uint8_t *p, const uint8_t *end, uint32_t *out, int n, float step8, int add) {
     if (end - p < 2) return NULL;
     unsigned tags = p[0] | ((unsigned)p[1] << 8);
     if ((tags >> 1 >> (2 * n - 1)) != 0) return NULL;
@@ -112,18 +127,23 @@ static const uint8_t *decode_group(const uint8_t *p, const uint8_t *end, uint32_
             int code = p[0] | (p[1] << 8);
             value = (float)((code & 0x8000) ? -(code & 0x7FFF) : code) * 0x1p-15f;
         }
-        if (length == 4)
-            out[i] = load32(p);
-        else
+        if (length == 4) memcpy(&value, p, 4);
+        if (!add) {
             memcpy(out + i, &value, 4);
+        } else if (length) {
+            float sum;
+            memcpy(&sum, out + i, 4);
+            sum += value;
+            memcpy(out + i, &sum, 4);
+        }
         p += length;
     }
     return p;
 }
 
-static uint8_t *encode_chunk_scalar(const uint32_t *values, int64_t n, uint8_t *out, int bound, int width) {
+static uint8_t *encode_chunk_scalar(uint32_t *values, int64_t n, uint8_t *out, int bound, int width, int leave) {
     for (; n > 0; n -= GROUP, values += GROUP)
-        out = encode_group(values, n < GROUP ? (int)n : GROUP, out, bound, width);
+        out = encode_group(values, n < GROUP ? (int)n : GROUP, out, bound, width, leave);
     return out;
 }
 
@@ -133,9 +153,9 @@ typedef struct {
     int64_t left; /* values still to come */
 } Cursor;
 
-static int finish_scalar(Cursor *c, float step8) {
+static int finish_scalar(Cursor *c, float step8, int add) {
     for (; c->left > 0; c->left -= GROUP, c->out += GROUP) {
-        c->p = decode_group(c->p, c->end, c->out, c->left < GROUP ? (int)c->left : GROUP, step8);
+        c->p = decode_group(c->p, c->end, c->out, c->left < GROUP ? (int)c->left : GROUP, step8, add);
         if (!c->p) return 0;
     }
     return c->p == c->end;
@@ -168,19 +188,28 @@ __attribute__((constructor)) static void build_tables(void) {
 }
 
 /* Integer comparison of the bits of |f| orders as |f| does; NaN and Inf lie above one and stay raw. */
-AVX2 static inline unsigned group_codes(__m256i x, __m256i low, __m256i middle, __m256 scale8, __m256i *codes) {
+AVX2 static inline unsigned group_codes(__m256i x, __m256i low, __m256i middle, __m256 scale8, __m256 step8,
+                                        __m256i *codes, uint32_t *leave) {
     const __m256i sign = _mm256_set1_epi32((int)0x80000000u);
     __m256i size = _mm256_andnot_si256(sign, x);
     __m256i coded = _mm256_cmpgt_epi32(size, low), wide = _mm256_cmpgt_epi32(size, middle);
     __m256i raw = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(0x3F7FFFFF));
     __m256 scale = _mm256_blendv_ps(scale8, _mm256_set1_ps(0x1p15f), _mm256_castsi256_ps(wide));
     __m256i places = _mm256_add_epi32(_mm256_set1_epi32(24), _mm256_slli_epi32(wide, 3)); /* the sign goes down by */
-    __m256i code = _mm256_or_si256(_mm256_cvttps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(size), scale)),
-                                   _mm256_srlv_epi32(_mm256_and_si256(x, sign), places));
+    __m256i whole = _mm256_cvttps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(size), scale));
+    __m256i code = _mm256_or_si256(whole, _mm256_srlv_epi32(_mm256_and_si256(x, sign), places));
     *codes = _mm256_blendv_epi8(code, x, raw);
     __m256i bit0 = _mm256_xor_si256(_mm256_xor_si256(coded, wide), raw); /* 01 and 11; bit 1 is `wide` */
     __m256i pair = _mm256_blendv_epi8(wide, bit0, _mm256_set1_epi32(0xFF));
     __m128i packed = _mm_packs_epi32(_mm256_castsi256_si128(pair), _mm256_extracti128_si256(pair, 1));
+    if (leave) {
+        __m256 unit = _mm256_blendv_ps(step8, _mm256_set1_ps(0x1p-15f), _mm256_castsi256_ps(wide));
+        __m256 decoded = _mm256_or_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(whole), unit),
+                                      _mm256_castsi256_ps(_mm256_and_si256(x, sign)));
+        __m256 loss = _mm256_sub_ps(_mm256_castsi256_ps(x), decoded);
+        __m256i kept = _mm256_blendv_epi8(x, _mm256_andnot_si256(raw, _mm256_castps_si256(loss)), coded);
+        _mm256_storeu_si256((__m256i *)leave, kept);
+    }
     return (unsigned)_mm_movemask_epi8(packed);
 }
 
@@ -202,10 +231,10 @@ AVX2 static inline __m256i load_group(const uint32_t *values) {
 }
 
 /* Writes up to 16 bytes past what it returns. */
-AVX2 static uint8_t *encode_chunk_avx2(const uint32_t *values, int64_t n, uint8_t *out, int bound, int width) {
+AVX2 static uint8_t *encode_chunk_avx2(uint32_t *values, int64_t n, uint8_t *out, int bound, int width, int leave) {
     const __m256i low = _mm256_set1_epi32(((127 - bound) << 23) - 1);
     const __m256i middle = _mm256_set1_epi32(((127 - bound / 2) << 23) - 1);
-    const __m256 scale8 = _mm256_set1_ps((float)(1 << width));
+    const __m256 scale8 = _mm256_set1_ps((float)(1 << width)), step8 = _mm256_set1_ps(1.0f / (float)(1 << width));
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     for (; n >= 4 * GROUP; n -= 4 * GROUP, values += 4 * GROUP) {
         _mm_prefetch((const char *)values + AHEAD, _MM_HINT_T0);
@@ -222,18 +251,22 @@ AVX2 static uint8_t *encode_chunk_avx2(const uint32_t *values, int64_t n, uint8_
             continue;
         }
         __m256i ca, cb, cc, cd;
-        unsigned ta = group_codes(a, low, middle, scale8, &ca), tb = group_codes(b, low, middle, scale8, &cb);
-        unsigned tc = group_codes(c, low, middle, scale8, &cc), td = group_codes(d, low, middle, scale8, &cd);
+        uint32_t *la = leave ? values : 0, *lb = leave ? values + 8 : 0;
+        uint32_t *lc = leave ? values + 16 : 0, *ld = leave ? values + 24 : 0;
+        unsigned ta = group_codes(a, low, middle, scale8, step8, &ca, la);
+        unsigned tb = group_codes(b, low, middle, scale8, step8, &cb, lb);
+        unsigned tc = group_codes(c, low, middle, scale8, step8, &cc, lc);
+        unsigned td = group_codes(d, low, middle, scale8, step8, &cd, ld);
         out = store_group(out, ta, ca);
         out = store_group(out, tb, cb);
         out = store_group(out, tc, cc);
         out = store_group(out, td, cd);
     }
-    return encode_chunk_scalar(values, n, out, bound, width);
+    return encode_chunk_scalar(values, n, out, bound, width, leave);
 }
 
 /* Needs eight values to come and 34 readable bytes. Codes sit at the top of their lanes: value = code 2^-(24+w). */
-AVX2 static inline void step(Cursor *c, __m256 scales) {
+AVX2 static inline void step(Cursor *c, __m256 scales, int add) {
     const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
     const __m256 raws = _mm256_castsi256_ps(_mm256_setr_epi32(0, 0, 0, -1, 0, 0, 0, -1));
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
@@ -251,17 +284,22 @@ AVX2 static inline void step(Cursor *c, __m256 scales) {
     __m256 value = _mm256_cvtepi32_ps(_mm256_sign_epi32(_mm256_and_si256(x, magnitude), x));
     value = _mm256_mul_ps(value, _mm256_permutevar_ps(scales, tag));
     value = _mm256_blendv_ps(value, _mm256_castsi256_ps(x), _mm256_permutevar_ps(raws, tag));
+    if (add) { /* -0 for tag 0, as x + -0 is x, bit for bit */
+        const __m256 zeros = _mm256_setr_ps(-0.0f, 0, 0, 0, -0.0f, 0, 0, 0);
+        value = _mm256_add_ps(_mm256_loadu_ps((const float *)c->out),
+                              _mm256_or_ps(value, _mm256_permutevar_ps(zeros, tag)));
+    }
     _mm256_storeu_ps((float *)c->out, value);
     c->out += GROUP;
     c->left -= GROUP;
 }
 
-AVX2 static inline void four_steps(Cursor *c, __m256 scales) {
-    for (int i = 0; i < 4; i++) step(c, scales);
+AVX2 static inline void four_steps(Cursor *c, __m256 scales, int add) {
+    for (int i = 0; i < 4; i++) step(c, scales, add);
 }
 
-static inline void four_zeros(Cursor *c) {
-    memset(c->out, 0, 4 * GROUP * sizeof(float));
+static inline void four_zeros(Cursor *c, int add) {
+    if (!add) memset(c->out, 0, 4 * GROUP * sizeof(float));
     c->out += 4 * GROUP;
     c->left -= 4 * GROUP;
     c->p += 8;
@@ -271,33 +309,33 @@ static inline int has_four(const Cursor *c) {
     return c->left >= 4 * GROUP && c->end - c->p >= 4 * LARGEST_GROUP;
 }
 
-AVX2 static int finish_avx2(Cursor *c, float step8) {
+AVX2 static int finish_avx2(Cursor *c, float step8, int add) {
     const __m256 scales = _mm256_setr_ps(0, step8 * 0x1p-24f, 0x1p-31f, 0, 0, step8 * 0x1p-24f, 0x1p-31f, 0);
     while (has_four(c)) {
         if (load64(c->p) == 0)
-            four_zeros(c);
+            four_zeros(c, add);
         else
-            four_steps(c, scales);
+            four_steps(c, scales, add);
     }
-    while (c->left >= GROUP && c->end - c->p >= LARGEST_GROUP) step(c, scales);
-    return finish_scalar(c, step8);
+    while (c->left >= GROUP && c->end - c->p >= LARGEST_GROUP) step(c, scales, add);
+    return finish_scalar(c, step8, add);
 }
 
 /* Where a group ends is known only from its tag, so one frame is a chain of dependent loads: two go side by side. */
-AVX2 static void advance_two(Cursor *one, Cursor *two, float step8) {
+AVX2 static void advance_two(Cursor *one, Cursor *two, float step8, int add) {
     const __m256 scales = _mm256_setr_ps(0, step8 * 0x1p-24f, 0x1p-31f, 0, 0, step8 * 0x1p-24f, 0x1p-31f, 0);
     Cursor a = *one, b = *two;
     while (has_four(&a) && has_four(&b)) {
         int empty_a = load64(a.p) == 0, empty_b = load64(b.p) == 0;
         if (!(empty_a | empty_b)) {
             for (int i = 0; i < 4; i++) {
-                step(&a, scales);
-                step(&b, scales);
+                step(&a, scales, add);
+                step(&b, scales, add);
             }
             continue;
         }
-        if (empty_a) four_zeros(&a); else four_steps(&a, scales);
-        if (empty_b) four_zeros(&b); else four_steps(&b, scales);
+        if (empty_a) four_zeros(&a, add); else four_steps(&a, scales, add);
+        if (empty_b) four_zeros(&b, add); else four_steps(&b, scales, add);
     }
     *one = a;
     *two = b;
@@ -310,11 +348,13 @@ API int lightloom_has_avx2(void) {
 
 #else
 
-static uint8_t *encode_chunk_avx2(const uint32_t *values, int64_t n, uint8_t *out, int bound, int width) {
-    return encode_chunk_scalar(values, n, out, bound, width);
+static uint8_t *encode_chunk_avx2(uint32_t *values, int64_t n, uint8_t *out, int bound, int width, int leave) {
+    return encode_chunk_scalar(values, n, out, bound, width, leave);
 }
-static int finish_avx2(Cursor *c, float step8) { return finish_scalar(c, step8); }
-static void advance_two(Cursor *one, Cursor *two, float step8) { (void)one; (void)two; (void)step8; }
+static int finish_avx2(Cursor *c, float step8, int add) { return finish_scalar(c, step8, add); }
+static void advance_two(Cursor *one, Cursor *two, float step8, int add) {
+    (void)one; (void)two; (void)step8; (void)add;
+}
 API int lightloom_has_avx2(void) { return 0; }
 
 #endif
@@ -322,19 +362,33 @@ API int lightloom_has_avx2(void) { return 0; }
 /* ---- frames: u32 length, u32 checksum, payload ---- */
 
 /* `out` must hold the largest encoding and 32 bytes more. Returns the bytes written. */
-API int64_t lightloom_encode_frames(const uint32_t *values, int64_t count, int64_t chunk, int64_t first, uint8_t *out,
-                                    int bound, int width, int avx2) {
+static inline int64_t encode_frames(uint32_t *values, int64_t count, int64_t chunk, int64_t first, uint8_t *out,
+                                    int bound, int width, int avx2, int leave) {
     uint8_t *p = out;
     for (int64_t index = first; count > 0; index++, count -= chunk, values += chunk) {
         int64_t n = count < chunk ? count : chunk;
         uint8_t *payload = p + FRAME_HEADER;
-        uint8_t *end = avx2 ? encode_chunk_avx2(values, n, payload, bound, width)
-                            : encode_chunk_scalar(values, n, payload, bound, width);
+        uint8_t *end = avx2 ? encode_chunk_avx2(values, n, payload, bound, width, leave)
+                            : encode_chunk_scalar(values, n, payload, bound, width, leave);
         store32(p, (uint32_t)(end - payload));
         store32(p + 4, frame_checksum(payload, end - payload, index));
         p = end;
     }
     return p - out;
+}
+
+API int64_t lightloom_encode_frames(const uint32_t *values, int64_t count, int64_t chunk, int64_t first, uint8_t *out,
+                                    int bound, int width, int avx2) {
+    uint32_t *only_read = (uint32_t *)values;
+    return avx2 ? encode_frames(only_read, count, chunk, first, out, bound, width, 1, 0)
+                : encode_frames(only_read, count, chunk, first, out, bound, width, 0, 0);
+}
+
+/* The same bytes; `values` become what they lack: values less decoded values, 0 where all 32 bits are sent. */
+API int64_t lightloom_encode_frames_leaving(uint32_t *values, int64_t count, int64_t chunk, int64_t first, uint8_t *out,
+                                            int bound, int width, int avx2) {
+    return avx2 ? encode_frames(values, count, chunk, first, out, bound, width, 1, 1)
+                : encode_frames(values, count, chunk, first, out, bound, width, 0, 1);
 }
 
 /* Checks the frame at `p` and points the cursor into it. Returns 0 or the reason. */
@@ -353,8 +407,8 @@ static int open_frame(const uint8_t *p, const uint8_t *end, uint32_t *out, int64
 }
 
 /* Returns the bytes read, or -(8 frame + reason). Reads nothing outside [in, in + nbytes), writes only `count` values. */
-API int64_t lightloom_decode_frames(const uint8_t *in, int64_t nbytes, uint32_t *out, int64_t count, int64_t chunk,
-                                    int64_t first, int width, int avx2) {
+static inline int64_t decode_frames(const uint8_t *in, int64_t nbytes, uint32_t *out, int64_t count, int64_t chunk,
+                                    int64_t first, int width, int avx2, int add) {
     const uint8_t *p = in, *end = in + nbytes;
     const float step8 = 1.0f / (float)(1 << width);
     int64_t index = first;
@@ -369,10 +423,56 @@ API int64_t lightloom_decode_frames(const uint8_t *in, int64_t nbytes, uint32_t 
             out += n;
             count -= n;
         }
-        if (opened == 2) advance_two(&frames[0], &frames[1], step8);
+        if (opened == 2) advance_two(&frames[0], &frames[1], step8, add);
         for (int i = 0; i < opened; i++, index++)
-            if (!(avx2 ? finish_avx2(&frames[i], step8) : finish_scalar(&frames[i], step8)))
+            if (!(avx2 ? finish_avx2(&frames[i], step8, add) : finish_scalar(&frames[i], step8, add)))
                 return -(8 * index + BAD_PAYLOAD);
+    }
+    return p - in;
+}
+
+API int64_t lightloom_decode_frames(const uint8_t *in, int64_t nbytes, uint32_t *out, int64_t count, int64_t chunk,
+                                    int64_t first, int width, int avx2) {
+    return avx2 ? decode_frames(in, nbytes, out, count, chunk, first, width, 1, 0)
+                : decode_frames(in, nbytes, out, count, chunk, first, width, 0, 0);
+}
+
+/* The same, added to what `out` holds. */
+API int64_t lightloom_decode_frames_adding(const uint8_t *in, int64_t nbytes, uint32_t *out, int64_t count,
+                                           int64_t chunk, int64_t first, int width, int avx2) {
+    return avx2 ? decode_frames(in, nbytes, out, count, chunk, first, width, 1, 1)
+                : decode_frames(in, nbytes, out, count, chunk, first, width, 0, 1);
+}
+
+static int pairs_set(unsigned pairs) { /* how many of the bits 0x5555 are set */
+    pairs = (pairs & 0x3333) + ((pairs >> 2) & 0x3333);
+    pairs = (pairs & 0x0F0F) + ((pairs >> 4) & 0x0F0F);
+    return (int)((pairs & 0xFF) + (pairs >> 8));
+}
+
+/* Adds the number of values of each tag to `counts`; returns as decoding does. */
+API int64_t lightloom_count_tags(const uint8_t *in, int64_t nbytes, int64_t count, int64_t chunk, int64_t *counts) {
+    const uint8_t *p = in, *end = in + nbytes;
+    for (int64_t index = 0; count > 0; index++, count -= chunk) {
+        int64_t n = count < chunk ? count : chunk, sums[4] = {n, 0, 0, 0};
+        Cursor frame;
+        int reason = open_frame(p, end, 0, n, index, &frame);
+        if (reason) return -(8 * index + reason);
+        for (p = frame.p; n > 0; n -= GROUP) {
+            if (frame.end - p < 2) return -(8 * index + BAD_PAYLOAD);
+            unsigned tags = p[0] | ((unsigned)p[1] << 8), high = (tags >> 1) & 0x5555, low = tags & 0x5555;
+            p += 2;
+            if (tags == 0) continue;
+            if (n < GROUP && tags >> (2 * n)) return -(8 * index + BAD_PAYLOAD);
+            int raw = pairs_set(high & low), wide = pairs_set(high & ~low), narrow = pairs_set(low & ~high);
+            p += 4 * raw + 2 * wide + narrow;
+            sums[1] += narrow;
+            sums[2] += wide;
+            sums[3] += raw;
+        }
+        if (p != frame.end) return -(8 * index + BAD_PAYLOAD);
+        sums[0] -= sums[1] + sums[2] + sums[3];
+        for (int tag = 0; tag < 4; tag++) counts[tag] += sums[tag];
     }
     return p - in;
 }

@@ -48,6 +48,26 @@ class Codec(ABC):
             InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
         """
 
+    def encode_leaving(self, array: NDArray[np.float32]) -> memoryview:
+        """Encode and leave in ``array`` (flat, contiguous) what the stream lacks: ``array - decoded``, 0 if not finite.
+
+        Decoded and left-over values add up to what was there: exactly, where the codec cuts off bits.
+        """
+        encoded = self.encode(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array -= self.decode(encoded)
+        array[~np.isfinite(array)] = 0
+        return encoded
+
+    def decode_adding(self, buffer: Any, out: NDArray[np.float32]) -> None:
+        """Add what ``buffer`` holds to ``out`` (flat, contiguous).
+
+        Raises:
+            CodecError: as :meth:`decode`; ``out`` may then hold part of the sum.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            out += self.decode(buffer, out=np.empty_like(out))
+
     def round_trip(self, array: Any) -> NDArray[np.float32]:
         """What a receiver of ``array`` holds, flat."""
         decoded: NDArray[np.float32] = self.decode(self.encode(array))

@@ -24,13 +24,21 @@ class Kernel(Protocol):
 
     ``first`` is the index of the first frame. ``encode_frames`` returns bytes written, and ``out`` must hold the
     worst case and :data:`SLACK` more; ``decode_frames`` returns bytes read or ``-(8 frame + reason)``.
+    ``leave`` turns ``values`` into what the frames lack; ``add`` adds to ``out``, which keeps its bits where nothing
+    was sent. ``count_tags`` adds how many values have tag 0 to 3 to ``counts`` and returns as ``decode_frames`` does.
     """
 
     name: str
 
-    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int: ...
+    def encode_frames(
+        self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
+    ) -> int: ...
 
-    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int: ...
+    def decode_frames(
+        self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False
+    ) -> int: ...
+
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int: ...
 
     def xxh64(self, data: Bytes, seed: int) -> int: ...
 
@@ -44,15 +52,24 @@ REASONS = {1: "it ends early", 2: "its length is impossible", 3: "its checksum i
 class _Fallback:
     name = "fallback"
 
-    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int:
+    def encode_frames(
+        self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
+    ) -> int:
         from lightloom.compression.kernels_numba import encode_frames
 
-        return int(encode_frames(values, chunk, first, out, bound, width))
+        if not values.flags.writeable:  # Numba has no functions that write only sometimes
+            values = values.copy()
+        return int(encode_frames(values, values.view(np.float32), chunk, first, out, bound, width, leave))
 
-    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int:
+    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
         from lightloom.compression.kernels_numba import decode_frames
 
-        return int(decode_frames(data, out, out.view(np.float32), chunk, first, width))
+        return int(decode_frames(data, out, out.view(np.float32), chunk, first, width, add))
+
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int:
+        from lightloom.compression.kernels_numba import count_tags
+
+        return int(count_tags(data, count, chunk, counts))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
         from lightloom.compression.kernels_numba import xxh64
@@ -66,19 +83,18 @@ class _Native:
         self._library = library
         self._avx2 = int(avx2)
 
-    def encode_frames(self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int) -> int:
-        return int(
-            self._library.lightloom_encode_frames(
-                values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._avx2
-            )
-        )
+    def encode_frames(
+        self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
+    ) -> int:
+        encode = self._library.lightloom_encode_frames_leaving if leave else self._library.lightloom_encode_frames
+        return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._avx2))
 
-    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int) -> int:
-        return int(
-            self._library.lightloom_decode_frames(
-                data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._avx2
-            )
-        )
+    def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
+        decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
+        return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._avx2))
+
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int:
+        return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
         return int(self._library.lightloom_xxh64(data.ctypes.data, data.size, seed))

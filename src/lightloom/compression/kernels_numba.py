@@ -88,36 +88,52 @@ def _put(out: Any, at: int, value: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _encode_group(values: Any, begin: int, n: int, out: Any, at: int, bound: int, width: int) -> int:
+def _encode_group(
+    values: Any, reals: Any, begin: int, n: int, out: Any, at: int, bound: int, width: int, leave: bool
+) -> int:
     """Algorithm 2 on up to eight values; returns the end of the group."""
     tags = 0
     p = at + 2
+    step8, step16 = np.float32(2.0 ** -np.float64(width)), np.float32(2.0**-15)
     for i in range(n):
         f = np.int64(values[begin + i])
         sign, e, m = f >> 31, (f >> 23) & 255, (f & 0x7FFFFF) | 0x800000
         if e >= 127:
             tags |= 3 << (2 * i)
             p = _put(out, p, f, 4)
+            if leave:
+                values[begin + i] = np.uint32(0)
         elif e >= 127 - bound // 2:
             tags |= 2 << (2 * i)
-            p = _put(out, p, (sign << 15) | (m >> (135 - e)), 2)
+            size = m >> (135 - e)
+            p = _put(out, p, (sign << 15) | size, 2)
+            if leave:
+                reals[begin + i] -= np.float32(-size if sign else size) * step16
         elif e >= 127 - bound:
             tags |= 1 << (2 * i)
-            p = _put(out, p, (sign << 7) | (m >> (150 - e - width)), 1)
+            size = m >> (150 - e - width)
+            p = _put(out, p, (sign << 7) | size, 1)
+            if leave:
+                reals[begin + i] -= np.float32(-size if sign else size) * step8
     _put(out, at, tags, 2)
     return p
 
 
 @njit(cache=True, nogil=True)
-def encode_frames(values: Any, chunk: int, first: int, out: Any, bound: int, width: int) -> int:
-    """Encode ``values`` (u32 bit patterns) as frames into ``out`` (the worst case fits); returns the bytes written."""
+def encode_frames(
+    values: Any, reals: Any, chunk: int, first: int, out: Any, bound: int, width: int, leave: bool
+) -> int:
+    """Encode ``values`` (u32, and ``reals`` the same memory) as frames into ``out``, which holds the worst case.
+
+    With ``leave`` the values become what the frames lack. Returns the bytes written.
+    """
     p, count = 0, len(values)
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         payload = p + FRAME_HEADER
         q = payload
         for begin in range(start, stop, 8):
-            q = _encode_group(values, begin, min(8, stop - begin), out, q, bound, width)
+            q = _encode_group(values, reals, begin, min(8, stop - begin), out, q, bound, width, leave)
         _put(out, p, q - payload, 4)
         _put(out, p + 4, np.int64(_frame_checksum(out, payload, q, first + start // chunk)), 4)
         p = q
@@ -125,7 +141,7 @@ def encode_frames(values: Any, chunk: int, first: int, out: Any, bound: int, wid
 
 
 @njit(cache=True, nogil=True)
-def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int, n: int, step8: Any) -> Any:
+def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int, n: int, step8: Any, add: bool) -> Any:
     """Algorithm 3 on up to eight values; returns the end of the group, or -1 where it would pass ``end``."""
     if end - p < 2:
         return -1
@@ -143,6 +159,7 @@ def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int
         for b in range(length):
             code |= np.int64(data[p + b]) << (8 * b)
         p += length
+        before = reals[i]
         if tag == 3:
             bits[i] = np.uint32(code)
         elif tag == 2:
@@ -151,14 +168,33 @@ def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int
         elif tag == 1:
             size = code & 0x7F
             reals[i] = np.float32(-size if code >> 7 else size) * step8
-        else:
+        elif not add:
             reals[i] = np.float32(0.0)
+        if add and tag != 0:
+            reals[i] += before
     return p
 
 
 @njit(cache=True, nogil=True)
-def decode_frames(data: Any, bits: Any, reals: Any, chunk: int, first: int, width: int) -> Any:
-    """Decode frames into ``bits`` and ``reals``, two views of the same memory.
+def _open_frame(data: Any, p: int, n: int, index: int) -> Any:
+    """Check the frame of ``n`` values at ``p``; where its payload begins, or ``-(8 frame + reason)``."""
+    if len(data) - p < FRAME_HEADER:
+        return -(8 * index + TRUNCATED)
+    length, checksum = np.int64(_load(data, p, 4)), _load(data, p + 4, 4)
+    groups = (n + 7) // 8
+    if length < 2 * groups or length > 2 * groups + 4 * n:
+        return -(8 * index + BAD_LENGTH)
+    p += FRAME_HEADER
+    if p + length > len(data):
+        return -(8 * index + TRUNCATED)
+    if _frame_checksum(data, p, p + length, index) != checksum:
+        return -(8 * index + BAD_CHECKSUM)
+    return p
+
+
+@njit(cache=True, nogil=True)
+def decode_frames(data: Any, bits: Any, reals: Any, chunk: int, first: int, width: int, add: bool) -> Any:
+    """Decode frames into ``bits`` and ``reals``, two views of the same memory; with ``add``, add them to it.
 
     Returns the bytes read, or ``-(8 frame + reason)``. Reads nothing outside ``data``.
     """
@@ -167,22 +203,42 @@ def decode_frames(data: Any, bits: Any, reals: Any, chunk: int, first: int, widt
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         index = first + start // chunk
-        if len(data) - p < FRAME_HEADER:
-            return -(8 * index + TRUNCATED)
-        length, checksum = np.int64(_load(data, p, 4)), _load(data, p + 4, 4)
-        groups = (stop - start + 7) // 8
-        if length < 2 * groups or length > 2 * groups + 4 * (stop - start):
-            return -(8 * index + BAD_LENGTH)
-        p += FRAME_HEADER
-        end = p + length
-        if end > len(data):
-            return -(8 * index + TRUNCATED)
-        if _frame_checksum(data, p, end, index) != checksum:
-            return -(8 * index + BAD_CHECKSUM)
+        p = _open_frame(data, p, stop - start, index)
+        if p < 0:
+            return p
+        end = p + np.int64(_load(data, p - 8, 4))
         for begin in range(start, stop, 8):
-            p = _decode_group(data, p, end, bits, reals, begin, min(8, stop - begin), step8)
+            p = _decode_group(data, p, end, bits, reals, begin, min(8, stop - begin), step8, add)
             if p < 0:
                 return -(8 * index + BAD_PAYLOAD)
+        if p != end:
+            return -(8 * index + BAD_PAYLOAD)
+    return p
+
+
+@njit(cache=True, nogil=True)
+def count_tags(data: Any, count: int, chunk: int, counts: Any) -> Any:
+    """Add the number of values of each tag to ``counts``; returns as ``decode_frames`` does."""
+    p: Any = 0
+    for start in range(0, count, chunk):
+        stop = min(start + chunk, count)
+        index = start // chunk
+        p = _open_frame(data, p, stop - start, index)
+        if p < 0:
+            return p
+        end = p + np.int64(_load(data, p - 8, 4))
+        for begin in range(start, stop, 8):
+            if end - p < 2:
+                return -(8 * index + BAD_PAYLOAD)
+            tags, n = np.int64(_load(data, p, 2)), min(8, stop - begin)
+            if tags >> (2 * n) != 0:
+                return -(8 * index + BAD_PAYLOAD)
+            p += 2
+            for _ in range(n):
+                tag = tags & 3
+                tags >>= 2
+                counts[tag] += 1
+                p += tag + (1 if tag == 3 else 0)
         if p != end:
             return -(8 * index + BAD_PAYLOAD)
     return p

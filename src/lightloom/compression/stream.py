@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lightloom.compression.arrays import float32_target, float32_values, stream_bytes
 from lightloom.compression.base import Codec
-from lightloom.compression.kernels import REASONS, SLACK, Bits, Bytes
+from lightloom.compression.kernels import REASONS, SLACK, Bits, Bytes, current
 from lightloom.core.errors import CodecError, ConfigError
 
 MAGIC = b"LLGC"
@@ -32,10 +32,16 @@ CHUNK = 1 << 16
 """Values a frame: 256 KiB, small enough for a core's own cache and large enough that 8 bytes do not count."""
 LARGEST_CHUNK = 1 << 24
 FRAME_HEADER = 8
+TAGGED = (1, 2)
+"""Codecs whose frames carry two bits of tag a value: both forms of INCEPTIONN."""
 
 _HEADER = struct.Struct("<4sBBBBQI")
 _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
+
+
+EncodeFrames = Callable[[NDArray[np.float32], int, int, Bytes], int]
+DecodeFrames = Callable[[Bytes, NDArray[np.float32], int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,9 @@ class FramedCodec(Codec):
         """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
 
     def encode(self, array: Any, *, threads: int = 1) -> memoryview:
-        values = float32_values(array)
+        return self._encode(float32_values(array), threads, self.encode_frames)
+
+    def _encode(self, values: NDArray[np.float32], threads: int, encode_frames: EncodeFrames) -> memoryview:
         header = Header(self.codec_id, self.parameter, values.size, self.chunk)
         shares = _shares(header, threads)
         starts = [0]
@@ -118,9 +126,7 @@ class FramedCodec(Codec):
 
         def work(i: int) -> int:
             begin, end = shares[i]
-            return self.encode_frames(
-                values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]]
-            )
+            return encode_frames(values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]])
 
         used = _side_by_side(work, len(shares))
         at = 0
@@ -142,6 +148,9 @@ class FramedCodec(Codec):
             yield buffer[:used].data.toreadonly()
 
     def decode(self, buffer: Any, out: Any = None, *, threads: int = 1) -> Any:
+        return self._decode(buffer, out, threads, self.decode_frames)
+
+    def _decode(self, buffer: Any, out: Any, threads: int, decode_frames: DecodeFrames) -> Any:
         data = stream_bytes(buffer)
         header = self.read_header(data)
         body = data[HEADER_BYTES:]
@@ -154,7 +163,7 @@ class FramedCodec(Codec):
         def work(i: int) -> int:
             begin, end = shares[i]
             stop = starts[i + 1] if i + 1 < len(shares) else body.size
-            used = self.decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)
+            used = decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)
             if used < 0:
                 frame, reason = divmod(-used, 8)
                 raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
@@ -245,6 +254,31 @@ class StreamDecoder:
         del self._pending[: FRAME_HEADER + length]
         self._frame += 1
         return out
+
+
+def tag_histogram(buffer: Any) -> NDArray[np.int64]:
+    """How many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included; no value is decoded.
+
+    Source: INCEPTIONN, Table III.
+
+    Raises:
+        CodecError: malformed or corrupted, or a stream of another codec.
+    """
+    data = stream_bytes(buffer)
+    header = Header.parse(data)
+    if header.codec not in TAGGED:
+        raise CodecError(
+            f"a stream of codec {header.codec} has no tags: expected codec {' or '.join(map(str, TAGGED))}"
+        )
+    counts = np.zeros(4, np.int64)
+    body = data[HEADER_BYTES:]
+    used = current().count_tags(body, header.count, header.chunk, counts)
+    if used < 0:
+        frame, reason = divmod(-used, 8)
+        raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+    if used != body.size:
+        raise CodecError(f"{body.size - used} bytes follow the last frame")
+    return counts
 
 
 def as_bits(values: NDArray[np.float32]) -> Bits:
