@@ -1,162 +1,212 @@
-"""Codec throughput on one thread beside memcpy in the same run: ``python -m benchmarks.codec [MEBIBYTES]``.
+"""Our codecs beside memcpy, torch's casts and other people's codecs: one thread, one run, gradients from files.
 
-GB/s of float32 input, best of several rounds by CPU time of the thread. The rounds go through all candidates in turn,
-so that a disturbance hits them alike. Decoders and memcpy write to memory that already exists. Other people's codecs
-take part where they are installed (cramjam for snappy, zstandard, lz4, blosc2, zfpy), torch's casts where torch is.
+    python -m benchmarks.codec --gradients early.npy middle.npy late.npy --json codec.json --figure codec.png
+    python -m benchmarks.codec --measured codec.json --markdown
+
+A gradient file is a flat float32 array; it is repeated up to 64 MB. GB/s of float32 input, the best round by CPU time
+of the thread; every round goes through all candidates in turn, so that a disturbance hits them alike. Memory to decode
+into exists beforehand, memory to encode into where the codec takes it. Laplace noise of scale 1e-3 comes with every run.
 """
 
 from __future__ import annotations
 
-import importlib
+import argparse
+import json
+import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.measure import print_rows
+from benchmarks.codec_report import draw, markdown, print_table, verdicts
+from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.peers import Candidate, Memory, Values, peers
 from lightloom.compression import implementation
 from lightloom.compression.registry import find
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.reports.progress import progress
 
-Values = NDArray[np.float32]
-OURS = ("inceptionn:2^-10", "inceptionn:2^-6", "inceptionn:2^-14", "inceptionn-printed:2^-10")
-BASELINES = ("truncate:16", "truncate:22", "block-fixed-point:8")
+OURS = (
+    "inceptionn:2^-10", "inceptionn:2^-6", "inceptionn:2^-8", "inceptionn:2^-14", "inceptionn-printed:2^-10",
+    "truncate:16", "block-fixed-point:8",
+)  # fmt: skip
+MEGABYTES = 64
 ROUNDS = 7
+PACKAGES = ("numpy", "torch", "imagecodecs", "zstandard", "blosc2", "fpzip")
+_PIECE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One codec: ``encode()`` gives something ``decode`` takes; ``size`` reads the encoded bytes."""
+def load(path: Path, count: int) -> Values:
+    """The gradient in a file, repeated up to ``count`` values.
 
-    name: str
-    encode: Callable[[], Any]
-    decode: Callable[[Any], Any]
-    size: Callable[[Any], int] = len
-    rounds: int = ROUNDS
-
-
-def ours(name: str, values: Values, out: Values, rounds: int = ROUNDS) -> Candidate:
-    """A codec of this package."""
-    codec = find(name)
-    return Candidate(name, lambda: codec.encode(values), lambda stream: codec.decode(stream, out=out), rounds=rounds)
-
-
-def others(values: Values) -> list[Candidate]:
-    """Lossless and error-bounded codecs that happen to be installed."""
-    raw = values.tobytes()
-
-    def as_floats(data: Any) -> Values:
-        return np.frombuffer(data, np.float32)
-
-    found = []
-    if snappy := _module("cramjam"):
-        found.append(Candidate("snappy", lambda: snappy.snappy.compress_raw(raw),
-                               lambda b: as_floats(snappy.snappy.decompress_raw(b)), rounds=2))  # fmt: skip
-    if zstd := _module("zstandard"):
-        found.append(Candidate("zstd -1", lambda: zstd.ZstdCompressor(level=1).compress(raw),
-                               lambda b: as_floats(zstd.ZstdDecompressor().decompress(b)), rounds=2))  # fmt: skip
-    if lz4 := _module("lz4.frame"):
-        found.append(Candidate("lz4", lambda: lz4.compress(raw), lambda b: as_floats(lz4.decompress(b)), rounds=2))
-    if blosc := _module("blosc2"):
-        blosc.set_nthreads(1)
-        found.append(Candidate("blosc2 bitshuffle+lz4",
-                               lambda: blosc.compress2(values, codec=blosc.Codec.LZ4, typesize=4,
-                                                       filters=[blosc.Filter.BITSHUFFLE], filters_meta=[0]),
-                               lambda b: as_floats(blosc.decompress2(b)), rounds=2))  # fmt: skip
-    if zfp := _module("zfpy"):
-        found.append(Candidate("zfp 2^-10", lambda: zfp.compress_numpy(values, tolerance=2.0**-10),
-                               lambda b: zfp.decompress_numpy(b), rounds=2))  # fmt: skip
-    return found
+    Raises:
+        ConfigError: unreadable, not float32, not flat, or empty.
+    """
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read gradients from {str(path)!r}: {error}") from error
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32 or values.ndim != 1 or values.size == 0:
+        found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "an archive"
+        raise ConfigError(f"{str(path)!r} holds {found}: expected a flat, non-empty float32 array (.npy)")
+    return np.resize(values, count)
 
 
-def casts(values: Values) -> list[Candidate]:
-    """What torch offers: half precision, 8-bit floats, 8-bit integers with one scale."""
-    torch = _module("torch")
-    if torch is None:
-        return []
-    torch.set_num_threads(1)
-    tensor, back = torch.from_numpy(values), torch.empty(values.size)
-
-    def cast(name: str, kind: Any) -> Candidate:
-        target = torch.empty(values.size, dtype=kind)
-        return Candidate(name, lambda: target.copy_(tensor), lambda t: back.copy_(t).numpy(), lambda t: int(t.nbytes))
-
-    def quantise() -> Any:
-        return torch.quantize_per_tensor(tensor, float(tensor.abs().max()) / 127, 0, torch.qint8)
-
-    found = [cast("torch fp16", torch.float16), cast("torch fp8 e5m2", torch.float8_e5m2)]
-    found.append(Candidate("torch qint8", quantise, lambda t: t.dequantize().numpy(), lambda t: int(t.numel())))
-    return found
+def laplace(count: int) -> Values:
+    """Laplace noise of scale 1e-3: 38 % of it lies above 2^-10."""
+    return np.random.default_rng(0).laplace(0, 1e-3, count).astype(np.float32)
 
 
-def gradients(count: int) -> dict[str, Values]:
-    """Named data: Laplace noise of two scales; a third of the first lies above 2^-10, almost nothing of the second."""
-    random = np.random.default_rng(0)
-    return {
-        "laplace 1e-3": random.laplace(0, 1e-3, count).astype(np.float32),
-        "laplace 1e-4": random.laplace(0, 1e-4, count).astype(np.float32),
-    }
-
-
-def measure(values: Values) -> list[dict[str, object]]:
-    """One row a codec: GB/s both ways, multiples of memcpy, ratio, largest error."""
-    out = np.empty_like(values)
+def candidates(memory: Memory) -> tuple[list[Candidate], list[str]]:
+    """memcpy, our codecs, and everyone else's; with the packages that are missing."""
 
     def copy(_: object = None) -> Values:
-        np.copyto(out, values)
-        return out
+        np.copyto(memory.out, memory.values)
+        return memory.out
 
-    candidates = [Candidate("memcpy", copy, copy, lambda _: values.nbytes)]
-    candidates += [ours(name, values, out) for name in OURS]
-    candidates += [*casts(values), *(ours(name, values, out, rounds=2) for name in BASELINES), *others(values)]
-    best = {each.name: [float("inf"), float("inf")] for each in candidates}
-    facts: dict[str, tuple[float, float]] = {}
-    for turn in range(ROUNDS):
-        for each in candidates:
-            if turn >= each.rounds:
-                continue
-            encoded, seconds = _timed(each.encode)
-            best[each.name][0] = min(best[each.name][0], seconds)
-            decoded, seconds = _timed(lambda each=each, encoded=encoded: each.decode(encoded))  # type: ignore[misc]
-            best[each.name][1] = min(best[each.name][1], seconds)
+    def ours(name: str) -> Candidate:
+        codec = find(name)
+        return Candidate(
+            name, "ours", lambda: codec.encode(memory.values), lambda stream: codec.decode(stream, out=memory.out)
+        )
+
+    others, missing = peers(memory)
+    found = [Candidate("memcpy", "copy", copy, copy, lambda _: memory.values.nbytes), *map(ours, OURS), *others]
+    return found, missing
+
+
+def measure(values: Values, rounds: int, advance: Callable[[int], None]) -> tuple[list[dict[str, Any]], list[str]]:
+    """One row a codec: GB/s both ways, multiples of memcpy, ratio, errors; with the packages that are missing."""
+    memory = Memory(values)
+    taking_part, missing = candidates(memory)
+    best = {each.name: [float("inf"), float("inf")] for each in taking_part}
+    elsewhere = dict.fromkeys(best, 0.0)
+    facts: dict[str, dict[str, float]] = {}
+    for turn in range(rounds):
+        for each in taking_part:
+            encoded, encode, aside = _timed(each.encode)
+            decoded, decode, more = _timed(lambda each=each, encoded=encoded: each.decode(encoded))  # type: ignore[misc]
+            best[each.name] = [min(best[each.name][0], encode), min(best[each.name][1], decode)]
+            elsewhere[each.name] += aside + more
             if turn == 0:
-                facts[each.name] = values.nbytes / each.size(encoded), float(np.abs(decoded - values).max())
+                result = decoded if isinstance(decoded, np.ndarray) and decoded.dtype == np.float32 else memory.out
+                facts[each.name] = {"ratio": values.nbytes / each.size(encoded), **errors(values, result)}
+                memory.out.fill(np.nan)
+            advance(1)
     base = best["memcpy"]
     return [
         {
-            "codec": name,
-            "encode_GBps": round(values.nbytes / encode / 1e9, 2),
-            "decode_GBps": round(values.nbytes / decode / 1e9, 2),
-            "encode_of_memcpy": round(base[0] / encode, 3),
-            "decode_of_memcpy": round(base[1] / decode, 3),
-            "ratio": round(facts[name][0], 2),
-            "largest_error": float(f"{facts[name][1]:.3g}"),
+            "codec": each.name,
+            "kind": each.kind,
+            "encode_GBps": values.nbytes / encode / 1e9,
+            "decode_GBps": values.nbytes / decode / 1e9,
+            "encode_of_memcpy": base[0] / encode,
+            "decode_of_memcpy": base[1] / decode,
+            **facts[each.name],
+            "cpu_s_on_other_threads": elsewhere[each.name],
         }
-        for name, (encode, decode) in best.items()
-    ]
+        for each, (encode, decode) in zip(taking_part, best.values(), strict=True)
+    ], missing
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.thread_time()
+def errors(values: Values, decoded: Values) -> dict[str, float]:
+    """Largest absolute error, and relative error in the Euclidean norm: |decoded - values| / |values|."""
+    largest = lost = power = 0.0
+    for at in range(0, values.size, _PIECE):
+        exact = values[at : at + _PIECE].astype(np.float64)
+        away = decoded[at : at + _PIECE] - exact
+        largest = max(largest, float(np.abs(away).max()))
+        lost += float(away @ away)
+        power += float(exact @ exact)
+    return {"largest_error": largest, "relative_l2_error": (lost / power) ** 0.5 if power else 0.0}
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """The result, seconds of CPU on this thread, and on the other threads of the process."""
+    process, start = time.process_time(), time.thread_time()
     result = work()
-    return result, time.thread_time() - start
+    own = time.thread_time() - start
+    return result, own, max(0.0, time.process_time() - process - own)
 
 
-def _module(name: str) -> Any:
+def run(files: list[Path], megabytes: int, rounds: int) -> dict[str, Any]:
+    """Measure all candidates on every file and on Laplace noise."""
+    count = megabytes * 1_000_000 // 4
+    data = {path.stem: load(path, count) for path in files}
+    if len(data) != len(files):
+        raise ConfigError("two gradient files have the same name: their names head the tables")
+    sizes = {path.stem: int(np.load(path, mmap_mode="r").size) for path in files}
+    data["laplace 1e-3"] = laplace(count)
+    names = list(sizes) or list(data)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    missing: list[str] = []
+    steps = rounds * len(data) * len(candidates(Memory(np.ones(8, np.float32)))[0])
+    with progress("codecs", steps) as advance:
+        for name, values in data.items():
+            rows[name], missing = measure(values, rounds, advance)
+    return {
+        "kernel": implementation(),
+        "cpu": cpu_name(),
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "missing": missing,
+        "megabytes": megabytes,
+        "rounds": rounds,
+        "gradients": sizes,
+        "middle": "middle" if "middle" in names else names[len(names) // 2],
+        "data": rows,
+    }
+
+
+def _version(package: str) -> str | None:
     try:
-        return importlib.import_module(name)
-    except ImportError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
-def main(mebibytes: int = 64) -> None:
-    """Print one JSON object a line."""
-    for data, values in gradients(mebibytes << 18).items():
-        print_rows([{"data": data, "kernel": implementation(), "MiB": mebibytes}, *measure(values)])
+def main(arguments: list[str] | None = None) -> None:
+    """Measure or read a measurement; print tables and the sum-up; write JSON and picture as asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codec", description=__doc__.split("\n", 1)[0])
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--gradients", type=Path, nargs="+", default=[], help="flat float32 .npy files")
+    source.add_argument("--measured", type=Path, help="do not measure: read this JSON")
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES, help="a file is repeated up to this size")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", type=Path, help="write the measurement here")
+    parser.add_argument("--figure", type=Path, help="draw throughput against ratio (.svg, .png, .pdf)")
+    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation instead")
+    asked = parser.parse_args(arguments)
+    for path in (asked.json, asked.figure):
+        if path is not None:
+            check_writable(path)
+    if asked.megabytes < 1 or asked.rounds < 1:
+        raise ConfigError("--megabytes and --rounds must be at least 1")
+    found = _read(asked.measured) if asked.measured else run(asked.gradients, asked.megabytes, asked.rounds)
+    if asked.markdown:
+        print(markdown(found))
+    else:
+        print_table(found)
+        print(*verdicts(found), sep="\n")
+    if asked.json is not None:
+        write_atomically(asked.json, json.dumps(found, indent=1) + "\n")
+    if asked.figure is not None:
+        draw(found, asked.figure)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        found["data"][found["middle"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{str(path)!r} is no measurement of this benchmark: {error}") from error
+    return found
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:]))
+    sys.exit(exit_clearly(main))

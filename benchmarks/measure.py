@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+from lightloom.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +59,23 @@ def print_rows(rows: list[dict[str, object]]) -> None:
     """One JSON object a line."""
     for row in rows:
         print(json.dumps(row))
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def exit_clearly(work: Callable[[], None]) -> int:
+    """Run a command; what the user got wrong is one line on stderr and exit status 2."""
+    try:
+        work()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
