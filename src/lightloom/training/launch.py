@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,26 @@ from lightloom.training.errors import LaunchError
 _EXIT_SECONDS = 15.0
 """How long a process may take to end after it wrote its result."""
 _POLL_SECONDS = 0.05
+
+
+def _here(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the ranks of a launch run; this host's loopback device unless said otherwise."""
+
+    hosts: Sequence[str] = ()
+    """IPv4 address by rank; 127.0.0.1 where empty."""
+    prefixes: Sequence[Sequence[str]] = ()
+    """By rank, what stands in front of its command line."""
+    interface: str = ""
+    """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
+    store_host: str = "127.0.0.1"
+    """Where the ranks reach the store."""
+    at_store: Callable[[Callable[[], Any]], Any] = _here
+    """Calls a function where ``store_host`` is an address of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ def launch(
     arguments: Mapping[str, Any] | None = None,
     *,
     check: bool = True,
+    site: Site = Site(),
 ) -> list[Outcome]:
     """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank.
 
@@ -48,6 +69,7 @@ def launch(
         timeout: seconds for everything; what still runs then is killed, by process id.
         arguments: JSON for ``worker.arguments``.
         check: raise unless every rank wrote a value.
+        site: where they run.
 
     Raises:
         LaunchError: names the first rank at fault and what it said.
@@ -58,14 +80,19 @@ def launch(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
         # The store listens here, at a port that the system picks, so that no two launches can meet at one.
-        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        store = site.at_store(lambda: TCPStore(site.store_host, 0, is_master=True, wait_for_workers=False))
         processes: list[subprocess.Popen[bytes]] = []
         stack.callback(_kill, processes)
         for rank in range(ranks):
             log = stack.enter_context((folder / f"{rank}.log").open("wb"))
-            command = [sys.executable, "-m", "lightloom.training.worker", target]
-            command += [str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)]
-            environment = _environment(rank, ranks, store.port)
+            command = [
+                *(site.prefixes[rank] if site.prefixes else ()),
+                sys.executable,
+                "-m",
+                "lightloom.training.worker",
+            ]
+            command += [target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)]
+            environment = _environment(rank, ranks, store.port, site)
             processes.append(
                 subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )
@@ -86,18 +113,21 @@ def launch(
     return outcomes
 
 
-def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
+def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
     own = {
+        "LIGHTLOOM_HOST": site.hosts[rank] if site.hosts else "127.0.0.1",
         "RANK": str(rank),
         "WORLD_SIZE": str(ranks),
         "LOCAL_RANK": str(rank),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": site.store_host,
         "MASTER_PORT": str(port),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     defaults = {"OMP_NUM_THREADS": "1"}
     if sys.platform == "linux":
         defaults["GLOO_SOCKET_IFNAME"] = "lo"
+    if site.interface:
+        own["GLOO_SOCKET_IFNAME"] = site.interface
     return defaults | dict(os.environ) | own
 
 

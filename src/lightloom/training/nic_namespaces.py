@@ -9,16 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import shutil
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.training import namespaces
+from lightloom.training.namespaces import Namespace
 from lightloom.training.nic import NicPair, PayloadCodec
 
 ADDRESSES = ("10.97.0.1", "10.97.0.2")
@@ -29,30 +28,25 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 class Hosts:
     """Two namespaces that reach each other through the engines."""
 
-    namespaces: tuple[str, str]
+    namespaces: tuple[Namespace, Namespace]
     engines: NicPair
 
     def command(self, host: int, *arguments: str) -> list[str]:
         """The command line that runs ``arguments`` on host 0 or 1."""
-        return ["ip", "netns", "exec", self.namespaces[host], *arguments]
+        return self.namespaces[host].command(*arguments)
 
 
 def refusal() -> str | None:
     """Why namespaces cannot be made here; None when they can."""
-    if sys.platform != "linux":
-        return "the NIC emulation needs Linux"
-    if os.geteuid() != 0:
-        return "the NIC emulation needs root: it makes network namespaces and TUN devices"
-    if shutil.which("ip") is None:
-        return "the NIC emulation needs the ip command (package iproute2)"
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+    why = namespaces.refusal("the NIC emulation")
+    if why is None and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "the NIC emulation needs /dev/net/tun"
-    return None
+    return why
 
 
 @contextmanager
 def hosts(codec: PayloadCodec, *, mtu: int = 9000) -> Iterator[Hosts]:
-    """Make both namespaces and run the engines until the context ends; everything made is removed again.
+    """Make both namespaces and run the engines until the context ends; nothing that was made remains.
 
     Raises:
         UnsupportedError: not Linux, not root, or a tool is missing.
@@ -60,41 +54,27 @@ def hosts(codec: PayloadCodec, *, mtu: int = 9000) -> Iterator[Hosts]:
     why = refusal()
     if why is not None:
         raise UnsupportedError(why)
-    tag = f"{os.getpid() % 100_000}"
-    names = (f"lightloom-{tag}-a", f"lightloom-{tag}-b")
     engines = NicPair(codec)
     with ExitStack() as stack:
+        both = (stack.enter_context(Namespace()), stack.enter_context(Namespace()))
         devices = [
-            stack.enter_context(_host(name, f"llnic{tag}{side}", address, mtu))
-            for name, side, address in zip(names, "ab", ADDRESSES, strict=True)
+            stack.enter_context(_device(host, address, mtu)) for host, address in zip(both, ADDRESSES, strict=True)
         ]
         stack.enter_context(_running(devices, engines))
-        yield Hosts(names, engines)
+        yield Hosts(both, engines)
 
 
 @contextmanager
-def _host(namespace: str, device: str, address: str, mtu: int) -> Iterator[int]:
-    _ip("netns", "add", namespace)
+def _device(host: Namespace, address: str, mtu: int) -> Iterator[int]:
+    """A TUN device of the host's, as the file that its packets are read from."""
+    tun = host.run(os.open, "/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     try:
-        tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        try:
-            fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI))
-            _ip("link", "set", device, "netns", namespace)
-            inside = ("-n", namespace)
-            _ip(*inside, "address", "add", f"{address}/24", "dev", device)
-            _ip(*inside, "link", "set", device, "mtu", str(mtu), "up")
-            _ip(*inside, "link", "set", "lo", "up")
-            yield tun
-        finally:
-            os.close(tun)
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", b"tun0", _IFF_TUN | _IFF_NO_PI))
+        host.tool("ip", "address", "add", f"{address}/24", "dev", "tun0")
+        host.tool("ip", "link", "set", "tun0", "mtu", str(mtu), "up")
+        yield tun
     finally:
-        _ip("netns", "delete", namespace)
-
-
-def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UnsupportedError(f"ip {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+        os.close(tun)
 
 
 @contextmanager

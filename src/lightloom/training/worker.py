@@ -32,6 +32,8 @@ class Worker:
     size: int
     arguments: dict[str, Any]
     """As given to ``launch``; JSON."""
+    host: str = "127.0.0.1"
+    """IPv4 address of this rank, where the others reach it."""
 
 
 def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
@@ -49,7 +51,7 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=patience, wait_for_workers=False
         )
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
-        value = function(Worker(rank, size, json.loads(arguments)))
+        value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
         write_atomically(path, json.dumps({"value": value}))
     except BaseException as error:
         traceback.print_exc()
