@@ -8,17 +8,22 @@ from lightloom.collectives.price import Cost
 from lightloom.simulation.lower import Price, Priced
 
 
-def cost(transmission: float, setup: float = 0.0, later: float = 0.0, conversion: float = 0.0) -> Cost:
-    """A cost with ``later`` seconds of circuit changes after the first; static without them."""
+def cost(
+    transmission: float, setup: float = 0.0, later: float = 0.0, conversion: float = 0.0, codec: float = 0.0
+) -> Cost:
+    """A cost with ``later`` seconds of circuit changes after the first (static without them), and ``codec`` seconds of
+    encoding and half as many of decoding."""
     return Cost(
         steps=1,
-        time=transmission + setup + later + conversion,
+        time=transmission + setup + later + conversion + 1.5 * codec,
         transmission=transmission,
         conversion=conversion,
         reconfiguration=setup + later,
         setup=setup,
         static=later == 0,
         energy=None,
+        encode=codec,
+        decode=codec / 2,
     )
 
 
@@ -34,10 +39,8 @@ def linear(
 
     def price(kind: str, nbytes: float) -> Priced:
         return Priced(
-            cost=cost(latency + nbytes / bandwidth, setup, later),
+            cost=cost(latency + nbytes / bandwidth, setup, later, codec=codec),
             circuits=circuits and circuits.format(kind=kind),
-            encode=codec,
-            decode=codec / 2,
         )
 
     return price

@@ -173,12 +173,14 @@ def test_set_up_happens_while_the_gradients_are_computed() -> None:
     assert step(made, linear(1e9, setup=0.5), overlap=False).breakdown["exposed_reconfiguration_s"] == 0.5
 
 
-def test_coding_takes_the_device_s_time_before_and_after() -> None:
+def test_coding_lengthens_the_collective_before_and_after_sending() -> None:
     made = plan("ddp", chain([(1_000_000, 10**14, 0)]), optimizer_traffic_bytes=0)
     plain, coded = step(made, linear(1e9)), step(made, linear(1e9, codec=0.5))
     assert coded.step_time == pytest.approx(plain.step_time + 0.5 + 0.25)
     order = [each.name.split()[0] for each in coded.timeline.intervals]
     assert order == ["op0", "op0", "encode", "all-reduce", "decode", "optimizer"]
+    assert coded.compute_time == plain.compute_time
+    assert coded.communication_time == pytest.approx(plain.communication_time + 0.75)
 
 
 def test_energy_says_what_is_missing() -> None:

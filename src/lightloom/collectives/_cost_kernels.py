@@ -71,3 +71,41 @@ def changes(
                         tuned[c] = key[i]
                         changed[step[row]] = True
     return overwritten
+
+
+@njit(cache=True)
+def codec_work(
+    rows: Any, step: Any, lightpath: Any, source: Any, destination: Any, chunk: Any, reduces: Any, chunks: int,
+    in_line: bool, coded_as: Any, count: Any, encoded: Any, decoded: Any,
+) -> None:  # fmt: skip
+    """Per step, the most chunks that a rank encodes, and decodes; rows come step by step.
+
+    ``coded_as`` [rank * chunks]: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in
+    line the last lightpath that took the chunk. ``count`` [2, ranks] is scratch.
+    """
+    begin = 0
+    while begin < len(rows):
+        end, now = begin, step[rows[begin]]
+        while end < len(rows) and step[rows[end]] == now:
+            end += 1
+        count[:] = 0
+        # What a step sends is what was held before it, so all sends come before all arrivals.
+        for i in range(begin, end):
+            row = rows[i]
+            cell = source[row] * chunks + chunk[row]
+            if in_line:
+                if coded_as[cell] != lightpath[row]:
+                    coded_as[cell] = lightpath[row]
+                    count[0, source[row]] += 1
+            elif coded_as[cell] == -1:
+                coded_as[cell] = -2
+                count[0, source[row]] += 1
+                if not reduces[row]:
+                    count[1, source[row]] += 1
+        for i in range(begin, end):
+            row = rows[i]
+            count[1, destination[row]] += 1
+            if not in_line:
+                coded_as[destination[row] * chunks + chunk[row]] = -1 if reduces[row] else -2
+        encoded[now], decoded[now] = count[0].max(), count[1].max()
+        begin = end

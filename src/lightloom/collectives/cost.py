@@ -9,6 +9,9 @@
 
 On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
 propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise.
+
+A codec adds its seconds to each step, or, in line with the links, makes the step wait for the slower of the two
+(:mod:`lightloom.collectives.codec_work`); the schedule's size is then that of the compressed data.
 """
 
 from __future__ import annotations
@@ -43,17 +46,29 @@ def known_cost_model(name: str) -> CostModel:
 
 
 @dataclass(frozen=True, slots=True)
+class CodecTimes:
+    """Seconds of coding in each step, each array of shape [steps]."""
+
+    encode: Floats
+    decode: Floats
+    in_line: bool
+    """Whether coding runs beside sending, so that a step waits for the slower of the two; else one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepTimes:
     """Seconds of each step, by cause; each array has shape [steps]."""
 
     transmission: Floats
     conversion: Floats
     reconfiguration: Floats
+    encode: Floats
+    decode: Floats
     static: bool
 
     @property
     def duration(self) -> Floats:
-        return self.transmission + self.conversion + self.reconfiguration
+        return self.transmission + self.conversion + self.reconfiguration + self.encode + self.decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +82,46 @@ class CircuitChanges:
 
 
 def cost(
-    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
+    schedule: Schedule,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    changes: CircuitChanges | None = None,
+    codec: CodecTimes | None = None,
 ) -> Cost:
     """Time and energy of one run from dark fibres; ``changes`` saves finding them again for another size.
 
     Raises:
         UnknownNameError: no such cost model.
     """
-    times = step_times(schedule, fabric, model, changes)
+    times = step_times(schedule, fabric, model, changes, codec)
     if schedule.dependencies is None:
         critical = np.ones(schedule.steps, np.bool_)
     else:
         critical = _critical_steps(schedule, times.duration)
-    transmission, conversion, reconfiguration = (
-        float(part[critical].sum()) for part in (times.transmission, times.conversion, times.reconfiguration)
+    transmission, conversion, reconfiguration, encode, decode = (
+        float(part[critical].sum())
+        for part in (times.transmission, times.conversion, times.reconfiguration, times.encode, times.decode)
     )
     return Cost(
         steps=schedule.steps,
-        time=transmission + conversion + reconfiguration,
+        time=transmission + conversion + reconfiguration + encode + decode,
         transmission=transmission,
         conversion=conversion,
         reconfiguration=reconfiguration,
         setup=min(fabric.setup_time, reconfiguration),
         static=times.static,
         energy=_energy(schedule, fabric),
+        encode=encode,
+        decode=decode,
     )
 
 
 def step_times(
-    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
+    schedule: Schedule,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    changes: CircuitChanges | None = None,
+    codec: CodecTimes | None = None,
 ) -> StepTimes:
     """The seconds of each step and what they go to.
 
@@ -103,14 +129,24 @@ def step_times(
         UnknownNameError: no such cost model.
     """
     model, steps = known_cost_model(model), schedule.steps
-    conversion = np.full(steps, fabric.step_overhead)
+    conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
     if not fabric.exclusive:
-        return StepTimes(_packet_steps(schedule, fabric), conversion, np.zeros(steps), True)
-    transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
-    if model == "paper":
-        return StepTimes(transmission, conversion, np.full(steps, fabric.setup_time), False)
-    found = changes or circuit_changes(schedule, fabric)
-    return StepTimes(transmission, conversion, np.where(found.changed, fabric.setup_time, 0.0), found.static)
+        transmission = _packet_steps(schedule, fabric)
+    else:
+        transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
+        if model == "paper":
+            setups, static = np.full(steps, fabric.setup_time), False
+        else:
+            found = changes or circuit_changes(schedule, fabric)
+            setups, static = np.where(found.changed, fabric.setup_time, 0.0), found.static
+    encode = decode = np.zeros(steps)
+    if codec is not None and codec.in_line:
+        # What leaves the slower of link and engine still has to cross at least to the nearest rank.
+        away = fabric.neighbour_latency() if model == "physical" or not fabric.exclusive else 0.0
+        transmission = np.maximum(transmission, np.maximum(codec.encode, codec.decode) + away)
+    elif codec is not None:
+        encode, decode = codec.encode, codec.decode
+    return StepTimes(transmission, conversion, setups, encode, decode, static)
 
 
 def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
@@ -141,7 +177,7 @@ def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
 
 
-def _by_step(schedule: Schedule) -> NDArray[np.int64]:
+def rows_by_step(schedule: Schedule) -> NDArray[np.int64]:
     """Row numbers in an order in which the steps can run."""
     step = schedule.step
     if schedule.dependencies is not None:
@@ -171,7 +207,7 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
     load, load_step = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
-    for rows in _blocks(_by_step(schedule)):
+    for rows in _blocks(rows_by_step(schedule)):
         ends = schedule.ends(rows)
         print_ = fabric.footprint(*ends)
         kernels.busiest(
@@ -197,7 +233,7 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     wavelengths = fabric.fibre_channels
     channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
     overwritten = False
-    for rows in _blocks(_by_step(schedule)):
+    for rows in _blocks(rows_by_step(schedule)):
         source, destination, route = schedule.ends(rows)
         print_ = fabric.footprint(source, destination, route)
         key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
@@ -234,7 +270,7 @@ def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
         crossings = float(_chunks(schedule).sum())
     else:
         crossings = float(sum(fabric.hops(*schedule.ends(rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
-    return crossings * schedule.chunk_nbytes * 8 * fabric.energy_per_bit
+    return crossings * fabric.wire_bytes(schedule.chunk_nbytes) * 8 * fabric.energy_per_bit
 
 
 def circuits_key(schedule: Schedule) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightloom.collectives.bounds import Bound, lower_bound
-from lightloom.collectives.cost import CircuitChanges, CostModel, cost
+from lightloom.collectives.cost import CircuitChanges, CodecTimes, CostModel, cost
 from lightloom.collectives.price import Cost
 from lightloom.collectives.registry import Algorithm, build
 from lightloom.collectives.schedule import Schedule
@@ -40,10 +40,14 @@ def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model
 
 
 def costed(
-    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", changes: CircuitChanges | None = None
+    schedule: Schedule,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    changes: CircuitChanges | None = None,
+    codec: CodecTimes | None = None,
 ) -> tuple[Cost, Bound]:
     """Cost of a schedule that was verified, checked against its bound."""
-    price, bound = cost(schedule, fabric, model, changes), lower_bound(schedule.collective, fabric, model)
+    price, bound = cost(schedule, fabric, model, changes, codec), lower_bound(schedule.collective, fabric, model)
     if price.time < bound.time * (1 - _ROUNDING):
         raise BoundError(
             f"{schedule.algorithm} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of "

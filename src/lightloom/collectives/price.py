@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Cost:
     """Time and energy of one run of a schedule.
 
-    ``time = transmission + conversion + reconfiguration``; ``setup`` is the part of ``reconfiguration`` that the first
+    ``time = transmission + conversion + reconfiguration + encode + decode``; ``setup`` is the part of ``reconfiguration`` that the first
     step pays. When ``static`` holds, the schedule needs no other circuits than those, so a run that finds them in place
     (the same collective again, at any size) pays no reconfiguration at all.
     """
@@ -18,7 +18,7 @@ class Cost:
     time: float
     """Seconds, from dark fibres."""
     transmission: float
-    """Seconds of bits on links and of propagation."""
+    """Seconds of bits on links, or through codecs in line with them where those are slower, and of propagation."""
     conversion: float
     """Seconds of conversion between light and electrons."""
     reconfiguration: float
@@ -29,6 +29,10 @@ class Cost:
     """Whether one set of circuits serves every step."""
     energy: float | None
     """Joules of transmission; None when the fabric's energy per bit has no source."""
+    encode: float = 0.0
+    """Seconds of compressing between hops, which nothing else of the collective overlaps."""
+    decode: float = 0.0
+    """The same for decompressing."""
 
     @property
     def repeated_time(self) -> float:

@@ -5,7 +5,8 @@ runs of consecutive links, its :class:`Footprint`. Two ways of sharing a link ex
 
 * circuit-switched (``exclusive``): a link has ``channels``, and a lightpath holds each of its channels alone. On a WDM
   ring a channel is a wavelength of a fibre; on an optical circuit switch it is a switch plane;
-* packet-switched: transfers share a link's bandwidth, whatever their number.
+* packet-switched: transfers share a link's bandwidth, whatever their number. Bandwidths of such links are those of the
+  data in the packets (:mod:`lightloom.fabrics.packets`).
 
 Capabilities (wavelengths, reconfiguration time, multicast taps, in-network reduction) are fields, so that an algorithm
 asks for what it needs and never for a class.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +179,14 @@ class Fabric(Config):
     def ring_order(self) -> Ints:
         """An order of the ranks in which neighbours are near each other, for ring algorithms."""
         return np.arange(self.ranks, dtype=np.int64)
+
+    def wire_bytes(self, nbytes: float) -> float:
+        """Bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
+        return nbytes
+
+    def with_smaller_packets(self, ratio: float) -> Self:
+        """This fabric when packets hold ``ratio`` times less and are as many, as a codec behind the port makes them."""
+        return self
 
     @property
     def switch_rank(self) -> int:

@@ -8,11 +8,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Floats, Footprint, Ints
+from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.star import StarGeometry
 
 
-class PacketSwitch(StarGeometry):
+class PacketSwitch(StarGeometry, PacketFabric):
     """A star: every rank has one full-duplex port on a non-blocking switch.
 
     rank i ──up i──▶ [switch] ──down j──▶ rank j
@@ -23,16 +24,16 @@ class PacketSwitch(StarGeometry):
     """Bytes per second of a port, per direction."""
 
     def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.bandwidth)
+        return np.full(self.links, self.data_rate(self.bandwidth))
 
     def cuts(self) -> list[Cut]:
-        return [Cut("what one rank's port can receive", 1, self.bandwidth)]
+        return [Cut("what one rank's port can receive", 1, self.data_rate(self.bandwidth))]
 
     def total_receive_bandwidth(self) -> float:
-        return self.ranks * self.bandwidth
+        return self.ranks * self.data_rate(self.bandwidth)
 
 
-class TwoTierSwitch(Fabric):
+class TwoTierSwitch(PacketFabric):
     """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank.
 
     inside a domain    rank ──▶ [domain switch] ──▶ rank
@@ -62,8 +63,16 @@ class TwoTierSwitch(Fabric):
         return self.ranks // self.domain_size
 
     @property
-    def _tree_bandwidth(self) -> float:
-        return self.domain_size * self.bandwidth / self.oversubscription
+    def _inside(self) -> float:
+        return self.data_rate(self.domain_bandwidth)
+
+    @property
+    def _across(self) -> float:
+        return self.data_rate(self.bandwidth)
+
+    @property
+    def _tree(self) -> float:
+        return self.data_rate(self.domain_size * self.bandwidth / self.oversubscription, ports=self.domain_size)
 
     @property
     def links(self) -> int:
@@ -78,7 +87,7 @@ class TwoTierSwitch(Fabric):
 
     def link_bandwidth(self) -> Floats:
         n, domains = self.ranks, self._domains
-        return np.repeat([self.domain_bandwidth, self.bandwidth, self._tree_bandwidth], [2 * n, 2 * n, 2 * domains])
+        return np.repeat([self._inside, self._across, self._tree], [2 * n, 2 * n, 2 * domains])
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         n, domains = self.ranks, self._domains
@@ -103,11 +112,11 @@ class TwoTierSwitch(Fabric):
             Cut(
                 "what one rank's ports can receive",
                 1,
-                self.domain_bandwidth + (0 if alone else self.bandwidth),
+                self._inside + (0 if alone else self._across),
             )
         ]
         if not alone:
-            cuts.append(Cut("the tree links into one domain", self.domain_size, self._tree_bandwidth))
+            cuts.append(Cut("the tree links into one domain", self.domain_size, self._tree))
         return cuts
 
     def total_receive_bandwidth(self) -> float:

@@ -1,10 +1,11 @@
 """A plan becomes tasks: computing on one resource, collectives in their order of issue on the other.
 
-    compute   forward ... backward ... [encode]         ... [decode] update
-                              │            └────────┐          ▲
-    network      [set up circuits] ─────────▶ [transmission] ──┘
+    compute   forward ... backward ...                                             update
+                              └──────────┐                                         ▲
+    network      [set up circuits] ─▶ [encode] ─▶ [transmission] ─▶ [decode] ──────┘
 
-One rank stands for all, and the network serves one collective at a time, as one communicator does. Circuits
+One rank stands for all, and the network serves one collective at a time, as one communicator does. A codec between the
+hops is part of its collective: the next one waits for it too, while computing goes on. Circuits
 are set up while the data is still being computed, since the order of the collectives is known; they are not
 set up at all where the previous collective left them in place. The step is one of many equal ones, so the
 last collective of the step before comes before the first.
@@ -32,10 +33,6 @@ class Priced:
     circuits: Hashable = None
     """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None never
     matches."""
-    encode: float = 0.0
-    """Seconds of computing before the data can be sent (compression)."""
-    decode: float = 0.0
-    """Seconds of computing before the data can be used."""
 
 
 Price = Callable[[Kind, float], Priced]
@@ -124,18 +121,12 @@ class _Builder:
         """The latest task, by resource."""
         self._done: dict[int, int] = {}
         """The task of each position."""
-        self._awaited: dict[int, list[tuple[int, int]]] = {}
-        """By position: the exchanges it waits for, and the tasks that end them."""
+        self._awaited: dict[int, list[int]] = {}
+        """By position: the tasks that end the exchanges it waits for."""
 
     def compute(self, position: int, task: Task) -> None:
-        """The work of one position, after the collectives that it waits for, each decoded first."""
-        arrived = []
-        for index, end in self._awaited.pop(position, []):
-            seconds = self._priced[index].decode
-            arrived.append(
-                self._append(_codec(self._plan.exchanges[index], "decode", seconds), end) if seconds else end
-            )
-        self._done[position] = self._append(task, *arrived)
+        """The work of one position, after the collectives that it waits for."""
+        self._done[position] = self._append(task, *self._awaited.pop(position, []))
 
     def exchange_up_to(self, position: int) -> None:
         """Issue, in order, every collective whose data exists once ``position`` is done."""
@@ -154,18 +145,20 @@ class _Builder:
         priced = self._priced[index]
         cost = priced.cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
-        if priced.encode:
-            ready = (self._append(_codec(exchange, "encode", priced.encode), *ready),)
         setup = 0.0 if circuits_in_place(self._priced, index) else cost.setup
         if setup:
             self._append(_network(exchange, "set up ", "reconfiguration", setup, cost))
-        # A schedule changes circuits between its steps; the timeline shows those changes together, ahead of
-        # the bits.
+        # A schedule changes circuits, and a codec works, between its steps; the timeline shows all changes together and
+        # all encoding together, ahead of the bits, and all decoding behind them.
         changes = cost.reconfiguration - cost.setup
         if changes > 0:
             ready = (self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),)
+        if cost.encode:
+            ready = (self._append(_network(exchange, "encode ", "codec", cost.encode, cost), *ready),)
         end = self._append(_network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready)
-        self._awaited.setdefault(exchange.needed_by, []).append((index, end))
+        if cost.decode:
+            end = self._append(_network(exchange, "decode ", "codec", cost.decode, cost), end)
+        self._awaited.setdefault(exchange.needed_by, []).append(end)
 
 
 def circuits_in_place(priced: list[Priced], index: int) -> bool:
@@ -174,10 +167,6 @@ def circuits_in_place(priced: list[Priced], index: int) -> bool:
     before, this = priced[index - 1], priced[index]
     same = this.circuits is not None and before.circuits == this.circuits
     return same and before.cost.static and this.cost.static
-
-
-def _codec(exchange: Exchange, verb: str, duration: float) -> Task:
-    return Task(name=f"{verb} {exchange.name}", resource="compute", category="codec", duration=duration)
 
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:

@@ -46,8 +46,8 @@ class StepResult:
 
     @property
     def communication_time(self) -> float:
-        """Seconds that the network transmits or changes circuits, hidden or not."""
-        return self.busy_time["transmission"] + self.busy_time["reconfiguration"]
+        """Seconds that the network transmits, changes circuits or waits for a codec, hidden or not."""
+        return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
 
     def to_json(self) -> dict[str, Any]:
         """The figures of the step in plain types and SI units, without its timeline."""

@@ -17,7 +17,7 @@ SHARES: Mapping[str, Share] = {
     "forward": "compute",
     "backward": "compute",
     "update": "compute",
-    "codec": "compute",
+    "codec": "communication",
     "transmission": "communication",
     "reconfiguration": "reconfiguration",
 }
