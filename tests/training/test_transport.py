@@ -36,7 +36,7 @@ def test_the_mark_is_on_the_data_socket_of_compressed_messages_only() -> None:
         tos = []
         for marked in (False, True, True, False, True):
             ring.exchange(b"x" * 100_000, marked=marked, limit=LIMIT)
-            sockets = (ring._data_out, ring._control_out)
+            sockets = (ring.next.data, ring.next.control)
             tos.append(tuple(sock.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) for sock in sockets))
         return tos  # type: ignore[return-value]
 
