@@ -41,6 +41,23 @@ def test_same_bytes_over_several_frames(name: str, scale: float) -> None:
             assert np.array_equal(codec.decode(expected, threads=threads), decoded)
 
 
+@pytest.mark.parametrize("shift", [0, 1, 4], ids=["aligned", "4 bytes off", "16 bytes off"])
+@pytest.mark.parametrize("scale", [1e-4, 1e-3], ids=["sparse", "dense"])
+def test_long_vectors_whose_stores_pass_the_caches_decode_alike(scale: float, shift: int) -> None:
+    values = np.random.default_rng(2).laplace(0, scale, (1 << 21) + 65536 + 77).astype(np.float32)
+    codec = Inceptionn()
+    with kernel("native-scalar"):
+        stream = codec.encode(values)
+        expected = codec.decode(stream)
+    with kernel("native-avx2"):
+        assert codec.encode(values) == stream
+        room = np.full(values.size + 32, 7, np.float32)
+        begin = -room.ctypes.data % 64 // 4 + shift
+        codec.decode(stream, out=room[begin : begin + values.size])
+    assert np.array_equal(room[begin : begin + values.size], expected)
+    assert (room[:begin] == 7).all() and (room[begin + values.size :] == 7).all()
+
+
 @given(forms, vectors)
 def test_engine_gives_the_bytes_of_the_codec(
     codec: Inceptionn | InceptionnPrinted, values: NDArray[np.float32]
