@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from lightloom.clusters.base import Cluster
+    from lightloom.planner.compression import Compression
     from lightloom.planner.search import Candidate, PlanSearch
     from lightloom.workloads.graph import ComputeGraph
 
@@ -37,6 +38,18 @@ def plan(
         typer.Option("--set", help="field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable."),
     ] = None,
     overlap: Annotated[bool, typer.Option(help="Communicate while computing.")] = True,
+    compression: Annotated[
+        str | None, typer.Option(metavar="CODEC", help="Compress gradients, e.g. inceptionn:2^-10; both are ranked.")
+    ] = None,
+    compression_profile: Annotated[
+        Path | None, typer.Option(help="The model's profile; else the one that `compress profile` has kept.")
+    ] = None,
+    compression_ratio: Annotated[
+        str | None, typer.Option(metavar="X", help="A ratio of your own instead of a measured one.")
+    ] = None,
+    compression_engine: Annotated[
+        str, typer.Option(help="local (this host's kernel, measured), nic (the paper's engines), or a .yaml file.")
+    ] = "local",
     report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the winner's timeline for ui.perfetto.dev.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None,
@@ -44,6 +57,7 @@ def plan(
 ) -> None:
     """Rank every strategy and collective algorithm for training this model on this cluster."""
     from lightloom.cli.output import print_json, read_count, read_settings
+    from lightloom.cli.plan_compression import check_options, codec_json, read_compression
     from lightloom.clusters.load import load_cluster
     from lightloom.core.provenance import provenance
     from lightloom.workloads.load import load_workload
@@ -55,10 +69,15 @@ def plan(
     _check_outputs(report, trace, figure)
     strategies = _strategies(strategy)
     _check_names(algorithm, cost_model)
+    check_options(compression, compression_profile, compression_ratio, compression_engine)
     tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
     graph = load_workload(model, batch=on.training.batch_per_rank, sequence_length=tokens)
-    found = _search(graph, on, strategies, algorithm, cost_model, overlap)
-    origin = provenance([on.to_json(), graph.to_json(), strategies, algorithm, cost_model, overlap])
+    codec = None
+    if compression is not None:
+        codec = read_compression(compression, model, graph, compression_profile, compression_ratio, compression_engine)
+    found = _search(graph, on, strategies, algorithm, cost_model, overlap, codec)
+    configuration: list[Any] = [on.to_json(), graph.to_json(), strategies, algorithm, cost_model, overlap]
+    origin = provenance(configuration if codec is None else [*configuration, codec_json(codec)])
     document = _document(found, graph, on, cost_model, origin)
     if report is not None:
         from lightloom.cli.plan_report import plan_report
@@ -117,6 +136,7 @@ def _search(
     algorithm: str,
     cost_model: Any,
     overlap: bool,
+    codec: Compression | None,
 ) -> PlanSearch:
     from lightloom.planner.search import count, search
     from lightloom.reports.progress import progress
@@ -129,6 +149,7 @@ def _search(
             algorithm=algorithm,
             model=cost_model,
             overlap=overlap,
+            compression=codec,
             advance=lambda: advance(1),
         )
 
@@ -148,12 +169,17 @@ def _document(
         "explanation": explain(found),
         "ranking": [_row(each) for each in found.ranking],
         "reference": [_row(each) for each in found.reference],
-        "refused": [{"strategy": r.strategy, "algorithm": r.algorithm, "why": r.why} for r in found.refused],
+        "refused": [
+            {"strategy": r.strategy, "algorithm": r.algorithm, "compression": r.compression, "why": r.why}
+            for r in found.refused
+        ],
         "provenance": dict(origin),
     }
 
 
 def _row(each: Candidate) -> dict[str, Any]:
+    from lightloom.cli.plan_compression import compression_json
+
     result = each.result
     return {
         "iteration_time_s": result.step_time,
@@ -161,7 +187,7 @@ def _row(each: Candidate) -> dict[str, Any]:
         "energy": result.energy.to_json(),
         "algorithm": each.algorithm.name,
         "strategy": each.strategy,
-        "compression": None,
+        "compression": compression_json(each),
         "breakdown": result.breakdown,
         "communication_time_s": result.communication_time,
         "samples_per_second": result.samples_per_second,
@@ -172,13 +198,15 @@ def _row(each: Candidate) -> dict[str, Any]:
 
 
 def _draw(found: PlanSearch, figure: Path, origin: Mapping[str, Any]) -> None:
+    from lightloom.cli.plan_report import ranking_rows
     from lightloom.core.provenance import provenance_line
     from lightloom.reports.breakdown_figure import breakdown_figure
     from lightloom.reports.figures import save
 
     shown = [*found.ranking[:_SHOWN], *found.reference[:1]]
-    names = [f"{each.strategy} · {each.algorithm.name}" for each in found.ranking[:_SHOWN]]
-    names += [f"electrical: {each.strategy} · {each.algorithm.name}" for each in found.reference[:1]]
+    rows = ranking_rows(shown)
+    names = [row.name for row in rows[: len(shown) - len(found.reference[:1])]]
+    names += [f"electrical: {row.name}" for row in rows[len(names) :]]
     save(
         breakdown_figure([(n, each.result.breakdown) for n, each in zip(names, shown, strict=True)]),
         figure,

@@ -8,8 +8,10 @@ from typing import Any
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
+from lightloom.planner.compression import Compression
 from lightloom.planner.explain import explain
 from lightloom.planner.search import Candidate, PlanSearch
+from lightloom.planner.verdict import verdict
 from lightloom.reports.figures import to_svg
 from lightloom.reports.report import (
     CollectiveRow,
@@ -29,7 +31,14 @@ _ASSUMED = "assumption"
 def ranking_rows(candidates: Iterable[Candidate]) -> tuple[RankingRow, ...]:
     """One row a candidate, in their order."""
     return tuple(
-        ranking_row(each.result, algorithm=each.algorithm.name, verified=True, lower_bound_ratio=_times_the_bound(each))
+        ranking_row(
+            each.result,
+            algorithm=each.algorithm.name,
+            compression=each.compression.codec if each.compression else None,
+            compression_effect=str(verdict(each) or ""),
+            verified=True,
+            lower_bound_ratio=_times_the_bound(each),
+        )
         for each in candidates
     )
 
@@ -40,11 +49,12 @@ def plan_report(
     """The page of one plan."""
     winner = found.winner
     exchange = winner.largest_exchange
+    codec = next((each.compression for each in found.ranking if each.compression), None)
     return Report(
         title=f"{graph.name} on {on.name}",
-        headline=f"{winner.strategy} with {winner.algorithm.name}: {format_time(winner.result.step_time)} a step",
+        headline=f"{_name(winner)}: {format_time(winner.result.step_time)} a step",
         explanation=explain(found),
-        facts=(*_facts(graph, on, cost_model), ("energy a step", _energy(winner))),
+        facts=(*_facts(graph, on, cost_model), *_codec_facts(codec), ("energy a step", _energy(winner))),
         ranking=ranking_rows(found.ranking),
         reference=ranking_rows(found.reference[:5]),
         reference_name=f"Electrical reference: {_kind(on.reference)}" if on.reference else "Reference fabric",
@@ -55,6 +65,23 @@ def plan_report(
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
         memory=memory_bar(winner.result, on.accelerator.memory),
         provenance=origin,
+    )
+
+
+def _name(candidate: Candidate) -> str:
+    codec = f" and {candidate.compression.codec}" if candidate.compression else ""
+    return f"{candidate.strategy} with {candidate.algorithm.name}{codec}"
+
+
+def _codec_facts(codec: Compression | None) -> tuple[tuple[str, str], ...]:
+    if codec is None:
+        return ()
+    engine = codec.engine
+    rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
+    return (
+        ("gradients", f"{codec.codec}: {codec.ratio:.3g} times smaller than float32"),
+        ("ratio", codec.ratio_source),
+        ("engine", f"{engine.name}, {rates} ({engine.source})"),
     )
 
 
@@ -128,7 +155,7 @@ def _pictures(winner: Candidate) -> tuple[Picture, ...]:
     timeline = Picture(
         title="The step",
         svg=to_svg(timeline_figure(winner.result.timeline)),
-        caption=f"One rank's step with {winner.strategy} and {winner.algorithm.name}: computing above, network below.",
+        caption=f"One rank's step: {_name(winner)}. Computing above, network below.",
     )
     exchange = winner.largest_exchange
     if exchange is None:
@@ -150,8 +177,9 @@ def _collectives(found: PlanSearch, winner: Candidate) -> tuple[CollectiveRow, .
     for each in found.ranking:
         if each.strategy == winner.strategy:
             cost, bound = each.prices.cost(exchange.kind, exchange.nbytes)
+            codec = f" · {each.compression.codec}" if each.compression else ""
             row = CollectiveRow(
-                algorithm=each.algorithm.name, steps=cost.steps, time=cost.time, lower_bound=bound.time,
+                algorithm=each.algorithm.name + codec, steps=cost.steps, time=cost.time, lower_bound=bound.time,
                 bound_by=bound.bound_by, energy=cost.energy,
             )  # fmt: skip
             rows.append(row)

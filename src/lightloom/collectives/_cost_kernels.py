@@ -80,8 +80,8 @@ def codec_work(
 ) -> None:  # fmt: skip
     """Per step, the most chunks that a rank encodes, and decodes; rows come step by step.
 
-    ``coded_as`` [rank * chunks]: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in
-    line the last lightpath that took the chunk. ``count`` [2, ranks] is scratch.
+    ``coded_as`` [rank * chunks]: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and
+    in line the last lightpath that took the chunk. ``count`` [2, ranks] is scratch.
     """
     begin = 0
     while begin < len(rows):

@@ -1,7 +1,7 @@
 """What a codec has to do in each step of a schedule, on the rank that has most to do.
 
-Between hops (``in_line=False``, a codec in software), as ``training.ring_exchange`` does it: a rank encodes a chunk when
-its sum has changed since, passes on the bytes of what it only forwards, decodes what arrives, and adopts its own decoded
+Between hops (``in_line=False``, a codec in software), as ``training.ring_exchange`` does it: a rank encodes a chunk
+whose sum has changed, passes on the bytes of what it only forwards, decodes what arrives, and adopts its own decoded
 chunk before it hands out a finished sum. In line with the link (a codec in the network card) every chunk that leaves is
 encoded and every chunk that arrives is decoded, while the link sends.
 """
@@ -29,7 +29,8 @@ class CodecWork:
     def times(self, nbytes: float, encode: float, decode: float) -> CodecTimes:
         """For a collective of ``nbytes`` of values, at rates in bytes of values per second."""
         chunk = nbytes / self.chunks
-        return CodecTimes(self.encoded * (chunk / encode), self.decoded * (chunk / decode), self.in_line)
+        encoding, decoding = (work.astype(np.float64) for work in (self.encoded, self.decoded))
+        return CodecTimes(encoding * (chunk / encode), decoding * (chunk / decode), self.in_line)
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
@@ -43,7 +44,8 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     coded_as = np.full(ranks * schedule.chunks, -1, np.int64)
     encoded, decoded = np.zeros(schedule.steps, np.int64), np.zeros(schedule.steps, np.int64)
     kernels.codec_work(
-        rows_by_step(schedule), schedule.step, schedule.lightpath, schedule.source, schedule.destination, schedule.chunk,
-        schedule.reduces, schedule.chunks, in_line, coded_as, np.zeros((2, ranks), np.int64), encoded, decoded,
+        rows_by_step(schedule), schedule.step, schedule.lightpath, schedule.source, schedule.destination,
+        schedule.chunk, schedule.reduces, schedule.chunks, in_line, coded_as, 
+        np.zeros((2, ranks), np.int64), encoded, decoded,
     )  # fmt: skip
     return CodecWork(encoded, decoded, schedule.chunks, in_line)

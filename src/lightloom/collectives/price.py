@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Cost:
     """Time and energy of one run of a schedule.
 
-    ``time = transmission + conversion + reconfiguration + encode + decode``; ``setup`` is the part of ``reconfiguration`` that the first
-    step pays. When ``static`` holds, the schedule needs no other circuits than those, so a run that finds them in place
-    (the same collective again, at any size) pays no reconfiguration at all.
+    ``time = transmission + conversion + reconfiguration + encode + decode``; ``setup`` is the part of
+    ``reconfiguration`` that the first step pays. When ``static`` holds, the schedule needs no other circuits than
+    those, so a run that finds them in place (the same collective again, at any size) pays no reconfiguration at all.
     """
 
     steps: int

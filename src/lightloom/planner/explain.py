@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from lightloom.core.units import format_size, format_time
 from lightloom.planner.search import Candidate, PlanSearch
+from lightloom.planner.verdict import verdict
 
 
 def explain(found: PlanSearch) -> str:
     """One sentence: what the step takes and waits for, how near the bound its largest collective is, and what the best
     other algorithm loses."""
     winner = found.winner
-    return f"{_what(winner)}{_how_near(winner)}{_against(winner, _runner_up(found))}."
+    return f"{_what(winner)}{_how_near(winner)}{_against(winner, _runner_up(found))}{_compressed(found)}."
 
 
 def _what(winner: Candidate) -> str:
@@ -20,8 +21,26 @@ def _what(winner: Candidate) -> str:
         "all communication hidden behind it" if exposed == 0 else f"{format_time(exposed)} of communication exposed"
     )
     return (
-        f"{winner.strategy} with {winner.algorithm.name} wins: a step takes {format_time(winner.result.step_time)}, "
-        f"{format_time(parts['compute_s'])} of it computing, {hidden}"
+        f"{winner.strategy} with {winner.algorithm.name}{_codec(winner)} wins: "
+        f"a step takes {format_time(winner.result.step_time)}, {format_time(parts['compute_s'])} of it computing, {hidden}"
+    )
+
+
+def _codec(candidate: Candidate) -> str:
+    return f" and {candidate.compression.codec}" if candidate.compression else ""
+
+
+def _compressed(found: PlanSearch) -> str:
+    """What compression does to the winning plan, whether it is the one with or the one without."""
+    winner = found.winner
+    tried = winner if winner.compression else next((each for each in found.ranking if each.plain is winner), None)
+    if tried is None or tried.compression is None:
+        why = next((each.why for each in found.refused if each.compression), None)
+        return f"; compression does not apply: {why}" if why else ""
+    codec = tried.compression
+    return (
+        f"; {codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
+        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {verdict(tried)}"
     )
 
 

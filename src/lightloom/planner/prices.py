@@ -1,10 +1,16 @@
-"""Prices for the simulator: one verified schedule a kind of collective, resized to each bucket."""
+"""Prices for the simulator: one verified schedule a kind of collective, resized to each bucket.
+
+With compression the same schedule carries the compressed bytes of the gradients. A codec behind the port makes every
+packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lightloom.collectives.bounds import Bound
+from lightloom.collectives.codec_work import CodecWork, codec_work
 from lightloom.collectives.cost import CircuitChanges, CostModel, circuit_changes, circuits_key
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.price import Cost
@@ -12,6 +18,7 @@ from lightloom.collectives.registry import Algorithm, build
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
+from lightloom.planner.compression import VALUE_BYTES, Compression
 from lightloom.simulation.lower import Priced
 
 
@@ -22,6 +29,8 @@ class _Built:
     schedule: Schedule
     changes: CircuitChanges | None
     circuits: str | None
+    work: dict[bool, CodecWork] = field(default_factory=dict)
+    """What a codec has to do, by whether it is in line with the links."""
 
 
 class SchedulePrices:
@@ -31,8 +40,29 @@ class SchedulePrices:
         self.algorithm = algorithm
         self.fabric = fabric
         self.model = model
+        self.compression: Compression | None = None
+        self._element_bytes: Mapping[Kind, int] = {}
         self._built: dict[Kind, _Built] = {}
         self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
+
+    def compressed(self, compression: Compression, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
+        """The same schedules with compressed payload in the kinds of collectives that ``element_bytes`` names.
+
+        Args:
+            element_bytes: bytes of one uncompressed element in each kind.
+        """
+        found = SchedulePrices(self.algorithm, self.fabric, self.model)
+        found.compression, found._element_bytes, found._built = compression, element_bytes, self._built
+        return found
+
+    def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
+        """Bytes of float32 that the codec takes for a collective; None where this kind is not compressed."""
+        return nbytes / self._element_bytes[kind] * VALUE_BYTES if kind in self._element_bytes else None
+
+    def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
+        """The size of a collective of ``nbytes`` as the schedule carries it."""
+        values = self.values_nbytes(kind, nbytes)
+        return nbytes if self.compression is None or values is None else values / self.compression.ratio
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
         return self._entry(kind, nbytes)[0]
@@ -44,7 +74,7 @@ class SchedulePrices:
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of one collective."""
-        return self._build(kind).schedule.resized(nbytes)
+        return self._build(kind).schedule.resized(self.sent_nbytes(kind, nbytes))
 
     def forget_schedules(self) -> None:
         """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
@@ -62,6 +92,19 @@ class SchedulePrices:
         key = kind, nbytes
         if key not in self._priced:
             built = self._build(kind)
-            price, bound = costed(built.schedule.resized(nbytes), self.fabric, self.model, built.changes)
+            fabric, schedule = self.fabric, built.schedule.resized(self.sent_nbytes(kind, nbytes))
+            codec, values = None, self.values_nbytes(kind, nbytes)
+            if self.compression is not None and values is not None:
+                codec = self._work(built).times(values, self.compression.engine.encode, self.compression.engine.decode)
+                if self.compression.in_line and schedule.collective.nbytes:
+                    fabric = fabric.with_smaller_packets(nbytes / schedule.collective.nbytes)
+            price, bound = costed(schedule, fabric, self.model, built.changes, codec)
             self._priced[key] = Priced(cost=price, circuits=built.circuits if price.static else None), bound
         return self._priced[key]
+
+    def _work(self, built: _Built) -> CodecWork:
+        assert self.compression is not None
+        in_line = self.compression.in_line
+        if in_line not in built.work:
+            built.work[in_line] = codec_work(built.schedule, in_line=in_line)
+        return built.work[in_line]

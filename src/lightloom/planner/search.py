@@ -1,9 +1,13 @@
-"""Which plan wins: every strategy with every algorithm that the fabric admits, simulated and ranked."""
+"""Which plan wins: every strategy with every algorithm that the fabric admits, simulated and ranked.
+
+With a codec every plan is simulated twice, and both are ranked: where compression loses, its row stays and says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost import CostModel
@@ -12,6 +16,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.load import STRATEGIES, make_plan
 from lightloom.parallelism.plan import Exchange, ParallelPlan
+from lightloom.planner.compression import Compression, gradient_bytes
 from lightloom.planner.prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
@@ -27,6 +32,13 @@ class Candidate:
     algorithm: Algorithm
     result: StepResult
     prices: SchedulePrices
+    plain: Candidate | None = None
+    """The same plan without compression; None for one that does not compress."""
+
+    @property
+    def compression(self) -> Compression | None:
+        """The codec on its gradients."""
+        return self.prices.compression
 
     @property
     def largest_exchange(self) -> Exchange | None:
@@ -41,6 +53,8 @@ class Refused:
     strategy: str
     algorithm: str
     why: str
+    compression: str | None = None
+    """The codec, where it is what was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +79,11 @@ def search(
     algorithm: str = ALL,
     model: CostModel = "physical",
     overlap: bool = True,
+    compression: Compression | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
-    """Simulate a training step for every strategy and admitted algorithm; ``advance`` is called before each.
+    """Simulate a training step for every strategy and admitted algorithm, without and with ``compression``;
+    ``advance`` is called before each pair.
 
     Raises:
         UnknownNameError: no such strategy or algorithm.
@@ -75,13 +91,14 @@ def search(
     """
     tried = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
     plans = [make_plan(name, graph, cluster.ranks, cluster.training) for name in strategies]
-    ranking, refused = _rank(plans, cluster, cluster.fabric, tried, model, overlap, advance)
+    rank = partial(_rank, plans, cluster, model=model, overlap=overlap, compression=compression, advance=advance)
+    ranking, refused = rank(cluster.fabric, tried)
     if not ranking:
         reasons = "; ".join(dict.fromkeys(f"{each.strategy}: {each.why}" for each in refused[:6]))
         raise UnsupportedError(f"cluster {cluster.name}: no algorithm can carry this job: {reasons}")
     reference: list[Candidate] = []
     if cluster.reference is not None:
-        reference, _ = _rank(plans, cluster, cluster.reference, list(algorithms().values()), model, overlap, advance)
+        reference, _ = rank(cluster.reference, list(algorithms().values()))
     return PlanSearch(ranking=tuple(ranking), reference=tuple(reference), refused=tuple(refused))
 
 
@@ -96,14 +113,17 @@ def _rank(
     cluster: Cluster,
     fabric: Fabric,
     tried: list[Algorithm],
+    *,
     model: CostModel,
     overlap: bool,
+    compression: Compression | None,
     advance: Callable[[], None],
 ) -> tuple[list[Candidate], list[Refused]]:
     found: list[Candidate] = []
     refused: list[Refused] = []
     for each in tried:
         prices = SchedulePrices(each, fabric, model)
+        smaller = None if compression is None else prices.compressed(compression, gradient_bytes(cluster.training))
         for plan in plans:
             advance()
             kinds = dict.fromkeys(exchange.kind for exchange in plan.exchanges)
@@ -112,12 +132,29 @@ def _rank(
                 refused.append(Refused(strategy=plan.strategy, algorithm=each.name, why=why))
                 continue
             result = simulate_step(plan, cluster.accelerator, fabric, prices, overlap=overlap)
-            found.append(Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=prices))
+            plain = Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=prices)
+            found.append(plain)
+            if compression is None or smaller is None:
+                continue
+            if fabric.in_network_reduction:
+                why = "a fabric that adds up light in the network cannot add up compressed streams"
+                refused.append(
+                    Refused(strategy=plan.strategy, algorithm=each.name, why=why, compression=compression.codec)
+                )
+                continue
+            result = simulate_step(plan, cluster.accelerator, fabric, smaller, overlap=overlap)
+            found.append(replace(plain, result=result, prices=smaller, plain=plain))
         prices.forget_schedules()
     return sorted(found, key=_order), refused
 
 
-def _order(candidate: Candidate) -> tuple[float, float, str, str]:
+def _order(candidate: Candidate) -> tuple[float, float, str, str, bool]:
     """By step time; plans that computation hides equally are told apart by how long their network is busy."""
     result = candidate.result
-    return result.step_time, result.communication_time, candidate.algorithm.name, candidate.strategy
+    return (
+        result.step_time,
+        result.communication_time,
+        candidate.algorithm.name,
+        candidate.strategy,
+        candidate.compression is not None,
+    )

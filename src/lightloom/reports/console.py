@@ -59,15 +59,25 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "", as
     wide, medium = width >= 100, width >= 76
     if width >= 50:
         table.add_column("where the time goes" if bar_width >= 19 else "time", no_wrap=True, width=bar_width)
+    compressed = wide and any(row.compression for row in rows)
+    if compressed:
+        table.add_column("compression", overflow="fold")
     if wide:
         table.add_column("energy", justify="right", no_wrap=True)
     if medium:
         table.add_column("vs bound", justify="right", no_wrap=True)
         table.add_column("checks", no_wrap=True)
     for place, row in enumerate(rows, start=1):
-        cells = [Text(str(place)), Text(row.name), Text(format_time(row.step_time), style="bold")]
+        cells = [
+            Text(str(place)),
+            Text(row.plan if compressed else row.name),
+            Text(format_time(row.step_time), style="bold"),
+        ]
         if width >= 50:
             cells.append(breakdown_bar(row.breakdown, longest, bar_width, blocks))
+        if compressed:
+            effect = " ".join(part for part in (row.compression, row.compression_effect) if part)
+            cells.append(Text(effect or "none", style="" if row.compression else "dim"))
         if wide:
             cells.append(Text(format_energy(row.energy), style="dim" if row.energy is None else ""))
         if medium:

@@ -28,6 +28,8 @@ class RankingRow:
     breakdown: Mapping[str, float]
     """Seconds by what the step waits for, as ``Timeline.breakdown()`` gives them."""
     compression: str | None = None
+    compression_effect: str = ""
+    """What compression saves or loses against the same plan without it, in a few words."""
     energy: float | None = None
     """Joules of a step over all ranks; None when some part has no source."""
     verified: bool = False
@@ -50,7 +52,12 @@ class RankingRow:
     @property
     def name(self) -> str:
         """Strategy, algorithm and compression in one line."""
-        return " · ".join(part for part in (self.strategy, self.algorithm, self.compression) if part)
+        return " · ".join(part for part in (self.plan, self.compression) if part)
+
+    @property
+    def plan(self) -> str:
+        """Strategy and algorithm."""
+        return f"{self.strategy} · {self.algorithm}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +160,7 @@ def ranking_row(
     *,
     algorithm: str,
     compression: str | None = None,
+    compression_effect: str = "",
     verified: bool,
     lower_bound_ratio: float | None = None,
 ) -> RankingRow:
@@ -161,6 +169,7 @@ def ranking_row(
         strategy=result.plan.strategy,
         algorithm=algorithm,
         compression=compression,
+        compression_effect=compression_effect,
         step_time=result.step_time,
         breakdown=result.breakdown,
         energy=result.energy.total_j,

@@ -1,0 +1,96 @@
+"""The compression of a plan: its options read and checked, its rows in the JSON document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightloom.planner.compression import Compression
+    from lightloom.planner.search import Candidate
+    from lightloom.workloads.graph import ComputeGraph
+
+
+def check_options(codec: str | None, profile: Path | None, ratio: str | None, engine: str) -> None:
+    """Say before the model is traced what is wrong with the options.
+
+    Raises:
+        ConfigError: options that need a codec, or exclude each other, or cannot be read.
+        UnknownNameError: no such codec or engine.
+    """
+    from lightloom.compression import find
+    from lightloom.compression.profile import read
+    from lightloom.core.errors import ConfigError
+    from lightloom.planner.compression import given
+
+    if codec is None:
+        for name, value in (("profile", profile), ("ratio", ratio)):
+            if value is not None:
+                raise ConfigError(f"--compression-{name} needs --compression CODEC")
+        return
+    find(codec)
+    if profile is not None and ratio is not None:
+        raise ConfigError("give either --compression-profile or --compression-ratio")
+    if profile is not None:
+        read(profile)
+    if ratio is not None:
+        given(codec, _number(ratio), engine)
+
+
+def read_compression(
+    codec: str, model: str, graph: ComputeGraph, profile: Path | None, ratio: str | None, engine: str
+) -> Compression:
+    """The compression that the options ask for.
+
+    Raises:
+        ConfigError: no profile of this model and codec (says how to make one), or an engine that cannot run the codec.
+        UnknownNameError: no such codec or engine.
+    """
+    from lightloom.compression import find
+    from lightloom.planner.compression import given, measured, profile_of
+
+    if ratio is not None:
+        return given(codec, _number(ratio), engine)
+    return measured(*profile_of(model, graph, find(codec).name, profile), engine)
+
+
+def _number(text: str) -> float:
+    from lightloom.core.errors import ConfigError
+
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigError(f"--compression-ratio {text!r}: expected a number") from error
+
+
+def codec_json(codec: Compression) -> dict[str, Any]:
+    """What was assumed of the codec, in plain types."""
+    return {
+        "codec": codec.codec,
+        "ratio": codec.ratio,
+        "source": codec.ratio_source,
+        "engine": codec.engine.name,
+        "placement": codec.engine.placement,
+        "encode_bytes_per_second": codec.engine.encode,
+        "decode_bytes_per_second": codec.engine.decode,
+        "engine_source": codec.engine.source,
+    }
+
+
+def compression_json(each: Candidate) -> dict[str, Any] | None:
+    """The ``compression`` entry of a ranking's row; null for a plan that does not compress."""
+    from lightloom.planner.verdict import verdict
+
+    effect = verdict(each)
+    if effect is None or each.compression is None:
+        return None
+    return codec_json(each.compression) | {
+        "gradient_bytes": effect.nbytes,
+        "compressed_bytes": effect.compressed_nbytes,
+        "encode_s": effect.encode,
+        "decode_s": effect.decode,
+        "sending_saved_s": effect.saved,
+        "step_saved_s": effect.gained,
+        "outcome": effect.outcome,
+        "why": str(effect),
+    }

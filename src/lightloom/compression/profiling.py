@@ -1,0 +1,204 @@
+"""Measure codecs on gradients: how much smaller, how far off, how fast. The figures of a profile."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.compression import engine
+from lightloom.compression.base import Codec
+from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.compression.kernels import implementation
+from lightloom.compression.profile import CodecProfile, CompressionProfile, Fit, Rates
+from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, FramedCodec, tag_histogram
+from lightloom.core.errors import ConfigError
+
+Gradients = Mapping[str, NDArray[np.float32]]
+"""One step's gradients, flat, by parameter name."""
+
+_RATE_VALUES = 1 << 23
+"""Values (32 MiB of them) on which rates are measured; out of every cache's reach, well under a second a run."""
+_ROUNDS = 5
+_ENGINE_VALUES = 1 << 18
+_BLOCK = 1 << 20
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What adds up over steps."""
+
+    values: int = 0
+    nbytes: int = 0
+    max_error: float = 0.0
+    error: float = 0.0
+    size: float = 0.0
+    decoded_size: float = 0.0
+    product: float = 0.0
+    tags: NDArray[np.int64] | None = None
+
+    def add(self, values: NDArray[np.float32], decoded: NDArray[np.float32], nbytes: int, tags: Any) -> None:
+        self.values += values.size
+        self.nbytes += nbytes
+        for begin in range(0, values.size, _BLOCK):
+            exact, received = (each[begin : begin + _BLOCK].astype(np.float64) for each in (values, decoded))
+            away = received - exact
+            self.max_error = max(self.max_error, float(np.abs(away).max()))
+            self.error += float(away @ away)
+            self.size += float(exact @ exact)
+            self.decoded_size += float(received @ received)
+            self.product += float(exact @ received)
+        if tags is not None:
+            self.tags = tags if self.tags is None else self.tags + tags
+
+    def fit(self) -> Fit:
+        both = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
+        return Fit(
+            values=self.values,
+            ratio=4 * self.values / self.nbytes,
+            tags=None if self.tags is None else cast(Any, tuple(self.tags.tolist())),
+            max_error=self.max_error,
+            relative_l2_error=float(np.sqrt(self.error / self.size)) if self.size else 0.0,
+            cosine=self.product / both if both else float(self.size == 0),
+        )
+
+
+@dataclass(slots=True)
+class _Measured:
+    """One codec's figures so far."""
+
+    codec: Codec
+    whole: _Sums = field(default_factory=_Sums)
+    tensors: dict[str, _Sums] = field(default_factory=dict)
+    steps: dict[int, float] = field(default_factory=dict)
+
+    def add(self, step: int, gradients: Gradients) -> None:
+        for name, values in gradients.items():
+            encoded = self.codec.encode(values)
+            tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
+            own = self.tensors.setdefault(name, _Sums())
+            own.add(values, self.codec.decode(encoded), _payload(self.codec, encoded, values.size), tags)
+        together = np.concatenate(list(gradients.values()))
+        encoded = self.codec.encode(together)
+        self.steps[step] = together.nbytes / len(encoded)
+        tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
+        self.whole.add(together, self.codec.decode(encoded), len(encoded), tags)
+
+
+def measure(
+    model: str,
+    parameters: int,
+    steps: Iterable[tuple[int, Gradients]],
+    codecs: Iterable[Codec],
+    origin: str,
+    advance: Callable[[int], None] = lambda _: None,
+) -> CompressionProfile:
+    """Measure codecs on a model's gradients; ``advance(1)`` is called after each step.
+
+    Args:
+        steps: (number of the training step, its gradients), at least one.
+        origin: what the gradients are, for people.
+
+    Raises:
+        ConfigError: no gradients at all, or NaN or infinite ones (names the tensor), which no training would use.
+    """
+    found = [_Measured(codec) for codec in codecs]
+    last: Gradients = {}
+    for step, gradients in steps:
+        last = {name: values for name, values in gradients.items() if values.size}
+        _check_finite(last, step)
+        for each in found:
+            each.add(step, last)
+        advance(1)
+    if not last:
+        raise ConfigError(f"{model}: there are no gradients to measure")
+    sample = _sample(last)
+    return CompressionProfile(
+        model=model,
+        parameters=parameters,
+        gradients=origin,
+        kernel=implementation(),
+        codecs=tuple(
+            CodecProfile(
+                codec=each.codec.name,
+                whole=each.whole.fit(),
+                steps=each.steps,
+                tensors={name: sums.fit() for name, sums in each.tensors.items()},
+                host=tuple(host_rates(each.codec, sample, threads) for threads in sorted({1, os.cpu_count() or 1})),
+                engine=engine_rates(each.codec, sample),
+            )
+            for each in found
+        ),
+    )
+
+
+def host_rates(codec: Codec, values: NDArray[np.float32], threads: int) -> Rates:
+    """Bytes of values per second both ways, the fastest of a few rounds; a warm-up round is not counted."""
+    out = np.empty_like(values)
+    encode, decode = np.inf, np.inf
+    for counted in range(_ROUNDS + 1):
+        start = time.perf_counter()
+        encoded = codec.encode(values, threads=threads)
+        middle = time.perf_counter()
+        codec.decode(encoded, out=out, threads=threads)
+        end = time.perf_counter()
+        if counted:
+            encode, decode = min(encode, middle - start), min(decode, end - middle)
+    return Rates(threads=threads, encode=values.nbytes / encode, decode=values.nbytes / decode)
+
+
+def engine_rates(codec: Codec, values: NDArray[np.float32]) -> Rates | None:
+    """Bytes of values per second through the engines of :mod:`~lightloom.compression.engine`, counted in cycles."""
+    if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
+        return None
+    part = values[:_ENGINE_VALUES]
+    sizes = engine.group_bits(codec, part).tolist()
+    into, _ = engine.compression_cycles(sizes)
+    out, _ = engine.decompression_cycles(sizes)
+    return Rates(threads=1, encode=part.nbytes * engine.CLOCK_HZ / into, decode=part.nbytes * engine.CLOCK_HZ / out)
+
+
+def read_gradients(path: Path) -> dict[str, NDArray[np.float32]]:
+    """Saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
+
+    Raises:
+        ConfigError: unreadable, no such format, or not float32.
+    """
+    if path.suffix not in (".npy", ".npz"):
+        raise ConfigError(f"gradients {str(path)!r}: expected a .npy, .npz or .pt file")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        arrays = {path.stem: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        reason = getattr(error, "strerror", None) or "not a NumPy file of plain arrays"
+        raise ConfigError(f"cannot read gradients {str(path)!r}: {reason}") from error
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            raise ConfigError(f"gradients {str(path)!r}: {name!r} is {array.dtype}, expected float32")
+    return {name: np.ascontiguousarray(array).reshape(-1) for name, array in arrays.items()}
+
+
+def _payload(codec: Codec, encoded: memoryview, values: int) -> int:
+    """Bytes without the stream's own header and frame headers, which a bucket of many tensors pays only once."""
+    if not isinstance(codec, FramedCodec):
+        return len(encoded)
+    return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)
+
+
+def _check_finite(gradients: Gradients, step: int) -> None:
+    for name, values in gradients.items():
+        bad = values.size - int(np.count_nonzero(np.isfinite(values)))
+        if bad:
+            raise ConfigError(f"gradients of {name!r} at step {step}: {bad} of {values.size} are NaN or infinite")
+
+
+def _sample(gradients: Gradients) -> NDArray[np.float32]:
+    """Values to measure rates on: all gradients, repeated or cut to one size."""
+    together = np.concatenate(list(gradients.values()))
+    return np.resize(together, _RATE_VALUES)
