@@ -73,6 +73,32 @@ def test_training_with_the_hook(tmp_path: Path) -> None:
     assert all(outcome["checkpointed"] for outcome in outcomes)
     for rank, r in enumerate(run("unnamed")):
         assert r["keys"] == sorted(["ranks", *(f"rank{rank}/parameter {k}" for k in range(6))])
+    stepped_aside(run("deciding"), run("aside"))
+
+
+def stepped_aside(deciding: list[dict[str, Any]], aside: list[dict[str, Any]]) -> None:
+    """All ranks decide alike, steps are of one kind, and the change of kind loses nothing."""
+    same([r["digest"] for r in deciding])
+    ((step, compressed, plain, choice),) = same([r["decisions"] for r in deciding])
+    assert step == 21
+    assert choice == (plain < compressed)
+    kinds = same([r["aside"] for r in deciding])
+    assert kinds[:9] == [False] * 9
+    assert kinds[9:13] == [True] * 4
+    assert kinds[21:] == [choice] * 9
+    assert same([r["saved"] for r in deciding]) == {"step": 30, "aside": choice, "until_probe": 191}
+    losses = mean_losses(deciding)
+    assert losses[-1] < 0.7 * losses[0]
+    for r in deciding:
+        assert not r["mixed"]
+        assert all(count >= 0 for count in r["tags"])
+        assert f"30 steps, {kinds.count(False)} of them compressed" in r["printed"]
+        assert "values sent in 2 bits" in r["printed"]
+        assert "step 21: " in r["printed"]
+    for r in aside:
+        for dtype, one in r.items():
+            assert one["worst"] < (1e-6 if dtype == "torch.float32" else 0.02 * one["size"])
+            assert all((left == 0) == (step // 3 % 2 == 1) for step, left in enumerate(one["left"]))
 
 
 def test_a_killed_rank_is_an_error_for_the_others() -> None:

@@ -75,7 +75,19 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 def everything(worker: Worker) -> dict[str, Any]:
     """One group, many small runs: starting processes costs far more than training in them."""
-    runs = (plain, compressed, exact_ring, bfloat16, accumulated, scaled, resumed, checkpointed, unnamed)
+    runs = (
+        plain,
+        compressed,
+        exact_ring,
+        bfloat16,
+        accumulated,
+        scaled,
+        resumed,
+        checkpointed,
+        unnamed,
+        deciding,
+        aside,
+    )
     return {run.__name__: run(worker) for run in runs}
 
 
@@ -87,7 +99,7 @@ def plain(worker: Worker) -> dict[str, Any]:
 
 def compressed(worker: Worker) -> dict[str, Any]:
     model = wrapped()
-    state = attach_inceptionn(model, Inceptionn(bound=2**-10), timeout=60)
+    state = attach_inceptionn(model, Inceptionn(bound=2**-10), timeout=60, step_aside=False)
     losses = train(model, sgd(model), worker.rank, range(30), clip=5.0)
     total, steps = state.statistics.total, list(state.statistics.steps)
     state.close()
@@ -104,7 +116,7 @@ def compressed(worker: Worker) -> dict[str, Any]:
 def exact_ring(worker: Worker) -> dict[str, Any]:
     """The hook without a codec against DDP's own all-reduce: largest difference of the first gradients."""
     own, ours = wrapped(), wrapped()
-    state = InceptionnState(None, timeout=60)
+    state = InceptionnState(None, timeout=60, step_aside=False)
     ours.register_comm_hook(state, inceptionn_hook)
     for model in (own, ours):
         backward(loss_of(model, worker.rank, 0))
@@ -116,7 +128,7 @@ def exact_ring(worker: Worker) -> dict[str, Any]:
 
 def bfloat16(worker: Worker) -> dict[str, Any]:
     model = wrapped(net().to(torch.bfloat16))
-    state = attach_inceptionn(model, timeout=60)
+    state = attach_inceptionn(model, timeout=60, step_aside=False)
     optimizer = sgd(model)
     losses = []
     for step in range(15):
@@ -133,7 +145,7 @@ def bfloat16(worker: Worker) -> dict[str, Any]:
 def accumulated(worker: Worker) -> dict[str, Any]:
     """Three backward passes, one exchange."""
     model = wrapped()
-    state = attach_inceptionn(model, timeout=60)
+    state = attach_inceptionn(model, timeout=60, step_aside=False)
     optimizer = sgd(model)
     for step in range(3):
         with model.no_sync():
@@ -150,7 +162,7 @@ def scaled(worker: Worker) -> dict[str, Any]:
     found = []
     for scale in (1.0, 65536.0):
         model = wrapped()
-        state = attach_inceptionn(model, timeout=60, loss_scale=lambda scale=scale: scale)
+        state = attach_inceptionn(model, timeout=60, step_aside=False, loss_scale=lambda scale=scale: scale)
         for step in range(3):
             model.zero_grad()
             backward(loss_of(model, worker.rank, step) * scale)
@@ -163,7 +175,7 @@ def scaled(worker: Worker) -> dict[str, Any]:
 def resumed(worker: Worker) -> dict[str, Any]:
     """Ten steps on end, and five, a checkpoint, new objects, five more."""
     first = wrapped()
-    state = attach_inceptionn(first, Inceptionn(bound=2**-6), timeout=60)
+    state = attach_inceptionn(first, Inceptionn(bound=2**-6), timeout=60, step_aside=False)
     optimizer = sgd(first)
     train(first, optimizer, worker.rank, range(5))
     saved = copy.deepcopy((first.module.state_dict(), optimizer.state_dict(), state.state_dict()))
@@ -171,7 +183,7 @@ def resumed(worker: Worker) -> dict[str, Any]:
     state.close()
 
     second = wrapped()
-    again = attach_inceptionn(second, Inceptionn(bound=2**-6), timeout=60)
+    again = attach_inceptionn(second, Inceptionn(bound=2**-6), timeout=60, step_aside=False)
     optimizer = sgd(second)
     second.module.load_state_dict(saved[0])
     optimizer.load_state_dict(saved[1])
@@ -190,7 +202,7 @@ def _residuals(state: InceptionnState) -> list[Tensor]:
 def checkpointed(worker: Worker) -> bool:
     """Residuals through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
     model = wrapped()
-    state = attach_inceptionn(model, timeout=60)
+    state = attach_inceptionn(model, timeout=60, step_aside=False)
     train(model, sgd(model), worker.rank, range(2))
     state.close()
     folder = worker.arguments["folder"]
@@ -207,11 +219,66 @@ def checkpointed(worker: Worker) -> bool:
 def unnamed(worker: Worker) -> dict[str, Any]:
     """The hook registered by hand: parameters are numbered."""
     model = wrapped()
-    state = InceptionnState(Inceptionn(bound=2**-10), timeout=60)
+    state = InceptionnState(Inceptionn(bound=2**-10), timeout=60, step_aside=False)
     model.register_comm_hook(state, inceptionn_hook)
     train(model, sgd(model), worker.rank, range(3))
     state.close()
     return {"keys": sorted(state.state_dict()), "digest": digest(model)}
+
+
+def deciding(worker: Worker) -> dict[str, Any]:
+    """With default options: the first probe ends in one decision, whatever it is, and all ranks take the same."""
+    model = wrapped()
+    state = attach_inceptionn(model, timeout=60, tag_histogram=True)
+    losses = train(model, sgd(model), worker.rank, range(30))
+    statistics = state.statistics
+    saved = state.state_dict()
+    state.close()
+    assert statistics.tags is not None
+    return {
+        "decisions": [[d.step, d.compressed, d.plain, d.aside] for d in statistics.decisions],
+        "losses": losses,
+        "digest": digest(model),
+        "aside": [step.buckets_aside > 0 for step in statistics.steps],
+        "mixed": any(step.buckets_aside and step.buckets for step in statistics.steps),
+        "tags": statistics.tags.tolist(),
+        "printed": str(statistics),
+        "saved": saved["step_aside"],
+    }
+
+
+def aside(worker: Worker) -> dict[str, Any]:
+    """Compressed, plain, compressed, plain: what was applied is the sum of all gradients, and no residual is left."""
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        model, lone = wrapped(net().to(dtype)), net().to(dtype)
+        state = attach_inceptionn(model, Inceptionn(bound=2**-4), timeout=60)
+        applied, own = np.zeros(1), np.zeros(1)
+        left = []
+        for step in range(12):
+            if step % 3 == 0:
+                decided = {"step": 0, "aside": step // 3 % 2, "until_probe": 100}
+                state.load_state_dict(state.state_dict() | {"step_aside": decided})
+            for net_ in (model, lone):
+                net_.zero_grad()
+                x, y = batch(worker.rank, step)
+                backward(nn.functional.cross_entropy(net_(x.to(dtype)).float(), y))
+            applied = applied + flat_gradients(model)
+            own = own + flat_gradients(lone)
+            left.append(sum(float(r.abs().sum()) for r in _residuals(state)))
+        total = torch.from_numpy(own / worker.size)
+        torch.distributed.all_reduce(total)
+        state.close()
+        found[str(dtype)] = {
+            "worst": float(np.abs(total.numpy() - applied).max()),
+            "left": left,
+            "size": abs(applied).max(),
+        }
+    return found
+
+
+def flat_gradients(model: nn.Module) -> Any:
+    return np.concatenate([p.grad.double().numpy().ravel() for p in model.parameters() if p.grad is not None])
 
 
 def killed(worker: Worker) -> str:

@@ -32,26 +32,47 @@ class Span:
         return slice(self.offset, self.offset + self.length)
 
 
-@dataclass(frozen=True, slots=True)
 class BucketLayout:
-    """The spans of a bucket, cut for a number of ranks."""
+    """The spans of a bucket, cut for a number of ranks. Compared by identity."""
 
-    spans: tuple[Span, ...]
-    ranks: int
+    def __init__(self, spans: Sequence[Span], ranks: int) -> None:
+        self.spans = tuple(spans)
+        self.sizes: list[int] = []
+        """Values a block."""
+        self._pieces: list[list[tuple[slice, slice]]] = []
+        """By block: where a piece lies in the bucket, and where in the block."""
+        for k in range(ranks):
+            pieces, at = [], 0
+            for span in self.spans:
+                begin, end = span.length * k // ranks, span.length * (k + 1) // ranks
+                if end > begin:
+                    there = slice(span.offset + begin, span.offset + end)
+                    pieces.append((there, slice(at, at := at + end - begin)))
+            self._pieces.append(pieces)
+            self.sizes.append(at)
 
-    def gather(self, flat: Floats) -> list[Floats]:
-        """The blocks of ``flat``, copied, one a rank."""
-        return [np.concatenate([flat[piece] for piece in self._pieces(k)]) for k in range(self.ranks)]
+    def blocks(self) -> list[Floats]:
+        """New blocks, all zero."""
+        return [np.zeros(size, np.float32) for size in self.sizes]
+
+    def gather(self, flat: Floats, blocks: Sequence[Floats]) -> None:
+        """Copy the bucket into blocks."""
+        for block, pieces in zip(blocks, self._pieces, strict=True):
+            for there, here in pieces:
+                block[here] = flat[there]
+
+    def add(self, flat: Floats, blocks: Sequence[Floats]) -> None:
+        """Add the bucket to what blocks hold."""
+        for block, pieces in zip(blocks, self._pieces, strict=True):
+            for there, here in pieces:
+                block[here] += flat[there]
 
     def scatter(self, blocks: Sequence[Floats], flat: Floats) -> None:
-        """Undo ``gather``: put the blocks back where their pieces lie in ``flat``."""
+        """Undo ``gather``."""
         for k, block in enumerate(blocks):
-            position = 0
-            for piece in self._pieces(k):
-                length = piece.stop - piece.start
-                flat[piece] = block[position : position + length]
-                position += length
+            self.scatter_one(k, block, flat)
 
-    def _pieces(self, k: int) -> list[slice]:
-        n = self.ranks
-        return [slice(s.offset + s.length * k // n, s.offset + s.length * (k + 1) // n) for s in self.spans]
+    def scatter_one(self, k: int, block: Floats, flat: Floats, factor: float = 1.0) -> None:
+        """Put ``factor`` times block k back where its pieces lie in ``flat``."""
+        for there, here in self._pieces[k]:
+            np.multiply(block[here], np.float32(factor), out=flat[there])

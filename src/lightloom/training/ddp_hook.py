@@ -3,18 +3,19 @@
     model = DistributedDataParallel(net)
     state = attach_inceptionn(model)                       # that is all
     ...
-    print(state.statistics.total.ratio)
+    print(state.statistics)
 
 Buckets are exchanged in order by one thread, while the backward pass goes on; the last one is waited for in the hook,
 so that a broken ring raises ``TransportError`` from ``backward()``. DDP calls its hook with the gradients of this rank
 and takes what it returns: here the average over ranks, the same bits on all of them.
+
+Where plain all-reduce is faster the hook steps aside (``training.step_aside``) and does what DDP does without it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future as Job
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -25,22 +26,28 @@ from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.compression import Inceptionn
+from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.compression import tag_histogram as histogram_of
 from lightloom.compression.base import Codec
-from lightloom.core.errors import LightloomError, UnsupportedError
+from lightloom.core.errors import ConfigError, LightloomError, UnsupportedError
 from lightloom.training.bucket_layout import BucketLayout, Floats, Span
 from lightloom.training.error_feedback import ErrorFeedback
+from lightloom.training.reduce_scatter import aborting, all_gather, encoded, reduce_scatter
 from lightloom.training.rendezvous import ring_from_store
-from lightloom.training.ring_exchange import Traffic, exchange_blocks
+from lightloom.training.ring_exchange import Traffic, ring_all_reduce
 from lightloom.training.statistics import Statistics
+from lightloom.training.step_aside import StepAside
 from lightloom.training.transport import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 
 
+_STEP_ASIDE = "step_aside"
+
+
 class InceptionnState:
-    """What the hook keeps between steps; a ``Stateful`` (its checkpoint is the residuals of this rank).
+    """What the hook keeps between steps; a ``Stateful`` (its checkpoint: this rank's residuals, the last decision).
 
     Making one connects the ring, so all ranks of the group must make theirs, in the same order.
     """
@@ -51,6 +58,8 @@ class InceptionnState:
         process_group: dist.ProcessGroup | None = None,
         *,
         error_feedback: bool = True,
+        step_aside: bool = True,
+        tag_histogram: bool = False,
         parameters: Iterable[tuple[str, Tensor]] | None = None,
         loss_scale: Callable[[], float] | None = None,
         host: str = "127.0.0.1",
@@ -61,6 +70,9 @@ class InceptionnState:
         Args:
             codec: None exchanges plain float32.
             error_feedback: keep what the codec takes away and add it to the next gradient.
+            step_aside: use plain all-reduce as long as that is faster. Timing then decides which steps lose bits: turn
+                it off for runs that must repeat bit for bit.
+            tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
             parameters: ``net.named_parameters()``: names for checkpoints. Otherwise parameters are numbered as DDP
                 first brings them, which holds as long as model and bucket sizes do.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, as
@@ -70,6 +82,7 @@ class InceptionnState:
 
         Raises:
             TransportError: a rank did not come, or cannot be reached.
+            ConfigError: ``tag_histogram`` with a codec that has no tags.
         """
         group = process_group if process_group is not None else dist.group.WORLD
         if group is None:
@@ -77,32 +90,50 @@ class InceptionnState:
         self.codec = codec
         self.statistics = Statistics()
         self.ranks = group.size()
+        self._group = group
+        if tag_histogram:
+            if not isinstance(codec, Inceptionn | InceptionnPrinted):
+                raise ConfigError(f"tag_histogram counts INCEPTIONN's tags, {codec} has none")
+            self.statistics.tags = np.zeros(4, np.int64)
         self._loss_scale = loss_scale
         named = list(parameters) if parameters is not None else None
         self._names: dict[int, tuple[str, Tensor]] = {id(p): (n, p) for n, p in named or ()}
         self._layouts: dict[tuple[int, ...], BucketLayout] = {}
+        self._scratch: dict[BucketLayout, list[Floats]] = {}
         self.error_feedback: ErrorFeedback | None = None
         if error_feedback and codec is not None:
             sizes = {n: p.numel() for n, p in named if p.requires_grad} if named is not None else None
             self.error_feedback = ErrorFeedback(group.rank(), self.ranks, sizes)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="lightloom-ring")
         self._ring = None
+        self.step_aside: StepAside | None = None
         if self.ranks > 1:
             self._ring = ring_from_store(
                 group.get_group_store(), group.rank(), self.ranks, name="ddp", host=host, timeout=timeout
             )
+            if step_aside and codec is not None:
+                self.step_aside = StepAside(self._mean_over_ranks, log=group.rank() == 0)
+                self.statistics.decisions = self.step_aside.decisions
 
-    def submit(self, bucket: GradBucket) -> Job[Tensor]:
-        """Queue a bucket; the job returns its buffer, averaged in place.
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Begin to average a bucket over ranks.
 
         Raises:
             UnsupportedError: the gradients are sparse or not in CPU memory.
+            TransportError: the ring broke in this bucket or in an earlier one.
         """
-        buffer = bucket.buffer()
+        buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         if buffer.layout != torch.strided or buffer.device.type != "cpu":
             raise UnsupportedError(f"gradients are {buffer.layout} on {buffer.device}: expected dense ones on cpu")
         scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
-        return self._worker.submit(self._average, buffer, self._layout(bucket), scale, bucket.is_last())
+        layout = self._layout(bucket)
+        if self.step_aside is not None and self.step_aside.aside:
+            future = self._average_plainly(buffer, layout, scale, last)
+        else:
+            future = self._average_compressed(buffer, layout, scale, last)
+        if self.step_aside is not None and last:
+            self.step_aside.end_step(arrived)
+        return future
 
     def close(self) -> None:
         """Leave the ring and stop the thread. May be called any number of times."""
@@ -111,8 +142,9 @@ class InceptionnState:
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """The residuals of this rank; empty without error feedback."""
-        return self.error_feedback.state_dict() if self.error_feedback is not None else {}
+        """The residuals of this rank, and whether it had stepped aside."""
+        kept = self.error_feedback.state_dict() if self.error_feedback is not None else {}
+        return kept if self.step_aside is None else kept | {_STEP_ASIDE: self.step_aside.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a checkpoint of this rank.
@@ -120,37 +152,79 @@ class InceptionnState:
         Raises:
             ConfigError: it is of another rank, number of ranks or model.
         """
+        rest = dict(state_dict)
+        decided = rest.pop(_STEP_ASIDE, None)
         if self.error_feedback is not None:
-            self.error_feedback.load_state_dict(state_dict)
+            self.error_feedback.load_state_dict(rest)
+        if self.step_aside is not None and decided is not None:
+            self.step_aside.load_state_dict(decided)
 
-    def _average(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Tensor:
+    def _average_plainly(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
+        """DDP's own way; the first time, residuals go with the gradients, so that nothing is lost."""
+        residuals = self.error_feedback.drain(layout) if self.error_feedback is not None else None
+        if residuals is not None:
+            buffer += torch.from_numpy(residuals).mul_(scale).to(buffer.dtype)
+        self.statistics.add_aside(last=last)
+        work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
+        future: Future[list[Tensor]] = work.get_future()
+        return future.then(lambda done: done.value()[0])
+
+    def _average_compressed(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
+        job = self._worker.submit(self._exchange, buffer, layout, scale, last)
+        future: Future[Tensor] = Future()
+        if last:
+            future.set_result(job.result())
+            return future
+        job.add_done_callback(future.set_result)  # type: ignore[arg-type]
+        return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+
+    def _exchange(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Tensor:
+        """In the ring's thread: the average over ranks, in place."""
         began = time.perf_counter()
-        flat = buffer.detach().to(torch.float32, copy=True)
-        if scale != 1.0:
-            flat /= scale
-        traffic = self._exchange(flat.numpy(), layout)
-        flat *= scale / self.ranks
-        buffer.copy_(flat)
+        with torch.no_grad():
+            direct = buffer.dtype == torch.float32 and scale == 1.0
+            values = buffer.detach() if direct else buffer.detach().to(torch.float32, copy=True).div_(scale)
+            traffic = self._average_values(values.numpy(), layout, scale / self.ranks)
+            if not direct:
+                buffer.copy_(values)
         self.statistics.add(traffic, time.perf_counter() - began, last=last)
         return buffer
 
-    def _exchange(self, flat: Floats, layout: BucketLayout) -> Traffic:
-        """Sum ``flat`` over ranks, in place."""
-        if self._ring is None:
+    def _average_values(self, flat: Floats, layout: BucketLayout, factor: float) -> Traffic:
+        """``factor`` times the sum over ranks, in place."""
+        ring = self._ring
+        if ring is None:
+            flat *= np.float32(factor)
             return Traffic(0, 0)
-        feedback = self.error_feedback
-        if feedback is None:
-            blocks = layout.gather(flat)
-            traffic = exchange_blocks(self._ring, blocks, self.codec)
-        else:
-            feedback.add_to(flat, layout.spans)
-            blocks = layout.gather(flat)
-            residuals = [np.empty_like(block) for block in blocks]
-            traffic = exchange_blocks(self._ring, blocks, self.codec, residuals)
-            layout.scatter(residuals, flat)
-            feedback.keep(flat, layout.spans)
-        layout.scatter(blocks, flat)
-        return traffic
+        leave = self.error_feedback is not None
+        with aborting(ring):
+            if self.error_feedback is not None:
+                blocks = self.error_feedback.blocks(layout)
+                layout.add(flat, blocks)
+            else:
+                if layout not in self._scratch:
+                    self._scratch[layout] = layout.blocks()
+                blocks = self._scratch[layout]
+                layout.gather(flat, blocks)
+            observe = None if self.statistics.tags is None else self._count_tags
+            down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=observe)
+            own = encoded(blocks[(ring.rank + 1) % ring.size], self.codec, leave=leave, observe=observe)
+
+            def put(k: int, block: Floats) -> None:
+                layout.scatter_one(k, block, flat, factor)
+
+            up = all_gather(ring, own, self.codec, layout.sizes, put)
+        return Traffic(down.nbytes_raw + up.nbytes_raw, down.nbytes_sent + up.nbytes_sent)
+
+    def _count_tags(self, stream: Any) -> None:
+        self.statistics.tags += histogram_of(stream)  # type: ignore[operator]
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        ring = self._ring
+        assert ring is not None
+        values = np.array(numbers, np.float32) / np.float32(self.ranks)
+        total, _ = self._worker.submit(ring_all_reduce, ring, values).result()
+        return [float(value) for value in total]
 
     def _layout(self, bucket: GradBucket) -> BucketLayout:
         parameters = bucket.parameters()
@@ -162,7 +236,7 @@ class InceptionnState:
                 name, _ = self._names.setdefault(id(parameter), (number, parameter))
                 offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
                 spans.append(Span(name, offset, gradient.numel()))
-            self._layouts[key] = BucketLayout(tuple(spans), self.ranks)
+            self._layouts[key] = BucketLayout(spans, self.ranks)
         return self._layouts[key]
 
 
@@ -172,13 +246,7 @@ def inceptionn_hook(state: InceptionnState, bucket):  # type: ignore[no-untyped-
     Raises:
         TransportError: the ring broke in this bucket or in an earlier one.
     """
-    job = state.submit(bucket)
-    future: Future[Tensor] = Future()
-    if bucket.is_last():
-        future.set_result(job.result())
-        return future
-    job.add_done_callback(future.set_result)  # type: ignore[arg-type]
-    return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+    return state.average(bucket)
 
 
 def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:

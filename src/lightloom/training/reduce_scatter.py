@@ -1,0 +1,149 @@
+"""The two phases of a ring all-reduce, each also useful by itself, on blocks that the caller cut.
+
+    reduce-scatter, s = 1 … N−1     send blk[(i−s+1) % N], receive blk[(i−s) % N] and add it
+    all-gather,     s = 0 … N−2     send blk[(i−s+1) % N], receive blk[(i−s) % N] and keep it
+
+In between rank i owns block i + 1. With a codec every hop is compressed; a received block is added while it is decoded,
+and what an encoding takes away can stay in its block, which is not needed any more: no pass over memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.compression.base import Codec
+from lightloom.core.errors import CodecError
+from lightloom.training.errors import TransportError
+from lightloom.training.ring_exchange import Traffic
+from lightloom.training.transport import Ring
+
+Floats = NDArray[np.float32]
+Observer = Callable[[Any], None]
+"""Is shown every stream that this rank encodes."""
+
+
+def ring_reduce_scatter(
+    ring: Ring, shards: Sequence[Floats], codec: Codec | None = None, *, leave: bool = False
+) -> Traffic:
+    """Sum over ranks, in place: afterwards ``shards[rank]`` is the sum of all ranks' shards of that number.
+
+    The other shards are spoiled; with ``leave`` they are what this rank's encodings took away, so that sums and losses
+    of all ranks add up to the input. The owner's shard is not encoded: with a codec of absolute error e the sum is off
+    by at most (N − 1)·e.
+
+    Args:
+        shards: N flat float32 arrays, their lengths the same on every rank.
+
+    Raises:
+        TransportError: see ``Ring.exchange``; also when ranks bring different lengths. The ring is then broken for all.
+    """
+    blocks = [shards[(k - 1) % ring.size] for k in range(ring.size)]
+    with aborting(ring):
+        return reduce_scatter(ring, blocks, codec, leave=leave)
+
+
+@contextmanager
+def aborting(ring: Ring) -> Iterator[None]:
+    """Whatever is raised inside ends the ring for all ranks."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except BaseException as error:
+        ring.abort(f"rank {ring.rank} failed: {type(error).__name__}: {error}".replace("\n", " "))
+        raise
+
+
+def reduce_scatter(
+    ring: Ring,
+    blocks: Sequence[Floats],
+    codec: Codec | None,
+    *,
+    leave: bool = False,
+    observe: Observer | None = None,
+) -> Traffic:
+    """The first phase: afterwards block ``rank + 1`` is the sum, the others are spoiled, or losses if ``leave``."""
+    n, i = ring.size, ring.rank
+    raw = sent = 0
+    for s in range(1, n):
+        outgoing, target = blocks[(i - s + 1) % n], blocks[(i - s) % n]
+        payload = encoded(outgoing, codec, leave=leave, observe=observe)
+        raw += outgoing.nbytes
+        sent += memoryview(payload).nbytes
+        _add(_hop(ring, payload, codec, target.nbytes), codec, target, ring)
+    return Traffic(raw, sent)
+
+
+def all_gather(
+    ring: Ring, payload: Any, codec: Codec | None, sizes: Sequence[int], put: Callable[[int, Floats], None]
+) -> Traffic:
+    """The second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks.
+
+    Args:
+        payload: block ``rank + 1`` as ``encoded`` gave it; what comes in is passed on as it is.
+        sizes: values a block.
+        put: must copy what it needs of the values.
+    """
+    n, i = ring.size, ring.rank
+    scratch = np.empty(max(sizes), np.float32)
+    raw = sent = 0
+    for s in range(n):
+        k = (i - s + 1) % n
+        put(k, _values(payload, codec, scratch[: sizes[k]], ring))
+        if s < n - 1:
+            raw += 4 * sizes[k]
+            sent += memoryview(payload).nbytes
+            payload = _hop(ring, payload, codec, 4 * sizes[(i - s) % n])
+    return Traffic(raw, sent)
+
+
+def encoded(block: Floats, codec: Codec | None, *, leave: bool = False, observe: Observer | None = None) -> Any:
+    """A block as it is sent; with ``leave`` the block becomes what that lacks."""
+    if block.size == 0:
+        return b""
+    if codec is None:
+        payload = block.view(np.uint8).tobytes() if leave else block.view(np.uint8).data
+        if leave:
+            block[:] = 0
+        return payload
+    stream = codec.encode_leaving(block) if leave else codec.encode(block)
+    if observe is not None:
+        observe(stream)
+    return stream
+
+
+def _hop(ring: Ring, payload: Any, codec: Codec | None, nbytes: int) -> Any:
+    # No codec here grows its input much; the limit only keeps a confused peer from filling the memory.
+    return ring.exchange(payload, marked=codec is not None, limit=2 * nbytes + 65536)
+
+
+def _add(payload: Any, codec: Codec | None, target: Floats, ring: Ring) -> None:
+    if codec is None or target.size == 0:
+        target += _values(payload, codec, target, ring)
+        return
+    try:
+        codec.decode_adding(payload, target)
+    except CodecError as error:
+        raise _confused(ring, error) from error
+
+
+def _values(payload: Any, codec: Codec | None, scratch: Floats, ring: Ring) -> Floats:
+    """The values of a payload, which must be as many as ``scratch`` has room for; they may lie in it."""
+    nbytes = memoryview(payload).nbytes
+    if codec is None or scratch.size == 0:
+        if nbytes != scratch.nbytes:
+            raise _confused(ring, f"{nbytes} bytes, expected {scratch.nbytes}")
+        return np.frombuffer(payload, np.float32)
+    try:
+        codec.decode(payload, out=scratch)
+    except CodecError as error:
+        raise _confused(ring, error) from error
+    return scratch
+
+
+def _confused(ring: Ring, what: object) -> TransportError:
+    return TransportError(f"rank {ring.rank}: rank {(ring.rank - 1) % ring.size} sends something else: {what}")
