@@ -1,0 +1,59 @@
+"""Gradient exchange times in closed form: section VIII-D, and what the measured tables say instead.
+
+    worker-aggregator   (1 + log p) a + (p + log p) n b + (p − 1) n c
+    ring                2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c
+
+with p workers, n bytes, a seconds a message, b seconds a byte on a link, c seconds a byte summed. The base of the
+logarithm is not stated; 2 is taken. Table II's communication fits neither, but 2 p n b: p copies of the gradients in
+and p copies of the weights out, one after the other over the aggregator's one link.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lightloom.studies.inceptionn.paper import ITERATIONS, LINK_BITS, TABLE_2, WORKERS, size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a message costs."""
+
+    latency: float = 0.0
+    """a: seconds a message. The paper calls it negligible and gives no value."""
+    byte_seconds: float = 8 / LINK_BITS
+    """b: seconds a byte on one link."""
+    sum_seconds: float = 0.0
+    """c: seconds a byte added."""
+
+
+def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
+    """Section VIII-D, seconds."""
+    log = math.log2(p)
+    return (
+        (1 + log) * link.latency
+        + (p + log) * nbytes * link.byte_seconds
+        + (p - 1) * nbytes * link.sum_seconds
+    )  # fmt: skip
+
+
+def ring(p: int, nbytes: float, link: Link) -> float:
+    """Section VIII-D, seconds."""
+    share = (p - 1) / p
+    return 2 * (p - 1) * link.latency + share * nbytes * (2 * link.byte_seconds + link.sum_seconds)
+
+
+def one_link(p: int, nbytes: float, link: Link) -> float:
+    """2 p n b: every copy over the aggregator's one link, gradients in and weights out; seconds."""
+    return 2 * p * nbytes * link.byte_seconds
+
+
+def sum_seconds(model: str) -> float:
+    """c as Table II has it: the aggregator adds p − 1 times n bytes in its gradient sum; seconds a byte."""
+    return TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model))
+
+
+def link_of(model: str) -> Link:
+    """10 Gbit/s without latency, and sums at Table II's speed."""
+    return Link(sum_seconds=sum_seconds(model))

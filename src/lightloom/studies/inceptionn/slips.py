@@ -1,0 +1,103 @@
+"""What does not hold as printed, each with its proof run anew."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.core.claims import Claim
+
+_STRIDE = 61
+"""Every so many bit patterns are tried here; ``make test-slow`` tries all of them."""
+
+
+def claims() -> tuple[Claim, ...]:
+    """Rows on Algorithms 1 to 3."""
+    return (*_bounds(), *_algorithm_1(), *_hdc())
+
+
+def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
+    """Multiples of the bound, over positive float32 below 1."""
+    bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
+    # The worst value of each binade is its last one.
+    bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
+    values = bits.view(np.float32)
+    worst = 0.0
+    for piece in np.array_split(values, 32):
+        worst = max(worst, float(np.max(np.abs(codec.round_trip(piece).astype(np.float64) - piece))))
+    return worst / codec.bound
+
+
+def blocks_right(workers: int, *, corrected: bool) -> int:
+    """How many of the N² blocks hold the full sum after Algorithm 1, run as printed or with phase 2 corrected.
+
+    Each block holds the set of workers in it. Receives come before sends in the printed loop body, which would
+    deadlock; sends go first here, which changes no block's content within a step.
+    """
+    n = workers
+    holds = [[frozenset({i}) for _ in range(n)] for i in range(n)]
+    for s in range(1, n):
+        sent = [holds[i][(i - s + 1) % n] for i in range(n)]
+        for i in range(n):
+            holds[i][(i - s) % n] |= sent[i - 1]
+    for s in range(n, 2 * n - 1):
+        shift = 0 if corrected else 1
+        sent = [holds[i][(i - s + 1 + shift) % n] for i in range(n)]
+        for i in range(n):
+            holds[i][(i - s + shift) % n] = sent[i - 1]
+    everyone = frozenset(range(n))
+    return sum(block == everyone for row in holds for block in row)
+
+
+def _bounds() -> list[Claim]:
+    rows = []
+    for k in (6, 8, 10):
+        for name, codec in (("printed", InceptionnPrinted(2.0**-k)), ("windowed", Inceptionn(2.0**-k))):
+            worst = largest_error(codec)
+            holds = "within the bound"
+            rows.append(
+                Claim(
+                    id=f"inceptionn.example.{name}_error_bound{k}",
+                    paper=holds,
+                    ours=holds if worst < 1 else f"{worst:.3g} times the bound",
+                    unit="",
+                    why="Algorithms 2 and 3 as printed keep sign and 7 bits down to 2^-7 in the 8-bit class: all "
+                    "between 2^-k and 2^-7 is lost for k > 7"
+                    if name == "printed"
+                    else "the 8-bit class reads its 7 bits from where the class begins; tags and sizes are the same",
+                )
+            )
+    return rows
+
+
+def _algorithm_1() -> list[Claim]:
+    return [
+        Claim(
+            id=f"inceptionn.example.algorithm1_blocks_{name}_n{n}",
+            paper=n * n,
+            ours=blocks_right(n, corrected=corrected),
+            unit="blocks",
+            why="blocks that hold the sum of all workers in the end. "
+            + (
+                "Phase 2 receives block i−s and sends block i−s+1, as Fig. 6 draws it"
+                if corrected
+                else "Phase 2 as printed receives block i−s+1, one too far: what it overwrites was right"
+            ),
+        )
+        for n in (2, 4, 8)
+        for name, corrected in (("printed", False), ("corrected", True))
+    ]
+
+
+def _hdc() -> list[Claim]:
+    three_layers = 784 * 500 + 500 * 500 + 500 * 10 + 2 * 500 + 10
+    return [
+        Claim(
+            id="inceptionn.example.hdc_three_layers",
+            paper=2.5,
+            ours=round(4 * three_layers / 2**20, 2),
+            unit="MiB",
+            tolerance=0.05,
+            why="784-500-500-10, three weight layers; section VII-A says five fully connected layers and 2.5 MB",
+        )
+    ]
