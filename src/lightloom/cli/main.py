@@ -10,6 +10,7 @@ import typer
 
 from lightloom.cli.catalog import catalog
 from lightloom.cli.collective import collective
+from lightloom.cli.compress import compress
 from lightloom.cli.plan import plan
 from lightloom.cli.reproduce import reproduce
 from lightloom.cli.schema import schema
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 for command in (plan, collective, reproduce, catalog, schema):
     app.command()(command)
+app.add_typer(compress, name="compress")
 
 
 @app.callback(invoke_without_command=True)

@@ -45,7 +45,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     encoded, decoded = np.zeros(schedule.steps, np.int64), np.zeros(schedule.steps, np.int64)
     kernels.codec_work(
         rows_by_step(schedule), schedule.step, schedule.lightpath, schedule.source, schedule.destination,
-        schedule.chunk, schedule.reduces, schedule.chunks, in_line, coded_as, 
+        schedule.chunk, schedule.reduces, schedule.chunks, in_line, coded_as,
         np.zeros((2, ranks), np.int64), encoded, decoded,
     )  # fmt: skip
     return CodecWork(encoded, decoded, schedule.chunks, in_line)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from lightloom.core.errors import ConfigError
 
@@ -17,7 +19,18 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     Raises:
         ConfigError: the place cannot be written to.
     """
-    data = content.encode() if isinstance(content, str) else content
+    with atomic_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """The same for content that comes piece by piece: the file appears when the block ends, and not if it raises.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -25,7 +38,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
         Path(aside).chmod(0o644)
         Path(aside).replace(path)
     except OSError as error:
@@ -33,7 +46,6 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     finally:
         with suppress(OSError):
             Path(aside).unlink()
-    return path
 
 
 def check_writable(path: Path) -> None:

@@ -22,7 +22,8 @@ def _what(winner: Candidate) -> str:
     )
     return (
         f"{winner.strategy} with {winner.algorithm.name}{_codec(winner)} wins: "
-        f"a step takes {format_time(winner.result.step_time)}, {format_time(parts['compute_s'])} of it computing, {hidden}"
+        f"a step takes {format_time(winner.result.step_time)}, {format_time(parts['compute_s'])} of it computing, "
+        f"{hidden}"
     )
 
 

@@ -158,6 +158,16 @@ def claims_table(claims: Iterable[Claim], width: int, *, title: str = "") -> Tab
     return table
 
 
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
+    """Text in columns, the first flush left and the others flush right."""
+    table = _table(title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
 def _table(title: str) -> Table:
     return Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title_justify="left", title_style="bold",
