@@ -14,26 +14,15 @@ therefore one array per rank, the *residual*, and ``sum + Σ residuals = Σ valu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression.base import Codec
-from lightloom.training.errors import TransportError
+from lightloom.training.hop import Floats as Floats
+from lightloom.training.hop import Traffic as Traffic
+from lightloom.training.hop import decode, encode, largest
 from lightloom.training.transport import Ring
-
-Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """What one rank put on its data connection in one exchange."""
-
-    nbytes_raw: int
-    """Bytes that the same ring sends without a codec."""
-    nbytes_sent: int
 
 
 def ring_all_reduce(
@@ -61,20 +50,29 @@ def exchange_blocks(
     ring: Ring, blocks: Sequence[Floats], codec: Codec | None = None, residuals: Sequence[Floats] | None = None
 ) -> Traffic:
     """``ring_all_reduce`` in place, on N blocks that the caller cut. The ring is broken for all if this raises."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return _exchange(ring, blocks, codec, residuals)
-    except BaseException as error:
-        ring.abort(f"rank {ring.rank} failed: {type(error).__name__}: {error}".replace("\n", " "))
-        raise
+    return exchange_and_keep(ring, blocks, codec, residuals)[0]
 
 
-def _exchange(ring: Ring, blocks: Sequence[Floats], codec: Codec | None, residuals: Sequence[Floats] | None) -> Traffic:
+def exchange_and_keep(
+    ring: Ring, blocks: Sequence[Floats], codec: Codec | None = None, residuals: Sequence[Floats] | None = None
+) -> tuple[Traffic, list[Any]]:
+    """``exchange_blocks``, and the bytes that each finished block was decoded from, the same on every rank."""
+    with ring.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
+        return _exchange(ring, blocks, codec, residuals)
+
+
+def _exchange(
+    ring: Ring, blocks: Sequence[Floats], codec: Codec | None, residuals: Sequence[Floats] | None
+) -> tuple[Traffic, list[Any]]:
     n, i = ring.size, ring.rank
     raw = sent = 0
+    finished: list[Any] = [b""] * n
 
-    def encode(k: int) -> Any:
-        return _encode(codec, blocks[k], None if residuals is None else residuals[k])
+    def encoded(k: int) -> Any:
+        return encode(codec, blocks[k], None if residuals is None else residuals[k])
+
+    def decoded(k: int, payload: Any) -> Floats:
+        return decode(codec, payload, blocks[k].size, rank=ring.name, peer=ring.previous.peer)
 
     def hop(payload: Any, s: int) -> tuple[Any, int]:
         """Send block i − s + 1, receive block i − s."""
@@ -82,43 +80,17 @@ def _exchange(ring: Ring, blocks: Sequence[Floats], codec: Codec | None, residua
         k = (i - s) % n
         raw += blocks[(k + 1) % n].nbytes
         sent += memoryview(payload).nbytes
-        # No codec here grows its input much; the limit only keeps a confused peer from filling the memory.
-        return ring.exchange(payload, marked=codec is not None, limit=2 * blocks[k].nbytes + 65536), k
+        return ring.exchange(payload, marked=codec is not None, limit=largest(blocks[k].size)), k
 
     for s in range(1, n):
-        incoming, k = hop(encode((i - s + 1) % n), s)
-        blocks[k][:] += _decode(codec, incoming, blocks[k].size, ring)
+        incoming, k = hop(encoded((i - s + 1) % n), s)
+        blocks[k][:] += decoded(k, incoming)
     own = (i + 1) % n
-    outgoing = encode(own)
-    blocks[own][:] = _decode(codec, outgoing, blocks[own].size, ring)
+    outgoing = finished[own] = encoded(own)
+    if codec is not None:
+        blocks[own][:] = decoded(own, outgoing)
     for s in range(n - 1):
         outgoing, k = hop(outgoing, s)
-        blocks[k][:] = _decode(codec, outgoing, blocks[k].size, ring)
-    return Traffic(raw, sent)
-
-
-def _encode(codec: Codec | None, block: Floats, residual: Floats | None) -> Any:
-    if codec is None or block.size == 0:
-        if residual is not None:
-            residual[:] = 0
-        return np.ascontiguousarray(block).view(np.uint8).data if block.size else b""
-    encoded = codec.encode(block)
-    if residual is not None:
-        np.subtract(block, codec.decode(encoded), out=residual)
-        residual[~np.isfinite(residual)] = 0
-    return encoded
-
-
-def _decode(codec: Codec | None, buffer: Any, size: int, ring: Ring) -> Floats:
-    if memoryview(buffer).nbytes == 0:
-        values = np.empty(0, np.float32)
-    elif codec is None:
-        whole = memoryview(buffer).nbytes % 4 == 0
-        values = np.frombuffer(buffer, np.float32) if whole else np.empty(0, np.float32)
-    else:
-        values = codec.decode(buffer)
-    if values.size != size:
-        raise TransportError(
-            f"rank {ring.rank}: rank {(ring.rank - 1) % ring.size} sends {values.size} values, expected {size}"
-        )
-    return values
+        blocks[k][:] = decoded(k, outgoing)
+        finished[k] = outgoing
+    return Traffic(raw, sent), finished

@@ -10,8 +10,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, Self
 
 from lightloom.training.channel import MARKED_TOS as MARKED_TOS
@@ -83,6 +83,19 @@ class Peers:
             with self._lock:
                 self._busy = False
                 self._release_if_closed()
+
+    @contextmanager
+    def breaking_off(self) -> Iterator[None]:
+        """What fails inside ends it for all peers, and tells them why."""
+        try:
+            yield
+        except BaseException as error:
+            words = str(error).replace("\n", " ")
+            if isinstance(error, TransportError):
+                self.abort(words.removeprefix(f"rank {self.name}: "))
+            else:
+                self.abort(f"rank {self.name} failed: {type(error).__name__}: {words}")
+            raise
 
     def abort(self, reason: str) -> None:
         """Tell all peers in one line why this rank leaves, and close. Does nothing once closed."""

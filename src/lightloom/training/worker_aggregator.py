@@ -1,0 +1,207 @@
+"""The baseline: workers send gradients to an aggregator, which updates the weights and sends them back.
+
+    worker 0 ─ gradient ─▶              ◀─ weights ─ worker 0
+    worker 1 ─ gradient ─▶  aggregator  ◀─ weights ─ worker 1
+    worker 2 ─ gradient ─▶              ◀─ weights ─ worker 2
+
+Source: INCEPTIONN, Figs. 1a and 2 and section VII ("WA"; "WA+C" with gradients compressed). Only gradients have the
+narrow range and the tolerance that the codec needs: weights always travel as they are. Aggregators may stand in a tree,
+each passing the sum of its children's gradients on; it is encoded anew at every stage.
+
+    the root                          every other aggregator              a worker
+    serve(node, model, optimizer, n)  relay(node, values, n)              trainer = WorkerTrainer(node, model)
+                                                                          n times: backward, trainer.step()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lightloom.compression.base import Codec
+from lightloom.core.errors import UnsupportedError
+from lightloom.training.hop import Floats, Traffic, decode, encode, largest
+from lightloom.training.tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One step as the root sees it, in seconds."""
+
+    waiting: float
+    """Until all gradients were there."""
+    summing: float
+    """Decoding them included."""
+    updating: float
+    sending: float
+
+
+class WorkerTrainer:
+    """A worker's side of the training of one model."""
+
+    def __init__(
+        self, node: Node, model: nn.Module, codec: Codec | None = None, *, error_feedback: bool = False
+    ) -> None:
+        """Begin with the weights of the root's model.
+
+        Args:
+            codec: of the gradients; the same on all ranks.
+            error_feedback: keep what the codec takes away and add it to the next gradient (not in the paper).
+
+        Raises:
+            TransportError: see ``Peers.transfer``.
+            UnsupportedError: a parameter is not float32 in CPU memory.
+        """
+        self.node, self.codec = node, codec
+        self._parameters = trainable(model)
+        size = sum(p.numel() for p in self._parameters)
+        self.residual = np.zeros(size, np.float32) if error_feedback else None
+        self._pull()
+
+    def step(self) -> Traffic:
+        """Send the gradients that the backward pass left, replace the weights by those that come back.
+
+        Raises:
+            TransportError: see ``Peers.transfer``.
+        """
+        gradient = flat(p.grad if p.grad is not None else torch.zeros_like(p) for p in self._parameters)
+        if self.residual is not None:
+            gradient += self.residual
+        traffic = push(self.node, gradient, self.codec, self.residual)
+        self._pull()
+        return traffic
+
+    def _pull(self) -> None:
+        weights = pull(self.node, sum(p.numel() for p in self._parameters))
+        with torch.no_grad():
+            for parameter, part in zip(self._parameters, _cut(weights, self._parameters), strict=True):
+                parameter.copy_(part)
+
+
+def serve(
+    node: Node, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, codec: Codec | None = None
+) -> list[Served]:
+    """The root: send the weights once, then ``steps`` times average gradients, update, send the weights.
+
+    Args:
+        optimizer: any of torch's, on the parameters of ``model``; gradients are averages over the workers.
+
+    Raises:
+        TransportError: see ``Peers.transfer``.
+        UnsupportedError: a parameter is not float32 in CPU memory.
+    """
+    parameters = trainable(model)
+    size, served = sum(p.numel() for p in parameters), []
+    with node.breaking_off():
+        send_weights(node, flat(parameters))
+        for _ in range(steps):
+            began = time.perf_counter()
+            payloads = node.from_below(largest(size), marked=codec is not None)
+            there = time.perf_counter()
+            gradient = add_up(node, payloads, size, codec)
+            gradient /= node.workers
+            summed = time.perf_counter()
+            for parameter, part in zip(parameters, _cut(gradient, parameters), strict=True):
+                parameter.grad = part
+            optimizer.step()
+            weights = flat(parameters)
+            updated = time.perf_counter()
+            send_weights(node, weights)
+            served.append(Served(there - began, summed - there, updated - summed, time.perf_counter() - updated))
+    return served
+
+
+def relay(node: Node, size: int, steps: int, codec: Codec | None = None) -> Traffic:
+    """An aggregator that is not the root: pass on the first weights, then ``steps`` times sums up and weights down.
+
+    Args:
+        size: how many values the model has.
+
+    Raises:
+        TransportError: see ``Peers.transfer``.
+    """
+    traffic = Traffic(0, 0)
+    with node.breaking_off():
+        pull(node, size)
+        for _ in range(steps):
+            gradient = add_up(node, node.from_below(largest(size), marked=codec is not None), size, codec)
+            traffic += push(node, gradient, codec)
+            pull(node, size)
+    return traffic
+
+
+def push(node: Node, gradient: Floats, codec: Codec | None = None, residual: Floats | None = None) -> Traffic:
+    """Send gradients to the parent; ``residual`` is overwritten with what the codec takes away.
+
+    Raises:
+        TransportError: see ``Peers.transfer``.
+    """
+    with node.breaking_off():
+        payload = encode(codec, gradient, residual)
+        node.up(payload, marked=codec is not None)
+        return Traffic(gradient.nbytes, memoryview(payload).nbytes)
+
+
+def add_up(node: Node, payloads: Iterable[bytearray], size: int, codec: Codec | None = None) -> Floats:
+    """The sum of what the children sent, in order of their ranks.
+
+    Raises:
+        TransportError: one of them sent another number of values.
+    """
+    total = np.zeros(size, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for child, payload in zip(node.children, payloads, strict=True):
+            total += decode(codec, payload, size, rank=node.name, peer=child.peer)
+    return total
+
+
+def send_weights(node: Node, weights: Floats) -> None:
+    """From the root to all children.
+
+    Raises:
+        TransportError: see ``Peers.transfer``.
+    """
+    node.down(weights.view(np.uint8).data, marked=False)
+
+
+def pull(node: Node, size: int) -> Floats:
+    """The weights that come from above, passed on to children if there are any.
+
+    Raises:
+        TransportError: see ``Peers.transfer``; also when their number is another.
+    """
+    with node.breaking_off():
+        payload = node.from_above(largest(size), marked=False)
+        node.down(payload, marked=False)
+        peer = -1 if node.parent is None else node.parent.peer
+        return decode(None, payload, size, rank=node.name, peer=peer)
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """What is exchanged, in the model's order.
+
+    Raises:
+        UnsupportedError: a parameter is not float32 in CPU memory.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for parameter in parameters:
+        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            raise UnsupportedError(f"a parameter is {parameter.dtype} on {parameter.device}: expected float32 on cpu")
+    return parameters
+
+
+def flat(tensors: Iterable[Tensor]) -> Floats:
+    """One after the other, copied."""
+    with torch.no_grad():
+        joined: Floats = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
+        return joined
+
+
+def _cut(values: Floats, like: list[nn.Parameter]) -> list[Tensor]:
+    parts = torch.split(torch.from_numpy(values), [p.numel() for p in like])
+    return [part.view_as(p) for part, p in zip(parts, like, strict=True)]
