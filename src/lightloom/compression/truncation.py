@@ -64,21 +64,38 @@ class Truncation(NumpyCodec):
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         kept = 32 - self.dropped
+        if kept % 8:
+            return _pack_tens(as_bits(values) >> self.dropped)[: self.worst_bytes(values.size)]
         in_order = as_bits(values).astype(">u4").view(np.uint8).reshape(-1, 4)
-        if kept % 8 == 0:
-            return in_order[:, : kept // 8].reshape(-1)
-        return np.packbits(np.unpackbits(in_order, axis=1)[:, :kept])
+        return in_order[:, : kept // 8].reshape(-1)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
         kept = 32 - self.dropped
         if payload.size != self.worst_bytes(count):
             return None
+        if kept % 8:
+            codes = _unpack_tens(payload)
+            return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
         in_order = np.zeros((count, 4), np.uint8)
-        if kept % 8 == 0:
-            in_order[:, : kept // 8] = payload.reshape(count, -1)
-        else:
-            bits = np.unpackbits(payload)
-            if bits[count * kept :].any():
-                return None
-            in_order[:, : -(-kept // 8)] = np.packbits(bits[: count * kept].reshape(count, kept), axis=1)
+        in_order[:, : kept // 8] = payload.reshape(count, -1)
         return in_order.view(">u4").astype(np.uint32).reshape(-1).view(np.float32)
+
+
+_PLACES = np.array([30, 20, 10, 0], np.uint64)
+"""Four values of 10 bits are 5 bytes, most significant first."""
+
+
+def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    fours = np.zeros((-(-codes.size // 4), 4), np.uint64)
+    fours.reshape(-1)[: codes.size] = codes
+    words = (fours[:, 0] << _PLACES[0]) | (fours[:, 1] << _PLACES[1]) | (fours[:, 2] << _PLACES[2]) | fours[:, 3]
+    return words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 3:].reshape(-1)
+
+
+def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    fives = np.zeros((-(-payload.size // 5), 5), np.uint8)
+    fives.reshape(-1)[: payload.size] = payload
+    words = np.zeros((len(fives), 8), np.uint8)
+    words[:, 3:] = fives
+    tens = (words.view(">u8").astype(np.uint64) >> _PLACES) & np.uint64(1023)
+    return tens.astype(np.uint32).reshape(-1)

@@ -1,0 +1,207 @@
+"""The figures of sections II, III and VIII drawn anew: bars are the paper's where its text gives numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lightloom.studies.inceptionn import bitwidths
+from lightloom.studies.inceptionn.accuracy import final, mean_ratio
+from lightloom.studies.inceptionn.gradients import LOWEST
+from lightloom.studies.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS
+from lightloom.studies.inceptionn.scalability import FURTHER, MEASURED, curves
+from lightloom.studies.inceptionn.training_time import steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers.
+BLUE, GREEN, ORANGE, RED, SKY, GREY = "#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#999999"
+_COLOURS = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
+
+
+def communication_share() -> Figure:
+    """Figure 3(b): Table II and our model."""
+    figure, (axes,) = canvas(1)
+    paper = [100 * TABLE_2[model].communicate / TABLE_2[model].total for model in MODELS]
+    ours = [100 * steps(model)["WA"].communicate / steps(model)["WA"].total for model in MODELS]
+    bars(axes, MODELS, {"paper, Table II": paper, "our communication model": ours}, "{:.0f}")
+    axes.set_ylabel("communication, % of training time")
+    return figure
+
+
+def truncation(training: Any) -> Figure:
+    """Figure 4: accuracy of HDC after training with truncated gradients, weights, or both."""
+    figure, (axes,) = canvas(1)
+    runs, drops = training["runs"], (16, 22, 24)
+    series = {
+        label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops]
+        for label, what in (("gradients only", "g"), ("weights only", "w"), ("both", "w+g"))
+    }
+    bars(axes, [f"{bits}b-T" for bits in drops], series, "{:.1f}")
+    axes.axhline(final(runs["float32"][0]), color=GREY, lw=1, ls="--", label="float32")
+    axes.set_ylabel("accuracy on the test set, %")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
+    return figure
+
+
+def distribution(gradients: Any) -> Figure:
+    """Figure 5: by binade, as on a linear axis everything would be one spike at 0."""
+    figure, panels = canvas(len(gradients), sharey=True)
+    exponents = range(LOWEST, 1)
+    for axes, (stage, counts) in zip(panels, gradients.items(), strict=True):
+        for sign, colour, side in (("negative", ORANGE, -1), ("positive", BLUE, 1)):
+            shares = [side * 100 * count / counts["values"] for count in counts[sign]]
+            axes.bar(exponents, shares, color=colour, width=0.9, label=sign)
+        for k in BOUNDS:
+            axes.axvline(-k - 0.5, color=GREY, lw=0.8, ls=":")
+        axes.set_title(
+            f"{stage}, iteration {counts['iteration']}: largest {counts['largest']:.2g}, "
+            f"{100 * counts['small'] / counts['values']:.0f} % are 0"
+        )
+        axes.set_xlabel("binade: exponent of |gradient|")
+    panels[0].set_ylabel("% of values (negative ones downward)")
+    panels[0].legend(loc="upper left")
+    return figure
+
+
+def software_loop(loop: Any) -> Figure:
+    """Figure 7: where a step's time goes with each codec in the loop."""
+    figure, (axes,) = canvas(1)
+    rows = loop["rows"]
+    names = [row["codec"] for row in rows]
+    rest = [1e3 * (row["step_s"] - row["exchange_s"]) for row in rows]
+    codec = [1e3 * row["codec_s"] for row in rows]
+    wire = [1e3 * (row["exchange_s"] - row["codec_s"]) for row in rows]
+    axes.bar(names, rest, color=GREY, label="computation")
+    axes.bar(names, wire, bottom=rest, color=BLUE, label="exchange")
+    base = [a + b for a, b in zip(rest, wire, strict=True)]
+    axes.bar(names, codec, bottom=base, color=RED, label="inside the codec")
+    for place, row in enumerate(rows):
+        axes.annotate(f"{row['step_of_none']:.2f}", (place, 1e3 * row["step_s"]), ha="center", va="bottom")
+    axes.set_ylabel("ms a step (above: times none)")
+    axes.legend(loc="upper right")
+    return figure
+
+
+def training_time() -> Figure:
+    """Figure 12: computation and communication of an iteration, by our model, over WA."""
+    figure, panels = canvas(len(MODELS), sharey=True)
+    for axes, model in zip(panels, MODELS, strict=True):
+        found = steps(model)
+        whole = found["WA"].total
+        names = list(found)
+        local = [each.local / whole for each in found.values()]
+        wire = [each.communicate / whole for each in found.values()]
+        axes.bar(names, local, color=GREY, label="computation")
+        axes.bar(names, wire, bottom=local, color=BLUE, label="communication")
+        column = TABLE_2[model]
+        axes.plot([0], [column.total / ITERATIONS / whole], "D", color=RED, ms=5, label="Table II, total")
+        axes.set_title(model)
+    panels[0].set_ylabel("time of an iteration over WA's")
+    panels[-1].legend(loc="upper right")
+    return figure
+
+
+def measured_exchange(exchange: Any) -> Figure:
+    """Figure 12 measured on limited links: median and range over rounds."""
+    models = list(exchange["models"])
+    figure, panels = canvas(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        rows = exchange["models"][model]
+        names = [row["configuration"] for row in rows]
+        wire = [1e3 * row["communication_s"] for row in rows]
+        rest = [1e3 * (row["step_s"] - row["communication_s"]) for row in rows]
+        axes.bar(names, rest, color=GREY, label="computation")
+        axes.bar(names, wire, bottom=rest, color=BLUE, label="communication")
+        axes.set_title(model)
+        axes.set_ylabel("ms a step")
+    panels[-1].legend(loc="upper right")
+    return figure
+
+
+def learning(training: Any) -> Figure:
+    """Accuracy over iterations: what Figs. 13 and 14(b) come from."""
+    figure, panels = canvas(len(BOUNDS), sharey=True)
+    runs = training["runs"]
+    for axes, k in zip(panels, BOUNDS, strict=True):
+        labels = (("printed", RED), ("windowed", ORANGE), ("windowed+feedback", BLUE))
+        curve(axes, runs["float32"][0], "float32", GREY)
+        for label, colour in labels:
+            run = runs[f"{label} 2^-{k}"][0]
+            curve(axes, run, f"{label}, ratio {mean_ratio(run):.1f}", colour)
+        axes.set_title(f"bound 2^-{k}")
+        axes.set_xlabel("iteration")
+        axes.legend(loc="center right")
+    panels[0].set_ylabel("accuracy on the test set, %")
+    return figure
+
+
+def curve(axes: Axes, run: Any, label: str, colour: str) -> None:
+    """One run's accuracy."""
+    axes.plot(run["iterations"], [100 * each for each in run["accuracy"]], color=colour, label=label, lw=1.5)
+
+
+def bit_widths(training: Any) -> Figure:
+    """Table III and Figure 14(a) for HDC: shares of the four sizes, the paper's beside ours."""
+    figure, (axes,) = canvas(1)
+    ours = bitwidths.mean_shares(training)
+    names, columns = [], []
+    for k in BOUNDS:
+        names += [f"paper\n2^-{k}", f"ours\n2^-{k}"]
+        columns += [list(TABLE_3["HDC", k]), ours[k]]
+    bottom = [0.0] * len(columns)
+    for place, bits in enumerate(TAG_BITS):
+        height = [column[place] for column in columns]
+        axes.bar(names, height, bottom=bottom, color=_COLOURS[place], label=f"{bits} bits")
+        bottom = [a + b for a, b in zip(bottom, height, strict=True)]
+    for place, column in enumerate(columns):
+        axes.annotate(f"{bitwidths.mean_ratio(column):.1f} ×", (place, 100), ha="center", va="bottom")
+    axes.set_ylim(60, 103)
+    axes.set_ylabel("% of values (above: compression ratio)")
+    axes.legend(loc="lower center", ncols=4)
+    return figure
+
+
+def scalability() -> Figure:
+    """Figure 15 and beyond: section VIII-D's forms over WA with four workers."""
+    figure, (near, far) = canvas(2)
+    for model, colour in zip(MODELS, _COLOURS, strict=False):
+        found = curves(model)
+        unit = found["WA"][MEASURED[0]]
+        for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
+            axes.plot(counts, [found["WA"][p] / unit for p in counts], color=colour, label=f"{model}, WA")
+            axes.plot(counts, [found["INC"][p] / unit for p in counts], color=colour, ls="--", label=f"{model}, INC")
+    far.set_xscale("log", base=2)
+    far.set_yscale("log")
+    near.set_ylim(0)
+    near.set_ylabel("exchange time over WA's with 4 workers")
+    for axes in (near, far):
+        axes.set_xlabel("workers")
+    near.legend(loc="upper left", ncols=2)
+    return figure
+
+
+def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], number: str) -> None:
+    """Groups of bars with their values."""
+    width = 0.8 / len(series)
+    for place, (label, values) in enumerate(series.items()):
+        at = [i + (place - (len(series) - 1) / 2) * width for i in range(len(names))]
+        drawn = axes.bar(at, values, width * 0.94, color=_COLOURS[place], label=label)
+        axes.bar_label(drawn, [number.format(value) for value in values], padding=1)
+    axes.set_xticks(range(len(names)), list(names))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=len(series))
+
+
+def canvas(panels: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    """Panels side by side, with a light grid."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2) if panels > 1 else (7, 4.2), dpi=120, layout="constrained")
+    found = list(figure.subplots(1, panels, sharey=sharey, squeeze=False)[0])
+    for axes in found:
+        axes.grid(True, axis="y", color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, found

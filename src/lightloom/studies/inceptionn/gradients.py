@@ -1,0 +1,60 @@
+"""Figure 5: how gradients are distributed early, in the middle and late in training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.claims import Claim
+
+LOWEST = -30
+"""Values below 2^LOWEST are counted together, exact zeros among them."""
+
+
+def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
+    """Counts of values by binade, apart for both signs; JSON.
+
+    Returns:
+        ``values``, ``largest`` (absolute), ``small`` (below 2^LOWEST), and ``negative`` and ``positive``: counts for
+        the binades 2^LOWEST … 2^0 and above.
+    """
+    exponent = np.frexp(gradient)[1] - 1
+    seen = np.abs(gradient) >= 2.0**LOWEST
+    edges = np.arange(LOWEST, 2)
+    bins = np.clip(exponent, LOWEST, 0)
+    return {
+        "values": int(gradient.size),
+        "largest": float(np.max(np.abs(gradient))),
+        "small": int(np.count_nonzero(~seen)),
+        "negative": np.histogram(bins[seen & (gradient < 0)], edges)[0].tolist(),
+        "positive": np.histogram(bins[seen & (gradient > 0)], edges)[0].tolist(),
+    }
+
+
+def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """All values within ±1, at each stage, and how many lie close to 0."""
+    rows = []
+    for stage, counts in gradients.items():
+        within = "all between -1 and 1"
+        big = counts["largest"]
+        rows.append(
+            Claim(
+                id=f"inceptionn.figure5.hdc_{stage}_range",
+                paper=within,
+                ours=within if big < 1 else f"up to {big:.2f}",
+                unit="",
+                why=f"one worker's gradient of HDC on MNIST at iteration {counts['iteration']}: largest {big:.3g}; "
+                f"{100 * below(counts, -10):.1f} % of the values are below 2^-10. The paper shows AlexNet",
+            )
+        )
+    return tuple(rows)
+
+
+def below(counts: Mapping[str, Any], exponent: int) -> float:
+    """Share of values below 2^exponent in magnitude."""
+    kept = exponent - LOWEST
+    small = counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])
+    return float(small / counts["values"])

@@ -1,0 +1,84 @@
+"""Figure 7: what compression in software does to the training time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightloom.core.claims import Claim
+from lightloom.studies.inceptionn.paper import ITERATIONS, TABLE_2, WORKERS, size_bytes
+from lightloom.studies.inceptionn.tables import slug
+from lightloom.studies.inceptionn.training_time import steps, wire_seconds
+
+NAMES = {"snappy": "snappy", "sz3:2^-10": "SZ3 2^-10", "inceptionn:2^-10": "inceptionn:2^-10"}
+"""Codecs of the loop by their name in the codec benchmark."""
+RANGE = (2.0, 4.0)
+"""Section VI: training takes this many times as long with Snappy or SZ."""
+
+
+def claims(loop: Any, codec: Any) -> tuple[Claim, ...]:
+    """Rows from the loop that was measured, and for AlexNet from Table II and the codecs' measured speed."""
+    return (*_loop(loop), *_alexnet(codec))
+
+
+def _verdict(factor: float) -> str:
+    low, high = RANGE
+    if low <= factor <= high:
+        return _SAYS
+    return f"{factor:.2f} times as long"
+
+
+_SAYS = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
+
+
+def _loop(loop: Any) -> list[Claim]:
+    rows = []
+    for row in loop["rows"]:
+        if row["codec"] == "none":
+            continue
+        low, high = row["step_of_none_range"]
+        general = row["codec"] in ("snappy", "sz3:2^-10")
+        rows.append(
+            Claim(
+                id=f"inceptionn.figure7.hdc_{_id(row['codec'])}",
+                paper=_SAYS if general else None,
+                ours=_verdict(row["step_of_none"]) if general else round(row["step_of_none"], 2),
+                unit="" if general else "of none",
+                why=f"step {1e3 * row['step_s']:.0f} ms, {row['step_of_none']:.2f} ({low:.2f} to {high:.2f}) of none, "
+                f"ratio {row['ratio']:.1f}; {loop['what']}",
+            )
+        )
+    return rows
+
+
+def _alexnet(codec: Any) -> list[Claim]:
+    rates = {row["codec"]: row for row in codec["middle"]}
+    rows = []
+    for name, known in NAMES.items():
+        factor = alexnet_factor(rates[known])
+        general = name != "inceptionn:2^-10"
+        rows.append(
+            Claim(
+                id=f"inceptionn.figure7.{slug('AlexNet')}_{_id(name)}",
+                paper=_SAYS if general else None,
+                ours=_verdict(factor) if general else round(factor, 2),
+                unit="" if general else "of none",
+                why="Table II's computation, our communication model, and one thread's speed on HDC's middle gradients "
+                f"({rates[known]['encode_GBps']:.2f} GB/s in, {rates[known]['decode_GBps']:.2f} GB/s out, ratio "
+                f"{rates[known]['ratio']:.1f}): a worker encodes n bytes, the aggregator decodes 4 n",
+            )
+        )
+    return rows
+
+
+def alexnet_factor(rate: Any) -> float:
+    """Training time over that without a codec, worker-aggregator, codec on the gradients' leg."""
+    nbytes, plain = size_bytes("AlexNet"), steps("AlexNet")["WA"]
+    compute = TABLE_2["AlexNet"].local / ITERATIONS + TABLE_2["AlexNet"].gradient_sum / ITERATIONS
+    codec = nbytes / (1e9 * rate["encode_GBps"]) + WORKERS * nbytes / (1e9 * rate["decode_GBps"])
+    # Software makes fewer packets, unlike the card.
+    wire = wire_seconds(WORKERS * nbytes) + wire_seconds(WORKERS * nbytes / rate["ratio"])
+    return float((compute + codec + wire) / plain.total)
+
+
+def _id(codec: str) -> str:
+    return codec.replace(":2^-", "_bound").replace(":", "_")
