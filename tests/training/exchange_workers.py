@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
@@ -18,7 +20,9 @@ from lightloom.training.errors import TransportError
 from lightloom.training.hierarchy import Groups, aggregator_from_store, hierarchy_from_store
 from lightloom.training.hop import Floats
 from lightloom.training.rendezvous import Store
+from lightloom.training.tree import Node, Tree, node_from_store
 from lightloom.training.worker import Worker
+from lightloom.training.worker_aggregator import WorkerTrainer, flat, relay, serve
 
 
 def whereabouts(worker: Worker) -> dict[str, Any]:
@@ -64,3 +68,53 @@ def _store() -> Store:
     assert group is not None
     store: Store = group.get_group_store()
     return store
+
+
+def small_net(seed: int = 0) -> nn.Module:
+    draw = torch.Generator().manual_seed(seed)  # of its own: threads share torch's
+    net = nn.Sequential(nn.Linear(20, 61), nn.ReLU(), nn.Linear(61, 3))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw) / 5)
+    return net
+
+
+def backward_of(model: nn.Module, rank: int, step: int) -> None:
+    """Leave the gradients of this rank's batch."""
+    draw = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(32, 20, generator=draw)
+    model.zero_grad()
+    nn.functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()  # type: ignore[no-untyped-call]
+
+
+def tree_of_aggregators(worker: Worker) -> dict[str, Any]:
+    """The weights after some steps, and what the death of an aggregator looks like."""
+    codec, tree, steps = Inceptionn(bound=2**-10), Tree.of_groups((3, 2)), 5
+    digest, death = None, ""
+
+    def run(node: Node, steps: int) -> nn.Module | None:
+        model = small_net()
+        if node.parent is None:
+            serve(node, model, torch.optim.SGD(model.parameters(), lr=0.1), steps, codec)
+        elif node.children:
+            relay(node, flat(model.parameters()).size, steps, codec)
+        else:
+            trainer = WorkerTrainer(node, model, codec)
+            for step in range(steps):
+                backward_of(model, worker.rank, step)
+                trainer.step()
+            return model
+        return None
+
+    with node_from_store(_store(), tree, worker.rank) as node:
+        model = run(node, steps)
+        if model is not None:
+            digest = hashlib.sha256(flat(model.parameters()).tobytes()).hexdigest()
+    with node_from_store(_store(), tree, worker.rank) as node:
+        try:
+            if worker.rank == worker.arguments["victim"]:
+                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            run(node, 1_000_000)
+        except TransportError as error:
+            death = f"{type(error).__name__}: {error}"
+    return {"digest": digest, "death": death}
