@@ -51,6 +51,8 @@ class Outcome:
     """``Type: message`` of what it raised, or how it died."""
     log: str = ""
     """Its stdout and stderr."""
+    exit_code: int | None = None
+    """As the system reports it; -9 also where it was killed because it would not end."""
 
 
 def launch(
@@ -102,7 +104,7 @@ def launch(
             f"no result within {timeout:g} s" if rank in late else f"no result, exit code {processes[rank].returncode}"
             for rank in range(ranks)
         ]
-        outcomes = [_outcome(rank, folder, endings[rank]) for rank in range(ranks)]
+        outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]
         del store
     faults = [outcome for outcome in outcomes if outcome.error is not None]
     if check and faults:
@@ -152,10 +154,10 @@ def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def _outcome(rank: int, folder: Path, ending: str) -> Outcome:
+def _outcome(rank: int, folder: Path, ending: str, exit_code: int) -> Outcome:
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return Outcome(rank, error=ending, log=log)
-    return Outcome(rank, value=written.get("value"), error=written.get("error"), log=log)
+        return Outcome(rank, error=ending, log=log, exit_code=exit_code)
+    return Outcome(rank, value=written.get("value"), error=written.get("error"), log=log, exit_code=exit_code)

@@ -1,0 +1,231 @@
+"""DDP step times behind limited links: ``python -m benchmarks.links [--json FILE] [--rounds N]``. Linux and root only.
+
+Four ranks on this host, each in a network namespace of its own, train an MLP of 22.4 MB (784-2000-2000-10, batch 25 a
+rank, SGD with momentum) over links of 1 and 10 Gbit/s: without a hook, with torch's fp16 and PowerSGD hooks, and with
+``attach_inceptionn`` as it comes. In every round each takes its turn, in an order that rotates, with a fresh model; the
+median step of a turn counts. Ours warms up until it has decided whether to step aside. MNIST is read from
+``LIGHTLOOM_DATA``; without it the digits are noise with labels, and compress better or worse than real ones.
+
+PowerSGD has one bucket: with several it launches collectives in callbacks, which gloo aborts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.training.links import launch_limited
+from lightloom.training.worker import Worker
+
+RANKS = 4
+RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 10e9}
+SIZES = (784, 2000, 2000, 10)
+BATCH = 25
+WARM_UP, TIMED = 5, 10
+"""Steps."""
+MODES = ("none", "fp16", "powersgd", "inceptionn")
+NAMES = {
+    "none": "no hook",
+    "fp16": "torch fp16_compress_hook",
+    "powersgd": "torch powerSGD_hook, rank 1, one bucket",
+    "inceptionn": "attach_inceptionn(model)",
+}
+LIMIT = 600.0
+"""Seconds for all rounds at one rate."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One configuration, once."""
+
+    seconds: float
+    """Median step."""
+    sent: float
+    """Bytes that this rank's link carried away, a step, headers and acknowledgements included."""
+    loss: float
+    aside: bool = False
+    ratio: float = 1.0
+
+
+def train_rounds(worker: Worker) -> dict[str, Any]:
+    """All rounds at one rate, in one rank."""
+    import torch
+
+    torch.set_num_threads(1)
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("lightloom.training")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    images, labels, data = digits(worker)
+    turns: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
+    log: list[str] = []
+    for round_ in range(worker.arguments["rounds"]):
+        for place in range(len(MODES)):
+            mode = MODES[(round_ + place) % len(MODES)]
+            lines.clear()
+            taken = turn(worker, mode, images, labels)
+            turns[mode].append({name: getattr(taken, name) for name in Turn.__slots__})
+            log += [f"round {round_ + 1}: {line}" for line in lines]
+    return {"turns": turns, "log": log, "data": data}
+
+
+def turn(worker: Worker, mode: str, images: Any, labels: Any) -> Turn:
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(SIZES):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    net = nn.Sequential(*layers[:-1])
+    model, state = attached(mode, net, worker.host)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    draw = torch.Generator().manual_seed(worker.rank)
+    loss = torch.zeros(())
+
+    def step() -> None:
+        nonlocal loss
+        chosen = torch.randint(len(images), (BATCH,), generator=draw)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    warm = 0
+    while warm < WARM_UP or (state is not None and not state.statistics.decisions and warm < 50):
+        step()
+        warm += 1
+    seconds, before = [], link_bytes()
+    for _ in range(TIMED):
+        began = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - began)
+    taken = Turn(median(seconds), (link_bytes() - before) / TIMED, float(loss.detach()))
+    if state is not None:
+        taken.ratio = state.statistics.total.ratio
+        taken.aside = state.statistics.decisions[-1].aside
+        state.close()
+    return taken
+
+
+def attached(mode: str, net: Any, host: str) -> tuple[Any, Any]:
+    """The model for one configuration, and our hook's state."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    from lightloom.training.ddp_hook import attach_inceptionn
+
+    if mode == "powersgd":
+        model = DistributedDataParallel(net, bucket_cap_mb=1000)
+        options = power.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+        model.register_comm_hook(options, power.powerSGD_hook)
+        return model, None
+    model = DistributedDataParallel(net)
+    if mode == "fp16":
+        model.register_comm_hook(None, fp16_compress_hook)
+    return model, attach_inceptionn(model, host=host) if mode == "inceptionn" else None
+
+
+def digits(worker: Worker) -> tuple[Any, Any, str]:
+    """Images in [0, 1] and labels of this rank, and what they are."""
+    import torch
+
+    from lightloom.training.datasets.mnist import training_digits
+
+    folder = worker.arguments["data"]
+    if folder is None:
+        draw = torch.Generator().manual_seed(1)
+        images, labels = torch.rand(5000, SIZES[0], generator=draw), torch.randint(10, (5000,), generator=draw)
+        return images, labels, "noise with labels"
+    found = training_digits(Path(folder))
+    own = slice(worker.rank, None, worker.size)
+    return torch.tensor(found.images[own]).float() / 255, torch.tensor(found.labels[own]).long(), "MNIST"
+
+
+def link_bytes() -> int:
+    """Bytes that have left by this namespace's link."""
+    for line in Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines():
+        device, _, numbers = line.partition(":")
+        if device.strip() == "eth0":
+            return int(numbers.split()[8])
+    return 0
+
+
+def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
+    """The table of one rate: seconds are means over ranks of a turn's median step."""
+    arguments = {"rounds": rounds, "data": data}
+    outcomes = [
+        outcome.value
+        for outcome in launch_limited("benchmarks.links:train_rounds", RANKS, LIMIT, arguments, rate_bits=RATES[rate])
+    ]
+
+    def column(mode: str, name: str, number: int) -> float:
+        return sum(float(outcome["turns"][mode][number][name]) for outcome in outcomes) / RANKS
+
+    seconds = {mode: [column(mode, "seconds", n) for n in range(rounds)] for mode in MODES}
+    rows = {}
+    for mode in MODES:
+        ratios = [own / none for own, none in zip(seconds[mode], seconds["none"], strict=True)]
+        rows[mode] = {
+            "name": NAMES[mode],
+            "step_s": median(seconds[mode]),
+            "step_s_rounds": seconds[mode],
+            "over_none": median(ratios),
+            "over_none_range": [min(ratios), max(ratios)],
+            "bytes_sent_step": median(column(mode, "sent", n) for n in range(rounds)),
+            "last_loss": median(column(mode, "loss", n) for n in range(rounds)),
+        }
+    rows["inceptionn"]["aside_rounds"] = sum(one["aside"] for one in outcomes[0]["turns"]["inceptionn"])
+    rows["inceptionn"]["ratio"] = median(column("inceptionn", "ratio", n) for n in range(rounds))
+    return {"rate_bits": RATES[rate], "data": outcomes[0]["data"], "rows": rows, "log": outcomes[0]["log"]}
+
+
+def print_table(rate: str, table: dict[str, Any], write: Callable[[str], None] = print) -> None:
+    write(f"\n{rate}, {table['data']}                       step ms   x none (rounds)        MB sent a step")
+    for row in table["rows"].values():
+        low, high = row["over_none_range"]
+        write(
+            f"{row['name']:42}{1e3 * row['step_s']:8.1f}   {row['over_none']:.3f} ({low:.3f} .. {high:.3f})"
+            f"{row['bytes_sent_step'] / 1e6:10.2f}"
+        )
+    write("\n".join(table["log"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.links")
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    if options.json is not None:
+        check_writable(options.json)
+    if options.rounds < 1:
+        raise ConfigError(f"--rounds {options.rounds}: expected at least 1")
+    data = os.environ.get("LIGHTLOOM_DATA")
+    configuration = {"ranks": RANKS, "sizes": SIZES, "batch": BATCH, "warm_up": WARM_UP, "timed": TIMED}
+    configuration |= {"rounds": options.rounds, "rates": RATES}
+    tables = {}
+    for rate in RATES:
+        tables[rate] = measure(rate, options.rounds, data)
+        print_table(rate, tables[rate])
+    if options.json is not None:
+        found = {"configuration": configuration, "tables": tables, "provenance": provenance(configuration, seed=0)}
+        write_atomically(options.json, json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
