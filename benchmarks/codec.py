@@ -5,7 +5,7 @@
 
 A gradient file is a flat float32 array; it is repeated up to 64 MB. GB/s of float32 input, the best round by CPU time
 of the thread; every round goes through all candidates in turn, so that a disturbance hits them alike. Memory to decode
-into exists beforehand, memory to encode into where the codec takes it. Laplace noise of scale 1e-3 comes with every run.
+into exists beforehand, memory to encode into where the codec takes it. Laplace noise of scale 1e-3 is always measured.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ _MARKS = {"copy": ("memcpy", "s", "#a3abb8"), "ours": ("this package", "o", "#e0
 def print_table(found: dict[str, Any]) -> None:
     """Everything measured, a block for each file."""
     versions = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
-    print(
-        f"{found['megabytes']} MB, one thread, best of {found['rounds']} rounds; kernel {found['kernel']}; {found['cpu']}"
-    )
+    print(f"{found['megabytes']} MB, one thread, best of {found['rounds']} rounds")
+    print(f"kernel {found['kernel']} on {found['cpu']}")
     print(f"{versions}; not installed: {', '.join(found['missing']) or 'none'}")
     for data, rows in found["data"].items():
         values = found["gradients"].get(data)

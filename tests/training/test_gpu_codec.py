@@ -1,0 +1,125 @@
+"""The Triton kernels against the CPU codec: the same bytes, the same values, the same refusals.
+
+Runs on a GPU where there is one; elsewhere, with triton installed, in its interpreter: TRITON_INTERPRET=1 pytest ...
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.core.errors import CodecError, InputError
+from lightloom.training import gpu_codec
+
+runs = pytest.mark.skipif(gpu_codec.refusal() is not None, reason=str(gpu_codec.refusal()))
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SPECIAL = np.array(
+    [0x7FC00001, 0xFFABCDEF, 0x7F800000, 0xFF800000, 0, 0x80000000, 1, 0x807FFFFF, 0x3F800000, 0xBF7FFFFF, 0x3A800000,
+     0x3A7FFFFF, 0x7F7FFFFF], np.uint32,
+).view(np.float32)  # fmt: skip
+
+
+class SmallFrames(Inceptionn):
+    """So that a short vector has many frames."""
+
+    chunk = 64
+
+
+def samples(count: int, seed: int) -> NDArray[np.float32]:
+    """Random bit patterns, gradients of all sizes, zeros and special values, shuffled."""
+    random = np.random.default_rng(seed)
+    patterns = random.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
+    gradients = random.laplace(0, 10.0 ** random.uniform(-5, 0, count)).astype(np.float32)
+    values = np.where(random.random(count) < 0.2, patterns, gradients)
+    values[random.random(count) < 0.3] = 0
+    places = random.random(count) < 0.1
+    values[places] = random.choice(SPECIAL, int(places.sum()))
+    return values
+
+
+def on_device(data: bytes | memoryview) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).to(DEVICE)
+
+
+CODECS = [*(Inceptionn(2.0**-k) for k in range(1, 15)), InceptionnPrinted(), SmallFrames(), SmallFrames(2.0**-6)]
+
+
+@runs
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: f"{codec.name}, frames of {codec.chunk}")
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 300])
+def test_same_bytes_and_same_values_as_on_the_cpu(codec: Inceptionn, count: int) -> None:
+    values = samples(count, seed=count)
+    expected = bytes(codec.encode(values))
+    stream = gpu_codec.encode(codec, torch.from_numpy(values).to(DEVICE))
+    assert stream.cpu().numpy().tobytes() == expected
+    decoded = gpu_codec.decode(codec, stream).cpu().numpy()
+    assert np.array_equal(decoded.view(np.uint32), codec.decode(expected).view(np.uint32))
+
+
+@runs
+def test_decoding_in_place_keeps_the_shape() -> None:
+    values = torch.from_numpy(samples(120, seed=1)).reshape(10, 12).to(DEVICE)
+    codec = SmallFrames()
+    stream = gpu_codec.encode(codec, values)
+    out = torch.empty_like(values)
+    assert gpu_codec.decode(codec, stream, out=out) is out
+    assert np.array_equal(out.cpu().numpy().reshape(-1), codec.decode(bytes(stream.cpu().numpy())), equal_nan=True)
+
+
+@runs
+@pytest.mark.parametrize("seed", range(6))
+def test_broken_streams_are_refused_as_on_the_cpu(seed: int) -> None:
+    codec, random = SmallFrames(), np.random.default_rng(seed)
+    whole = bytearray(codec.encode(samples(150, seed=seed)))
+    for _ in range(4):
+        broken = bytearray(whole)
+        broken[int(random.integers(len(whole)))] ^= 1 << int(random.integers(8))
+        for data in (broken, whole[: int(random.integers(len(whole)))], whole + b"\0"):
+            with pytest.raises(CodecError) as on_cpu:
+                codec.decode(bytes(data))
+            with pytest.raises(CodecError) as on_gpu:
+                gpu_codec.decode(codec, on_device(bytes(data)))
+            assert str(on_gpu.value) == str(on_cpu.value)
+
+
+@runs
+def test_other_types_are_refused() -> None:
+    with pytest.raises(InputError, match="float32"):
+        gpu_codec.encode(Inceptionn(), torch.zeros(8, dtype=torch.float64, device=DEVICE))
+    with pytest.raises(InputError, match="uint8"):
+        gpu_codec.decode(Inceptionn(), torch.zeros(8, device=DEVICE))
+
+
+SIGNATURES: dict[str, dict[str, str]] = {
+    "measure_groups": {"values": "*i32", "sizes": "*i32"},
+    "write_groups": {"values": "*i32", "ends": "*i64", "out": "*u8"},
+    "seal_frames": {"out": "*u8", "starts": "*i64", "ends": "*i64"},
+    "find_frames": {"data": "*u8", "starts": "*i64", "status": "*i32"},
+    "walk_frames": {"data": "*u8", "starts": "*i64", "places": "*i64", "status": "*i32"},
+    "read_groups": {"data": "*u8", "places": "*i64", "out": "*i32"},
+}
+"""Types of the pointers; every other argument is a count or a constant."""
+
+
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("counts", ["i32", "i64"])
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_kernels_compile_for_cuda_without_a_gpu(name: str, counts: str) -> None:
+    triton = pytest.importorskip("triton", reason="needs triton")
+    if triton.knobs.runtime.interpret:
+        pytest.skip("the interpreter does not compile")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from lightloom.training import gpu_kernels
+
+    kernel = getattr(gpu_kernels, name)
+    constants = {"bound": 10, "width": 12, "B": 64}
+    types = {
+        each: "constexpr" if each in constants else SIGNATURES[name].get(each, counts) for each in kernel.arg_names
+    }
+    values = {(place,): constants[each] for place, each in enumerate(kernel.arg_names) if each in constants}
+    assert triton.compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]
