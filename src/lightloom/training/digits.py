@@ -244,5 +244,5 @@ def _tensors(digits: Digits, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> tup
 def _tags(values: np.ndarray[Any, np.dtype[np.float32]], k: int) -> list[float]:
     """Shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
     magnitude = np.abs(values)
-    at_least = [np.count_nonzero(magnitude >= edge) / values.size for edge in (2.0**-k, 2.0 ** -(k // 2), 1.0)]
+    at_least = [int(np.count_nonzero(magnitude >= edge)) / values.size for edge in (2.0**-k, 2.0 ** -(k // 2), 1.0)]
     return [1 - at_least[0], at_least[0] - at_least[1], at_least[1] - at_least[2], at_least[2]]
