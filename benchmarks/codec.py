@@ -41,8 +41,8 @@ PACKAGES = ("numpy", "torch", "imagecodecs", "zstandard", "blosc2", "fpzip")
 _PIECE = 1 << 20
 
 
-def load(path: Path, count: int) -> Values:
-    """The gradient in a file, repeated up to ``count`` values.
+def load(path: Path) -> Values:
+    """The gradient in a file.
 
     Raises:
         ConfigError: unreadable, not float32, not flat, or empty.
@@ -54,7 +54,7 @@ def load(path: Path, count: int) -> Values:
     if not isinstance(values, np.ndarray) or values.dtype != np.float32 or values.ndim != 1 or values.size == 0:
         found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "an archive"
         raise ConfigError(f"{str(path)!r} holds {found}: expected a flat, non-empty float32 array (.npy)")
-    return np.resize(values, count)
+    return values
 
 
 def laplace(count: int) -> Values:
@@ -137,11 +137,11 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
 def run(files: list[Path], megabytes: int, rounds: int) -> dict[str, Any]:
     """Measure all candidates on every file and on Laplace noise."""
     count = megabytes * 1_000_000 // 4
-    data = {path.stem: load(path, count) for path in files}
-    if len(data) != len(files):
+    read = {path.stem: load(path) for path in files}
+    if len(read) != len(files):
         raise ConfigError("two gradient files have the same name: their names head the tables")
-    sizes = {path.stem: int(np.load(path, mmap_mode="r").size) for path in files}
-    data["laplace 1e-3"] = laplace(count)
+    sizes = {name: values.size for name, values in read.items()}
+    data = {name: np.resize(values, count) for name, values in read.items()} | {"laplace 1e-3": laplace(count)}
     names = list(sizes) or list(data)
     rows: dict[str, list[dict[str, Any]]] = {}
     missing: list[str] = []

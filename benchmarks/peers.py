@@ -56,7 +56,8 @@ def peers(memory: Memory) -> tuple[list[Candidate], list[str]]:
     families = {
         "imagecodecs": _imagecodecs, "zstandard": _zstandard, "blosc2": _blosc2, "fpzip": _fpzip, "torch": _torch
     }  # fmt: skip
-    found, missing = [], []
+    found: list[Candidate] = []
+    missing: list[str] = []
     for package, family in families.items():
         try:
             module = importlib.import_module(package)

@@ -118,8 +118,7 @@ def test_kernels_compile_for_cuda_without_a_gpu(name: str, counts: str) -> None:
 
     kernel = getattr(gpu_kernels, name)
     constants = {"bound": 10, "width": 12, "B": 64}
-    types = {
-        each: "constexpr" if each in constants else SIGNATURES[name].get(each, counts) for each in kernel.arg_names
-    }
+    types = dict.fromkeys(kernel.arg_names, counts) | SIGNATURES[name]
+    types |= {each: "constexpr" for each in constants if each in types}
     values = {(place,): constants[each] for place, each in enumerate(kernel.arg_names) if each in constants}
     assert triton.compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]

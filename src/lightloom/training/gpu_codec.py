@@ -48,7 +48,7 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
     head = torch.frombuffer(bytearray(header.pack()), dtype=torch.uint8).to(values.device)
     if header.count == 0:
         return head
-    with torch.cuda.device_of(bits):
+    with torch.cuda.device_of(bits):  # type: ignore[no-untyped-call]
         return _encode(kernels, codec, bits, header, head)
 
 
@@ -96,7 +96,7 @@ def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | 
         raise InputError(f"the stream lies on {stream.device}, the tensor to decode into on {bits.device}")
     if bits.numel() != header.count:
         raise CodecError(f"the stream holds {header.count} values, the tensor to decode into {bits.numel()}")
-    with torch.cuda.device_of(bits):
+    with torch.cuda.device_of(bits):  # type: ignore[no-untyped-call]
         _decode(kernels, codec, body, bits, header)
     return target
 
