@@ -108,7 +108,11 @@ class _Run:
         self.state: InceptionnState | None = None
         if recipe.gradients != "none":
             self.state = attach_inceptionn(
-                self.model, find(recipe.gradients), error_feedback=recipe.error_feedback, step_aside=False, timeout=120.0
+                self.model,
+                find(recipe.gradients),
+                error_feedback=recipe.error_feedback,
+                step_aside=False,
+                timeout=120.0,
             )
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()

@@ -1,0 +1,40 @@
+"""Worker functions for ``test_digits``: training on made-up digits, several times in one process group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from lightloom.training.datasets.mnist import Digits
+from lightloom.training.digits import train
+from lightloom.training.worker import Worker
+
+
+def resumed(worker: Worker) -> dict[str, Any]:
+    """A run in one go, and the same run in two; what both recorded."""
+    whole = _train(worker, "whole", iterations=6)
+    _train(worker, "halves", iterations=4)
+    return {"whole": whole, "halves": _train(worker, "halves", iterations=6)}
+
+
+def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:
+    recipe = {"seed": 3, "gradients": "inceptionn:2^-10", "error_feedback": True, "iterations": iterations}
+    place = Path(worker.arguments["folder"]) / folder
+    place.mkdir(exist_ok=True)
+    arguments = {"recipe": {**recipe, "record_every": 2, "checkpoint_every": 2}, "data": "", "folder": str(place)}
+    with (
+        patch("lightloom.training.digits.training_digits", lambda _: _digits(200)),
+        patch("lightloom.training.digits.test_digits", lambda _: _digits(40)),
+    ):
+        record = train(Worker(worker.rank, worker.size, {**arguments, "snapshots": [4]}))
+    record.pop("seconds")
+    return record
+
+
+def _digits(count: int) -> Digits:
+    chance = np.random.default_rng(count)
+    images = chance.integers(0, 256, (count, 784), dtype=np.uint8)
+    return Digits(images, chance.integers(0, 10, count, dtype=np.uint8))
