@@ -13,24 +13,40 @@ def reproduce(
     report: Annotated[
         Path | None, typer.Option(help="Write the rows and figures as a self-contained HTML page.")
     ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            help="Repeat the study's long measurements here (inceptionn: training runs, hours) and use them; a folder "
+            "that already holds some of them is gone on with.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why."""
     from lightloom.cli.output import print_json
     from lightloom.core.claims import SCHEMA
+    from lightloom.core.errors import ConfigError
     from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance, provenance_line
     from lightloom.reports.progress import progress
     from lightloom.studies.load import find, names
 
+    if work is not None and study is None:
+        raise ConfigError("--work needs one study, e.g. lightloom reproduce inceptionn --work runs")
     chosen = [study] if study is not None else list(names())
     runs = [find(name) for name in chosen]
     if report is not None:
         check_writable(report)
     results = []
+    if work is not None and (measuring := runs[0].measuring) is not None:
+        with progress("Training runs", measuring.jobs()) as advance:
+            measuring.run(work, data, advance)
     with progress("Studies", len(runs)) as advance:
         for run in runs:
-            results.append(run())
+            results.append(run(work))
             advance(1)
     rows = [claim.to_json() for each in results for claim in each.claims]
     origin = provenance(["reproduce", *chosen])

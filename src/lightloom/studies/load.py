@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
-from lightloom.core.errors import UnknownNameError
+from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.studies.base import Study
 
 
-def studies() -> Mapping[str, Callable[[], Study]]:
-    """Every study, as the function that runs it, by name."""
-    return MappingProxyType({"optree": _optree})
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Long measurements that a study can repeat here instead of using those that come with the package."""
+
+    jobs: Callable[[], int]
+    run: Callable[[Path, Path | None, Callable[[int], None]], object]
+    """Takes the folder for results and checkpoints, the data folder, and what to tell of each finished job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a study is run."""
+
+    study: Callable[[Path | None], Study]
+    """Takes the folder with the user's own measurements, or None."""
+    measuring: Measuring | None = None
+
+    def __call__(self, work: Path | None = None) -> Study:
+        """Run it.
+
+        Raises:
+            ConfigError: measurements in ``work`` cannot be read.
+            UnsupportedError: the study measures nothing.
+        """
+        if work is not None and self.measuring is None:
+            raise UnsupportedError("this study has no long measurements: leave out --work")
+        return self.study(work)
+
+
+def studies() -> Mapping[str, Entry]:
+    """Every study by name."""
+    return MappingProxyType(
+        {
+            "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
+            "optree": Entry(lambda _: _optree()),
+        }
+    )
 
 
 def names() -> list[str]:
@@ -19,8 +55,8 @@ def names() -> list[str]:
     return sorted(studies())
 
 
-def find(name: str) -> Callable[[], Study]:
-    """The function that runs a study.
+def find(name: str) -> Entry:
+    """The study of that name.
 
     Raises:
         UnknownNameError: no such study (lists all).
@@ -35,3 +71,22 @@ def _optree() -> Study:
     from lightloom.studies.optree.study import study
 
     return study()
+
+
+def _inceptionn(work: Path | None) -> Study:
+    from lightloom.studies.inceptionn.study import study
+
+    return study(work)
+
+
+def _inceptionn_jobs() -> int:
+    from lightloom.studies.inceptionn.training_runs import jobs
+
+    return len(jobs())
+
+
+def _inceptionn_measure(work: Path, data: Path | None, advance: Callable[[int], None]) -> object:
+    from lightloom.studies.inceptionn.training_runs import measure
+    from lightloom.training.datasets.folder import data_folder
+
+    return measure(work, data_folder(data), advance)

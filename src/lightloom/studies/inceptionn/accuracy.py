@@ -12,7 +12,7 @@ from lightloom.studies.inceptionn.paper import BOUNDS
 from lightloom.studies.inceptionn.training_runs import RANKS
 
 _FEEDBACK = "windowed+feedback 2^-10"
-_BASIS = "our HDC on MNIST, 4 processes, Table I, 10,000 iterations; PyTorch's initialisation and mean loss"
+_BASIS = "our HDC on MNIST, 4 processes, Table I; PyTorch's initialisation and mean loss"
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's t, two-sided 95 %, by number of pairs."""
 MARGIN = 0.2
@@ -33,6 +33,12 @@ def claims(training: Any) -> tuple[Claim, ...]:
 def final(run: Any) -> float:
     """Percent of the test set classified rightly in the end."""
     return 100 * float(run["accuracy"][-1])
+
+
+def base_at(runs: Any, run: Any) -> float:
+    """What float32 with the same seed had reached after as many iterations as ``run`` took, percent."""
+    base = next(each for each in runs["float32"] if each["recipe"]["seed"] == run["recipe"]["seed"])
+    return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
 
 
 def paired(runs: Any, name: str) -> tuple[float, float, int]:
@@ -75,6 +81,7 @@ def _paired(runs: Any) -> list[Claim]:
 def _truncated(runs: Any) -> list[Claim]:
     rows = []
     for bits in (16, 22, 24):
+        run = runs[f"truncate g {bits}"][0]
         accuracy = {what: final(runs[f"truncate {what} {bits}"][0]) for what in ("g", "w", "w+g")}
         claim = "g no worse than w"
         rows.append(
@@ -84,18 +91,18 @@ def _truncated(runs: Any) -> list[Claim]:
                 ours=claim if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w",
                 unit="",
                 why=f"{bits} low bits dropped: gradients {accuracy['g']:.2f} %, weights {accuracy['w']:.2f} %, both "
-                f"{accuracy['w+g']:.2f} %, neither {final(runs['float32'][0]):.2f} %; to 0.1 points, seed 0. {_BASIS}",
+                f"{accuracy['w+g']:.2f} %, neither {base_at(runs, run):.2f} %; to 0.1 points, {_length(run)}. {_BASIS}",
             )
         )
     return rows
 
 
 def _codecs(runs: Any) -> list[Claim]:
-    base = final(runs["float32"][0])
     rows = []
     for k in BOUNDS:
         for label in ("printed", "windowed", "windowed+feedback"):
             run = runs[f"{label} 2^-{k}"][0]
+            base = base_at(runs, run)
             lost = base - final(run)
             within = f"less than {WITHIN:g} points lost"
             rows.append(
@@ -104,7 +111,7 @@ def _codecs(runs: Any) -> list[Claim]:
                     paper=within,
                     ours=within if lost < WITHIN else f"{lost:.1f} points lost",
                     unit="",
-                    why=f"{final(run):.2f} % against {base:.2f} % at float32, seed 0, at a mean ratio of "
+                    why=f"{final(run):.2f} % against {base:.2f} % at float32, {_length(run)}, at a mean ratio of "
                     f"{mean_ratio(run):.1f}. {_BASIS}; the paper does not state its initialisation",
                 )
             )
@@ -116,7 +123,8 @@ def _codecs(runs: Any) -> list[Claim]:
                 paper=None,
                 ours=round(final(run), 2),
                 unit="%",
-                why=f"ratio {mean_ratio(run):.2f}; the figure's bars are not given as numbers. {_BASIS}",
+                why=f"ratio {mean_ratio(run):.2f}, {_length(run)}; the figure's bars are not given as numbers. "
+                f"{_BASIS}",
             )
         )
     return rows
@@ -145,3 +153,7 @@ def _epochs(runs: Any) -> list[Claim]:
             f"error feedback at 2^-10 less float32, mean of {len(more)} seeds, known to {250 / _EPOCH:.2f} epochs",
         )
     ]
+
+
+def _length(run: Any) -> str:
+    return f"seed {run['recipe']['seed']}, {run['iterations'][-1]} iterations"

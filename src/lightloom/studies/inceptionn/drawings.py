@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lightloom.studies.inceptionn import bitwidths
-from lightloom.studies.inceptionn.accuracy import final, mean_ratio
+from lightloom.studies.inceptionn.accuracy import base_at, final, mean_ratio
 from lightloom.studies.inceptionn.gradients import LOWEST
 from lightloom.studies.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS
 from lightloom.studies.inceptionn.scalability import FURTHER, MEASURED, curves
@@ -40,7 +40,7 @@ def truncation(training: Any) -> Figure:
         for label, what in (("gradients only", "g"), ("weights only", "w"), ("both", "w+g"))
     }
     bars(axes, [f"{bits}b-T" for bits in drops], series, "{:.1f}")
-    axes.axhline(final(runs["float32"][0]), color=GREY, lw=1, ls="--", label="float32")
+    axes.axhline(base_at(runs, runs["truncate g 16"][0]), color=GREY, lw=1, ls="--", label="float32")
     axes.set_ylabel("accuracy on the test set, %")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
     return figure

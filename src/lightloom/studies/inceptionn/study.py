@@ -61,7 +61,7 @@ def study(work: Path | None = None) -> Study:
             *accuracy.claims(training),
             *gradients.claims(training["gradients"]),
             *software.claims(loop, codec),
-            *limited_links.claims(exchange, measured("links"), measured("nic"), codec),
+            *limited_links.claims(exchange, measured("links"), measured("nic")),
             *scalability.claims(),
             *slips.claims(),
         ),

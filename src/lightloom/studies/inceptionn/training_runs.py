@@ -80,6 +80,12 @@ def runs() -> tuple[Run, ...]:
     return (*paired, *more, *truncated)
 
 
+def jobs() -> list[tuple[Run, int]]:
+    """Runs and seeds in the order in which they are done: pairs first."""
+    every = [(run, seed) for run in runs() for seed in run.seeds]
+    return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
+
+
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Do what is not done yet and write ``training.json`` into ``work``.
 
@@ -96,8 +102,7 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
 
     training_digits(data)
     records: dict[str, list[dict[str, Any]]] = {}
-    jobs = [(run, seed) for run in runs() for seed in run.seeds]
-    for run, seed in sorted(jobs, key=lambda job: (len(job[0].seeds) == 1, job[1])):
+    for run, seed in jobs():
         records.setdefault(run.name, []).append(_once(run, seed, work, data))
         advance(1)
         write_atomically(work / "training.json", json.dumps(_document(work, records)))
