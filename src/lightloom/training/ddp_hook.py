@@ -26,13 +26,12 @@ from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.compression import Inceptionn, InceptionnPrinted
-from lightloom.compression import tag_histogram as histogram_of
+from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
-from lightloom.core.errors import ConfigError, LightloomError, UnsupportedError
+from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.training.bucket_layout import BucketLayout, Floats, Span
 from lightloom.training.error_feedback import ErrorFeedback
-from lightloom.training.reduce_scatter import aborting, all_gather, encoded, reduce_scatter
+from lightloom.training.reduce_scatter import all_gather, encoded, reduce_scatter
 from lightloom.training.rendezvous import ring_from_store
 from lightloom.training.ring_exchange import Traffic, ring_all_reduce
 from lightloom.training.statistics import Statistics
@@ -88,13 +87,9 @@ class InceptionnState:
         if group is None:
             raise UnsupportedError("no process group: call torch.distributed.init_process_group first")
         self.codec = codec
-        self.statistics = Statistics()
+        self.statistics = Statistics.of(codec, tag_histogram=tag_histogram)
         self.ranks = group.size()
         self._group = group
-        if tag_histogram:
-            if not isinstance(codec, Inceptionn | InceptionnPrinted):
-                raise ConfigError(f"tag_histogram counts INCEPTIONN's tags, {codec} has none")
-            self.statistics.tags = np.zeros(4, np.int64)
         self._loss_scale = loss_scale
         named = list(parameters) if parameters is not None else None
         self._names: dict[int, tuple[str, Tensor]] = {id(p): (n, p) for n, p in named or ()}
@@ -197,7 +192,7 @@ class InceptionnState:
             flat *= np.float32(factor)
             return Traffic(0, 0)
         leave = self.error_feedback is not None
-        with aborting(ring):
+        with ring.breaking_off():
             if self.error_feedback is not None:
                 blocks = self.error_feedback.blocks(layout)
                 layout.add(flat, blocks)
@@ -206,7 +201,7 @@ class InceptionnState:
                     self._scratch[layout] = layout.blocks()
                 blocks = self._scratch[layout]
                 layout.gather(flat, blocks)
-            observe = None if self.statistics.tags is None else self._count_tags
+            observe = self.statistics.observer
             down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=observe)
             own = encoded(blocks[(ring.rank + 1) % ring.size], self.codec, leave=leave, observe=observe)
 
@@ -214,10 +209,7 @@ class InceptionnState:
                 layout.scatter_one(k, block, flat, factor)
 
             up = all_gather(ring, own, self.codec, layout.sizes, put)
-        return Traffic(down.nbytes_raw + up.nbytes_raw, down.nbytes_sent + up.nbytes_sent)
-
-    def _count_tags(self, stream: Any) -> None:
-        self.statistics.tags += histogram_of(stream)  # type: ignore[operator]
+        return down + up
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
         ring = self._ring

@@ -9,8 +9,7 @@ and what an encoding takes away can stay in its block, which is not needed any m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,12 @@ Observer = Callable[[Any], None]
 
 
 def ring_reduce_scatter(
-    ring: Ring, shards: Sequence[Floats], codec: Codec | None = None, *, leave: bool = False
+    ring: Ring,
+    shards: Sequence[Floats],
+    codec: Codec | None = None,
+    *,
+    leave: bool = False,
+    observe: Observer | None = None,
 ) -> Traffic:
     """Sum over ranks, in place: afterwards ``shards[rank]`` is the sum of all ranks' shards of that number.
 
@@ -43,19 +47,8 @@ def ring_reduce_scatter(
         TransportError: see ``Ring.exchange``; also when ranks bring different lengths. The ring is then broken for all.
     """
     blocks = [shards[(k - 1) % ring.size] for k in range(ring.size)]
-    with aborting(ring):
-        return reduce_scatter(ring, blocks, codec, leave=leave)
-
-
-@contextmanager
-def aborting(ring: Ring) -> Iterator[None]:
-    """Whatever is raised inside ends the ring for all ranks."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield
-    except BaseException as error:
-        ring.abort(f"rank {ring.rank} failed: {type(error).__name__}: {error}".replace("\n", " "))
-        raise
+    with ring.breaking_off():
+        return reduce_scatter(ring, blocks, codec, leave=leave, observe=observe)
 
 
 def reduce_scatter(
@@ -123,7 +116,8 @@ def _hop(ring: Ring, payload: Any, codec: Codec | None, nbytes: int) -> Any:
 
 def _add(payload: Any, codec: Codec | None, target: Floats, ring: Ring) -> None:
     if codec is None or target.size == 0:
-        target += _values(payload, codec, target, ring)
+        with np.errstate(over="ignore", invalid="ignore"):
+            target += _values(payload, codec, target, ring)
         return
     try:
         codec.decode_adding(payload, target)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.compression import Inceptionn, InceptionnPrinted, tag_histogram
+from lightloom.compression.base import Codec
+from lightloom.core.errors import ConfigError
 from lightloom.training.ring_exchange import Traffic
 from lightloom.training.step_aside import Decision
 
@@ -51,6 +56,27 @@ class Statistics:
     decisions: list[Decision] = field(default_factory=list)
     """When and why the hook stepped aside or came back."""
     _open: Counts | None = None
+
+    @classmethod
+    def of(cls, codec: Codec | None, *, tag_histogram: bool) -> Statistics:
+        """Fresh statistics, with or without a count of tags.
+
+        Raises:
+            ConfigError: the codec has no tags.
+        """
+        if not tag_histogram:
+            return cls()
+        if not isinstance(codec, Inceptionn | InceptionnPrinted):
+            raise ConfigError(f"tag_histogram counts the tags of INCEPTIONN's codecs, {codec} has none")
+        return cls(tags=np.zeros(4, np.int64))
+
+    @property
+    def observer(self) -> Callable[[Any], None] | None:
+        """What must see every stream that this rank encodes; None when nothing need."""
+        return None if self.tags is None else self._count_tags
+
+    def _count_tags(self, stream: Any) -> None:
+        self.tags = tag_histogram(stream) + (0 if self.tags is None else self.tags)
 
     def add(self, traffic: Traffic, seconds: float, *, last: bool) -> None:
         """Count one bucket; ``last`` ends the step."""
