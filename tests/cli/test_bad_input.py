@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 _GOOD_RING = ["collective", "all-gather", "--fabric", "ring", "--ranks", "8", "--nbytes", "1MiB"]
+_COMPRESSED = ["plan", "hdc", "--compression", "inceptionn:2^-10"]
 
 
 def lightloom(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -60,6 +61,36 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     ([*_GOOD_RING, "--wavelengths", "8"], "unknown field 'wavelengths'"),
     ([*_GOOD_RING, "--algorithm", "optree"], "optree needs a ring with wavelengths"),
     ([*_GOOD_RING, "--figure", "map.bmp"], "map.bmp"),
+    (["plan", "hdc", "--compression", "inceptoin:2^-10"], "unknown codec 'inceptoin': did you mean 'inceptionn'"),
+    (["plan", "hdc", "--compression", "inceptionn:0.3"], "expected a power of two from 2^-1 to 2^-14"),
+    (["plan", "hdc", "--compression", "inceptionn:2^-15"], "expected a power of two from 2^-1 to 2^-14"),
+    (["plan", "hdc", "--compression", "inceptionn:nan"], "expected a power of two from 2^-1 to 2^-14"),
+    (["plan", "hdc", "--compression", "inceptionn:ten"], "'ten' cannot be read; write for example inceptionn:2^-10"),
+    (["plan", "hdc", "--compression-ratio", "8"], "--compression-ratio needs --compression CODEC"),
+    (["plan", "hdc", "--compression-profile", "p.json"], "--compression-profile needs --compression CODEC"),
+    (["plan", "hdc", "--compression-engine", "nic"], "--compression-engine needs --compression CODEC"),
+    ([*_COMPRESSED, "--compression-profile", "none.json"], "cannot read compression profile 'none.json': No such file"),
+    (
+        [*_COMPRESSED, "--compression-profile", "p.json", "--compression-ratio", "8"],
+        "give either --compression-profile",
+    ),
+    ([*_COMPRESSED, "--compression-ratio", "many"], "--compression-ratio 'many': expected a number"),
+    ([*_COMPRESSED, "--compression-ratio", "0", "--compression-engine", "nic"], "0.0: expected a positive number"),
+    ([*_COMPRESSED, "--compression-ratio", "nan", "--compression-engine", "nic"], "nan: expected a positive number"),
+    ([*_COMPRESSED, "--compression-ratio", "8"], "has no measured rates"),
+    ([*_COMPRESSED, "--compression-engine", "nick"], "unknown compression engine 'nick': did you mean 'nic'"),
+    ([*_COMPRESSED, "--compression-engine", "none.yaml"], "cannot read 'none.yaml': No such file"),
+    (["plan", "hdc", "--compression", "truncate:16", "--compression-engine", "nic"], "inceptionn codecs only"),
+    (["plan", "hdc", "--set", "reference.packet_time=1us"], "need packet_payload"),
+    (["compress", "profile", "hcd"], "unknown model 'hcd': did you mean 'hdc'"),
+    (["compress", "profile", "hdc", "--codec", "gzip"], "unknown codec 'gzip'"),
+    (["compress", "profile", "hdc", "--steps", "0"], "steps = 0: expected at least 1"),
+    (["compress", "profile", "hdc", "--gradients", "g.csv"], "'g.csv': expected a .npy, .npz or .pt file"),
+    (["compress", "profile", "hdc", "--gradients", "g.npy"], "cannot read gradients 'g.npy': No such file"),
+    (["compress", "profile", "hdc", "--out", "/proc/p.json"], "cannot write '/proc/p.json'"),
+    (["compress", "file", "none.npy", "out.llgc"], "cannot read 'none.npy': No such file"),
+    (["compress", "file", "none.npy", "out.llgc", "--codec", "gzip"], "unknown codec 'gzip'"),
+    (["compress", "decompress", "none.llgc", "out.npy"], "cannot read 'none.llgc': No such file"),
     (["collective", "all-gather", "--fabric", "rnig", "--ranks", "8", "--nbytes", "1"], "unknown fabric 'rnig'"),
     (["collective", "all-gathr", "--fabric", "ring", "--ranks", "8", "--nbytes", "1"], "did you mean 'all-gather'"),
     (["reproduce", "optre"], "unknown study 'optre': did you mean 'optree'"),

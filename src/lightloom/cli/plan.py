@@ -48,8 +48,11 @@ def plan(
         str | None, typer.Option(metavar="X", help="A ratio of your own instead of a measured one.")
     ] = None,
     compression_engine: Annotated[
-        str, typer.Option(help="local (this host's kernel, measured), nic (the paper's engines), or a .yaml file.")
-    ] = "local",
+        str | None,
+        typer.Option(
+            help="local (this host's kernel, measured; the default), nic (the paper's engines), or a .yaml file."
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the winner's timeline for ui.perfetto.dev.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None,

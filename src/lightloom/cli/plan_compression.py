@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lightloom.workloads.graph import ComputeGraph
 
 
-def check_options(codec: str | None, profile: Path | None, ratio: str | None, engine: str) -> None:
+def check_options(codec: str | None, profile: Path | None, ratio: str | None, engine: str | None) -> None:
     """Say before the model is traced what is wrong with the options.
 
     Raises:
@@ -21,24 +21,26 @@ def check_options(codec: str | None, profile: Path | None, ratio: str | None, en
     from lightloom.compression import find
     from lightloom.compression.profile import read
     from lightloom.core.errors import ConfigError
-    from lightloom.planner.compression import given
+    from lightloom.planner.compression import LOCAL, engine_of, stated
 
     if codec is None:
-        for name, value in (("profile", profile), ("ratio", ratio)):
+        for name, value in (("profile", profile), ("ratio", ratio), ("engine", engine)):
             if value is not None:
                 raise ConfigError(f"--compression-{name} needs --compression CODEC")
         return
-    find(codec)
+    name = find(codec).name
     if profile is not None and ratio is not None:
         raise ConfigError("give either --compression-profile or --compression-ratio")
     if profile is not None:
         read(profile)
     if ratio is not None:
-        given(codec, _number(ratio), engine)
+        stated(codec, _number(ratio), engine or LOCAL)
+    elif engine not in (None, LOCAL):
+        engine_of(engine, name)
 
 
 def read_compression(
-    codec: str, model: str, graph: ComputeGraph, profile: Path | None, ratio: str | None, engine: str
+    codec: str, model: str, graph: ComputeGraph, profile: Path | None, ratio: str | None, engine: str | None
 ) -> Compression:
     """The compression that the options ask for.
 
@@ -47,11 +49,11 @@ def read_compression(
         UnknownNameError: no such codec or engine.
     """
     from lightloom.compression import find
-    from lightloom.planner.compression import given, measured, profile_of
+    from lightloom.planner.compression import LOCAL, measured, profile_of, stated
 
     if ratio is not None:
-        return given(codec, _number(ratio), engine)
-    return measured(*profile_of(model, graph, find(codec).name, profile), engine)
+        return stated(codec, _number(ratio), engine or LOCAL)
+    return measured(*profile_of(model, graph, find(codec).name, profile), engine or LOCAL)
 
 
 def _number(text: str) -> float:

@@ -28,7 +28,8 @@ from lightloom.workloads.graph import ComputeGraph
 
 VALUE_BYTES = 4
 """Codecs take float32; narrower gradients are widened first, which is exact."""
-ENGINES = ("local", "nic")
+LOCAL, NIC = "local", "nic"
+"""Engines that have a name."""
 LINE_RATE = BURST_BITS / 8 * CLOCK_HZ
 """Bytes per second of the paper's engines (section VI-A): 256 bits at 100 MHz."""
 
@@ -48,21 +49,13 @@ class CodecEngine(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compression:
-    """A codec on a plan's gradients.
-
-    Raises:
-        ConfigError: the ratio is not a positive number.
-    """
+    """A codec on a plan's gradients."""
 
     codec: str
     ratio: float
     """Bytes as float32 for each compressed byte."""
     ratio_source: str
     engine: CodecEngine
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.ratio) and self.ratio > 0):
-            raise ConfigError(f"compression ratio {self.ratio!r}: expected a positive number")
 
     @property
     def in_line(self) -> bool:
@@ -119,11 +112,11 @@ def measured(profile: CompressionProfile, entry: CodecProfile, engine: str) -> C
         codec=entry.codec,
         ratio=entry.whole.ratio,
         ratio_source=f"measured: {profile.gradients}",
-        engine=_local(profile, entry) if engine == "local" else engine_of(engine, entry.codec, entry),
+        engine=_local(profile, entry) if engine == LOCAL else engine_of(engine, entry.codec, entry),
     )
 
 
-def given(codec: str, ratio: float, engine: str) -> Compression:
+def stated(codec: str, ratio: float, engine: str) -> Compression:
     """A codec with a ratio that somebody states.
 
     Raises:
@@ -131,7 +124,9 @@ def given(codec: str, ratio: float, engine: str) -> Compression:
         UnknownNameError: no such codec or engine.
     """
     name = find(codec).name
-    if engine == "local":
+    if not (math.isfinite(ratio) and ratio > 0):
+        raise ConfigError(f"compression ratio {ratio!r}: expected a positive number")
+    if engine == LOCAL:
         raise ConfigError(
             "--compression-ratio has no measured rates beside it: give --compression-engine nic or a file, "
             "or a profile instead of a ratio"
@@ -151,8 +146,8 @@ def engine_of(name: str, codec: str, entry: CodecProfile | None = None, ratio: f
     if name.endswith((".yaml", ".yml")):
         engine: CodecEngine = validate(CodecEngine, {"name": Path(name).stem} | read_yaml(Path(name)), name)
         return engine
-    if name != "nic":
-        raise UnknownNameError("compression engine", name, [*ENGINES, "a .yaml file"])
+    if name != NIC:
+        raise UnknownNameError("compression engine", name, [LOCAL, NIC, "a .yaml file"])
     if entry is not None and entry.engine is not None:
         encode, decode = entry.engine.encode, entry.engine.decode
         source = "cycles of the paper's 256-bit engines at 100 MHz on the profile's gradients"
@@ -162,7 +157,7 @@ def engine_of(name: str, codec: str, entry: CodecProfile | None = None, ratio: f
         source = "the paper's 256-bit engines at 100 MHz, a burst a cycle"
     else:
         raise ConfigError(f"compression engine 'nic' runs inceptionn codecs only, not {codec}")
-    return CodecEngine(name="nic", placement="nic", encode=encode, decode=decode, source=source)
+    return CodecEngine(name=NIC, placement="nic", encode=encode, decode=decode, source=source)
 
 
 def _short(model: str) -> str:
@@ -174,7 +169,7 @@ def _local(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
     fastest = max(entry.host, key=lambda each: each.encode * each.decode / (each.encode + each.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     return CodecEngine(
-        name="local",
+        name=LOCAL,
         placement="host",
         encode=fastest.encode,
         decode=fastest.decode,

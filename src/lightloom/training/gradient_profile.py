@@ -187,16 +187,16 @@ def _backward(module: nn.Module, inputs: tuple[Any, ...], labels: Tensor | None)
 
 
 def _loss(outputs: Any, labels: Tensor | None) -> Tensor:
-    """Cross-entropy over the last axis, with labels drawn at random where there are none; a scalar is the loss itself.
+    """Cross-entropy over the last axis, with labels drawn at random where there are none.
 
-    A model of several outputs (auxiliary heads) is trained on their sum.
+    A scalar is the loss itself; one number a sample is trained on squares. Several outputs (auxiliary heads) add up.
     """
     found = [each for each in tensors_in([outputs]) if each.is_floating_point()]
     if len(found) == 1 and found[0].dim() == 0:
         return found[0]
     losses = []
     for each in found:
-        scores = each.reshape(-1, each.shape[-1]).float()
+        scores = each.reshape(-1, each.shape[-1] if each.dim() > 1 else 1).float()
         if scores.shape[1] == 1:
             losses.append(nn.functional.mse_loss(scores, torch.randn_like(scores)))
             continue

@@ -1,0 +1,127 @@
+"""``lightloom compress`` and compressed plans, from the command line to the document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.compression import Inceptionn
+from tests.cli.test_bad_input import _assert_refused, lightloom
+
+VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache without profiles, but with the graphs that other runs have traced."""
+    from lightloom.core.files import cache_directory
+
+    shared = cache_directory() / "workloads"
+    own = tmp_path_factory.mktemp("cache")
+    if shared.is_dir():
+        (own / "workloads").symlink_to(shared)
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(own))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".bin"])
+def test_files_there_and_back(suffix: str, tmp_path: Path) -> None:
+    source = tmp_path / f"values{suffix}"
+    np.save(source, VALUES.reshape(3, -1)) if suffix == ".npy" else source.write_bytes(VALUES.tobytes())
+    assert lightloom("compress", "file", source.name, "stream.llgc", folder=tmp_path).returncode == 0
+    assert (tmp_path / "stream.llgc").read_bytes() == bytes(Inceptionn().encode(VALUES))
+    done = lightloom("compress", "decompress", "stream.llgc", f"back{suffix}", folder=tmp_path)
+    assert done.returncode == 0 and "200,001 values from inceptionn:2^-10" in done.stdout
+    back = tmp_path / f"back{suffix}"
+    decoded = np.load(back) if suffix == ".npy" else np.frombuffer(back.read_bytes(), np.float32)
+    assert np.array_equal(decoded, Inceptionn().round_trip(VALUES))
+
+
+def test_a_spoilt_stream_leaves_no_file(tmp_path: Path) -> None:
+    stream = bytes(Inceptionn().encode(VALUES))
+    for name, data, complaint in (
+        ("short", stream[:-1], "ends early: 196608 of 200001 values"),
+        ("flipped", stream[:5000] + bytes([stream[5000] ^ 1]) + stream[5001:], "frame 0 of 4 is not valid"),
+        ("none", b"no stream of ours, but long enough", "not a lightloom stream"),
+        ("empty", b"", "a stream begins with 24 bytes"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        _assert_refused(lightloom("compress", "decompress", name, "out.npy", folder=tmp_path), complaint)
+        assert not [each for each in tmp_path.iterdir() if "out" in each.name]
+
+
+def test_files_that_are_no_floats(tmp_path: Path) -> None:
+    np.save(tmp_path / "wide.npy", VALUES.astype(np.float64))
+    (tmp_path / "odd.bin").write_bytes(b"12345")
+    for name, complaint in (("wide.npy", "holds float64, expected float32"), ("odd.bin", "four bytes a value")):
+        _assert_refused(lightloom("compress", "file", name, "out", folder=tmp_path), complaint)
+    assert not (tmp_path / "out").exists()
+
+
+def _profiled(folder: Path, *options: str) -> dict[str, Any]:
+    done = lightloom("compress", "profile", "hdc", "--steps", "2", "--json", *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_from_a_profile_to_a_plan_that_says_when_compression_loses(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    plan = ["plan", "hdc", "--cluster", "inceptionn-4", "--strategy", "ddp", "--algorithm", "ring"]
+    plan += ["--compression", "inceptionn:2^-10", "--json"]
+    _assert_refused(lightloom(*plan), "make one with: lightloom compress profile hdc --codec inceptionn:2^-10")
+    found = _profiled(tmp_path, "--out", "profile.json")
+    assert found["schema"] == "lightloom.compression-profile/1" and "random inputs" in found["gradients"]
+    [codec] = found["codecs"]
+    assert codec["codec"] == "inceptionn:2^-10" and set(codec["tensors"]) >= {"layers.0.weight"}
+    # A codec of one value a second, so that the outcome does not depend on this machine.
+    (tmp_path / "slow.yaml").write_text("{placement: host, encode: 4, decode: 4, source: made up}")
+    for engine, outcome in (("nic", "wins"), ("slow.yaml", "loses")):
+        done = lightloom(*plan, "--compression-engine", engine, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        rows = [row["compression"] for row in document["ranking"]]
+        assert len(rows) == 2 and None in rows
+        row = next(each for each in rows if each)
+        assert row["outcome"] == outcome and row["ratio"] == codec["whole"]["ratio"]
+        assert row["source"].startswith("measured: random inputs") and row["engine"] == engine.removesuffix(".yaml")
+        assert row["compressed_bytes"] == pytest.approx(row["gradient_bytes"] / row["ratio"])
+        assert ("loses" if outcome == "loses" else "saves") in document["explanation"]
+    (tmp_path / "other.json").write_text((tmp_path / "profile.json").read_text().replace('"hdc"', '"lenet"'))
+    other = [*plan, "--compression-profile", "other.json"]
+    _assert_refused(lightloom(*other, folder=tmp_path), "is the profile of lenet with 1,149,010 parameters, not of hdc")
+    narrow = [*plan[:-2], "inceptionn:2^-8", "--compression-profile", "profile.json"]
+    _assert_refused(lightloom(*narrow, folder=tmp_path), "has no inceptionn:2^-8, only inceptionn:2^-10")
+
+
+def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    np.save(tmp_path / "short.npy", VALUES)
+    spoilt = np.zeros(1_149_010, np.float32)
+    spoilt[7] = np.nan
+    np.save(tmp_path / "nan.npy", spoilt)
+    (tmp_path / "text.npy").write_text("no array")
+    for name, complaint in (
+        ("short.npy", "hold 200,001 values; hdc has 1,149,010 parameters"),
+        ("nan.npy", "1 of 1149010 are NaN or infinite"),
+        ("text.npy", "plain arrays"),
+    ):
+        done = lightloom("compress", "profile", "hdc", "--gradients", name, "--out", "p.json", folder=tmp_path)
+        _assert_refused(done, complaint)
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_a_table_and_a_page_show_compression(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    page = tmp_path / "report.html"
+    done = lightloom(
+        "plan", "hdc", "--cluster", "inceptionn-4", "--compression", "inceptionn", "--compression-ratio", "8",
+        "--compression-engine", "nic", "--report", str(page),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "compression" in done.stdout and "given, not measured" in " ".join(done.stdout.split())
+    text = page.read_text()
+    assert "8 times smaller than float32" in text and "given, not measured" in text and "saves" in text

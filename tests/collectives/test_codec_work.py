@@ -1,0 +1,84 @@
+"""What a codec has to do in a schedule: as much as the real ring does, and no more than coding every transfer."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.codec_work import codec_work
+from lightloom.collectives.cost import cost
+from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.compression import Inceptionn
+from lightloom.fabrics.load import load_fabric
+from lightloom.training.ring_exchange import ring_all_reduce
+from tests.training.rings import on_ring
+
+FABRICS = ("switch", "ring", "wdm-ring", "torus", "optical-averager")
+
+
+class _Counting(Inceptionn):
+    """Counts calls by thread, hence by rank."""
+
+    calls: Counter[tuple[str, int]]
+
+    def _count(self, what: str) -> None:
+        self.calls[what, threading.get_ident()] += 1
+
+    def encode(self, array: Any, *, threads: int = 1) -> memoryview:
+        self._count("encode")
+        return super().encode(array, threads=threads)
+
+    def decode(self, buffer: Any, out: Any = None, *, threads: int = 1) -> Any:
+        self._count("decode")
+        return super().decode(buffer, out, threads=threads)
+
+    def decode_adding(self, buffer: Any, out: Any) -> None:
+        self._count("decode")
+        super().decode_adding(buffer, out)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 5])
+def test_the_model_counts_what_the_real_ring_does(ranks: int) -> None:
+    codec = _Counting()
+    object.__setattr__(codec, "calls", Counter())
+    done = on_ring(ranks, lambda ring: ring_all_reduce(ring, np.ones(8 * ranks, np.float32), codec)[0].sum())
+    assert not [each for each in done if isinstance(each, Exception)]
+    schedule = build(find("ring"), Collective("all-reduce", ranks, 1e6), load_fabric("switch", ranks))
+    work = codec_work(schedule, in_line=False)
+    for what, counted in (("encode", work.encoded), ("decode", work.decoded)):
+        assert {count for (name, _), count in codec.calls.items() if name == what} == {int(counted.sum())}
+    assert work.encoded.sum() == ranks and work.decoded.sum() == 2 * (ranks - 1) + 1
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_forwarded_bytes_are_not_encoded_again(fabric: str) -> None:
+    on = load_fabric(fabric, 8)
+    for kind in KINDS:
+        for algorithm in admitted(kind, on):
+            schedule = build(algorithm, Collective(kind, 8, 1e6), on)  # type: ignore[arg-type]
+            between, in_line = (codec_work(schedule, in_line=way) for way in (False, True))
+            assert (between.encoded <= in_line.encoded).all(), algorithm.name
+            assert (in_line.encoded > 0).all() and (in_line.decoded > 0).all()
+            assert between.encoded.sum() >= schedule.chunks / 8
+
+
+@pytest.mark.parametrize("in_line", [False, True])
+def test_coding_at_a_great_rate_costs_nothing_and_a_slow_one_is_paid(in_line: bool) -> None:
+    on = load_fabric("switch", 4, {"hop_latency": "1us"})
+    schedule = build(find("ring"), Collective("all-reduce", 4, 4e6), on)
+    work, plain = codec_work(schedule, in_line=in_line), cost(schedule, on)
+    assert cost(schedule, on, codec=work.times(4e6, math.inf, math.inf)) == plain
+    slow = cost(schedule, on, codec=work.times(4e6, 1e6, 2e6))
+    if in_line:
+        # Six steps of a quarter at 1 MB/s, and the way of the last bit.
+        assert slow.time == pytest.approx(6 + 6 * on.neighbour_latency()) and slow.encode == slow.decode == 0
+    else:
+        # Four encodings and seven decodings of a quarter.
+        assert (slow.encode, slow.decode) == (pytest.approx(4), pytest.approx(7 / 2))
+        assert slow.time == pytest.approx(plain.time + 7.5)

@@ -1,0 +1,152 @@
+"""Profiles: what they say follows from the codec, they survive their file, and a wrong file is one clear line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.compression import Inceptionn, Truncation, find
+from lightloom.compression.engine import group_bits
+from lightloom.compression.profile import CompressionProfile, cache_path, read, store
+from lightloom.compression.profiling import Gradients, engine_rates, host_rates, measure, read_gradients
+from lightloom.core.errors import ConfigError
+
+
+def gradients(seed: int = 0, scale: float = 1e-3, values: int = 5000) -> Gradients:
+    rng = np.random.default_rng(seed)
+    drawn = rng.laplace(scale=scale, size=values).astype(np.float32)
+    return {"first.weight": drawn[:4000], "first.bias": drawn[4000:4100], "last.weight": drawn[4100:]}
+
+
+def profile(*codecs: str, steps: int = 2) -> CompressionProfile:
+    named = [(step, gradients(step)) for step in range(1, steps + 1)]
+    return measure("hdc", 5000, named, [find(name) for name in codecs or ("inceptionn:2^-10",)], "drawn")
+
+
+@pytest.fixture(autouse=True)
+def _short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 12)
+
+
+@given(st.integers(1, 14), st.sampled_from([1e-4, 1e-2, 1.0]))
+@settings(max_examples=10)
+def test_figures_follow_from_tags_and_bound(k: int, scale: float) -> None:
+    codec = Inceptionn(2.0**-k)
+    found = measure("m", 5000, [(1, gradients(0, scale))], [codec], "drawn").codecs[0]
+    for fit in [found.whole, *found.tensors.values()]:
+        assert fit.tags is not None and sum(fit.tags) == fit.values
+        assert fit.max_error < codec.bound or scale == 1.0
+        assert -1 <= fit.cosine <= 1 + 1e-9
+        # Tags of 16 bits in groups of eight, then codes; a last group that is not full pads its tags.
+        bits = sum(count * size for count, size in zip(fit.tags, (2, 10, 18, 34), strict=True))
+        if fit is not found.whole:
+            assert 32 * fit.values / fit.ratio == pytest.approx(bits, abs=16)
+    assert sum(fit.values for fit in found.tensors.values()) == found.whole.values == 5000
+    assert found.whole.tags == tuple(np.sum([fit.tags for fit in found.tensors.values()], axis=0))
+    assert found.engine is not None and found.engine.encode <= 3.2e9 * (1 + 1e-9)
+
+
+def test_steps_add_up_and_are_told_apart() -> None:
+    found = profile("inceptionn:2^-10", "truncate:16", steps=3)
+    inceptionn, truncate = found.codecs
+    assert set(inceptionn.steps) == {1, 2, 3} and inceptionn.whole.values == 15000
+    assert min(inceptionn.steps.values()) <= inceptionn.whole.ratio <= max(inceptionn.steps.values())
+    assert truncate.whole.tags is None and truncate.engine is None
+    assert truncate.whole.ratio == pytest.approx(2, rel=0.01) and truncate.whole.relative_l2_error < 2**-7
+
+
+def test_what_is_zero_or_lost_altogether_has_figures_too() -> None:
+    nothing = {"zero": np.zeros(64, np.float32), "lost": np.full(64, 1e-9, np.float32)}
+    fits = measure("m", 128, [(1, nothing)], [Inceptionn()], "drawn").codecs[0].tensors
+    assert (fits["zero"].relative_l2_error, fits["zero"].cosine) == (0, 1)
+    assert (fits["lost"].relative_l2_error, fits["lost"].cosine) == (1, 0)
+
+
+def test_a_profile_survives_its_file_and_the_cache_keeps_one_for_each_codec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    found = profile("inceptionn:2^-10", "truncate:16")
+    paths = store(found, "hdc")
+    assert paths == [cache_path("hdc", each.codec) for each in found.codecs] and len(set(paths)) == 2
+    for path, entry in zip(paths, found.codecs, strict=True):
+        assert read(path).codecs == (entry,)
+    assert found.of("truncate:16") == found.codecs[1] and found.of("truncate:24") is None
+
+
+def _spoilt(**changes: object) -> str:
+    return json.dumps(profile().to_json() | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no compression profile"),
+        ('{"schema": "lightloom.plan/1"}', "no compression profile"),
+        ("parameters", "field 'parameters': 0"),
+        ("codecs", "'codecs'"),
+        ("colour", "unknown field 'colour'"),
+        ("nan", "ratio"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(text: str, complaint: str, tmp_path: Path) -> None:
+    broken = {
+        "parameters": lambda: _spoilt(parameters=0),
+        "codecs": lambda: _spoilt(codecs=[]),
+        "colour": lambda: _spoilt(colour="red"),
+        "nan": lambda: _spoilt().replace('"ratio": ', '"ratio": NaN, "x": ', 1),
+    }
+    path = tmp_path / "profile.json"
+    path.write_text(broken[text]() if text in broken else text)
+    with pytest.raises(ConfigError, match=complaint) as error:
+        read(path)
+    assert "profile.json" in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match="No such file"):
+        read(tmp_path / "none.json")
+
+
+def test_gradients_from_files(tmp_path: Path) -> None:
+    flat = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.save(tmp_path / "flat.npy", flat)
+    np.savez(tmp_path / "named.npz", a=flat, b=flat[0])
+    assert read_gradients(tmp_path / "flat.npy")["flat"].tolist() == list(range(12))
+    assert {name: each.size for name, each in read_gradients(tmp_path / "named.npz").items()} == {"a": 12, "b": 4}
+    np.save(tmp_path / "wide.npy", flat.astype(np.float64))
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
+    (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "text.npz").write_text("no archive")
+    for name, complaint in (
+        ("wide.npy", "float64, expected float32"),
+        ("objects.npy", "plain arrays"),
+        ("text.npy", "plain arrays"),
+        ("text.npz", "plain arrays"),
+        ("none.npy", "No such file"),
+        ("flat.csv", "expected a .npy, .npz or .pt"),
+    ):
+        with pytest.raises(ConfigError, match=complaint):
+            read_gradients(tmp_path / name)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_gradients_that_no_training_would_use_are_refused(bad: float) -> None:
+    spoilt = {"layer": np.array([1, bad, bad], np.float32)}
+    with pytest.raises(ConfigError, match=r"'layer' at step 3: 2 of 3 are NaN or infinite"):
+        measure("m", 3, [(3, spoilt)], [Inceptionn()], "drawn")
+    with pytest.raises(ConfigError, match="no gradients"):
+        measure("m", 3, [], [Inceptionn()], "drawn")
+
+
+def test_rates_are_positive_and_the_engine_s_are_those_of_its_cycles() -> None:
+    values = np.full(4096, 2.0, np.float32)
+    rates = host_rates(Truncation(16), values, 1)
+    assert rates.encode > 0 and rates.decode > 0
+    # Nothing compresses: eight values of 272 bits a group against bursts of 256.
+    assert group_bits(Inceptionn(), values).tolist() == [272] * 512
+    engine = engine_rates(Inceptionn(), values)
+    assert engine is not None and engine.encode == pytest.approx(3.2e9 * 16 / 17, rel=0.01)

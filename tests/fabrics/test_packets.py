@@ -1,0 +1,71 @@
+"""Packets: headers and time only ever cost, and a codec behind the port leaves their number alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import admitted
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.load import fabric_from, load_fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
+
+_packets = st.fixed_dictionaries(
+    {
+        "packet_payload": st.floats(64, 9000),
+        "packet_header": st.floats(0, 200),
+        "packet_time": st.sampled_from([0.0, 1e-7, 1e-5]),
+    }
+)
+
+
+@given(_packets, st.floats(1, 1e9), st.floats(1, 50))
+def test_a_codec_behind_the_port_leaves_the_number_of_packets_alone(
+    packets: dict[str, float], nbytes: float, ratio: float
+) -> None:
+    fabric = PacketSwitch(ranks=4, bandwidth=1.25e9).model_copy(update=packets)
+    smaller = fabric.with_smaller_packets(ratio)
+    assert smaller.packets(nbytes / ratio) == pytest.approx(fabric.packets(nbytes))
+    headers = fabric.wire_bytes(nbytes) - nbytes
+    assert smaller.wire_bytes(nbytes / ratio) == pytest.approx(nbytes / ratio + headers)
+    seconds = nbytes / ratio / smaller.data_rate(1.25e9)
+    expected = smaller.wire_bytes(nbytes / ratio) / 1.25e9 + fabric.packets(nbytes) * fabric.packet_time
+    assert seconds == pytest.approx(expected)
+    # In software the packets become fewer as well, which is never worse.
+    assert seconds >= nbytes / ratio / fabric.data_rate(1.25e9) * (1 - 1e-9)
+
+
+@given(_packets)
+@settings(max_examples=12)
+def test_packets_only_ever_cost_and_costs_stay_above_their_bounds(packets: dict[str, float]) -> None:
+    for kind, fields in (("switch", {}), ("two-tier-switch", {"domain_size": 2, "oversubscription": 2.0})):
+        plain = fabric_from({"kind": kind, **fields}, 8, where="here")
+        fabric = fabric_from({"kind": kind, **fields, **packets}, 8, where="here")
+        assert (fabric.link_bandwidth() <= plain.link_bandwidth()).all()
+        for name in KINDS:
+            wanted = Collective(name, 8, 1e6)  # type: ignore[arg-type]
+            for algorithm in admitted(name, fabric):
+                # Raises BoundError below the bound.
+                assert evaluate(algorithm, wanted, fabric).cost.time >= evaluate(algorithm, wanted, plain).cost.time
+
+
+def test_without_packets_nothing_changes() -> None:
+    fabric = PacketSwitch(ranks=4)
+    assert fabric.data_rate(50e9) == 50e9 and fabric.wire_bytes(7) == 7 and fabric.packets(7) == 0
+    assert fabric.with_smaller_packets(8) is fabric
+    ring = load_fabric("ring", 4)
+    assert ring.with_smaller_packets(8) is ring and ring.wire_bytes(7) == 7
+
+
+def test_a_full_ethernet_frame_of_tcp_carries_1460_of_1538_bytes() -> None:
+    fabric = load_fabric("ethernet-10g", 4)
+    assert fabric.link_bandwidth()[0] == pytest.approx(1.25e9 * 1460 / 1538)
+
+
+@pytest.mark.parametrize("field", ["packet_header", "packet_time"])
+def test_costs_of_packets_need_packets(field: str) -> None:
+    with pytest.raises(ConfigError, match="need packet_payload"):
+        fabric_from({"kind": "switch", field: 1}, 4, where="here")

@@ -1,0 +1,180 @@
+"""Compressed gradients in plans: free where coding is free, monotone in the ratio, losing where coding is slow."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.registry import find
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.planner.compression import (
+    CodecEngine,
+    Compression,
+    engine_of,
+    gradient_bytes,
+    model_key,
+    stated,
+)
+from lightloom.planner.explain import explain
+from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.search import Candidate, PlanSearch, search
+from lightloom.planner.verdict import verdict
+from tests.planner.test_search import graph
+
+NO_PACKETS = {"fabric.packet_payload": None, "fabric.packet_header": 0}
+PLACEMENTS = ("host", "nic")
+
+
+def compression(ratio: float, placement: str, rate: float = 1e30) -> Compression:
+    engine = CodecEngine(name="test", placement=placement, encode=rate, decode=rate, source="made up")  # type: ignore[arg-type]
+    return Compression(codec="inceptionn:2^-10", ratio=ratio, ratio_source="made up", engine=engine)
+
+
+def cluster(**settings: object) -> Cluster:
+    return load_cluster("inceptionn-4", {key.replace("__", "."): value for key, value in settings.items()})
+
+
+def pairs(found: PlanSearch) -> list[tuple[Candidate, Candidate]]:
+    return [(each, each.plain) for each in (*found.ranking, *found.reference) if each.plain is not None]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("name", ["inceptionn-4", "terarack-64"])
+def test_a_ratio_of_one_at_no_cost_changes_nothing(name: str, placement: str) -> None:
+    on = load_cluster(
+        name,
+        {"ranks": 8, "training.sharded_gradient_bytes": 4} | (NO_PACKETS if name == "inceptionn-4" else {}),
+    )
+    found = search(graph(), on, compression=compression(1.0, placement))
+    assert len(pairs(found)) == len(found.ranking) // 2 + len(found.reference) // 2
+    for with_codec, without in pairs(found):
+        assert with_codec.result.step_time == without.result.step_time
+        assert with_codec.result.breakdown == without.result.breakdown
+        assert "changes nothing" in str(verdict(with_codec))
+
+
+@given(st.lists(st.floats(1, 40), min_size=2, max_size=4).map(sorted), st.sampled_from(PLACEMENTS),
+       st.sampled_from([1e9, 3.2e9, 1e30]))  # fmt: skip
+@settings(max_examples=15)
+def test_a_step_never_gets_longer_as_the_ratio_grows(ratios: list[float], placement: str, rate: float) -> None:
+    on = cluster(fabric__packet_time="0.5us")
+    times = [
+        {(e.strategy, e.algorithm.name): e.result.step_time for e, _ in pairs(search(
+            graph(), on, algorithm="ring", compression=compression(ratio, placement, rate)))}
+        for ratio in ratios
+    ]  # fmt: skip
+    for slower, faster in pairwise(times):
+        assert all(faster[key] <= slower[key] * (1 + 1e-12) for key in slower)
+
+
+@given(st.floats(1, 40), st.sampled_from(PLACEMENTS))
+def test_free_coding_divides_the_bandwidth_term_by_the_ratio(ratio: float, placement: str) -> None:
+    on = load_cluster("inceptionn-4", NO_PACKETS)
+    prices = SchedulePrices(find("ring"), on.fabric, "physical")
+    smaller = prices.compressed(compression(ratio, placement), gradient_bytes(on.training))
+    (plain, bound), (coded, least) = prices.cost("all-reduce", 4e6), smaller.cost("all-reduce", 4e6)
+    assert coded.time == pytest.approx(plain.time / ratio) and least.time == pytest.approx(bound.time / ratio)
+
+
+def test_behind_the_port_every_packet_still_pays() -> None:
+    on = cluster(fabric__packet_time="0.5us")
+    prices = SchedulePrices(find("ring"), on.fabric, "physical")
+    times = {
+        placement: prices.compressed(compression(1e9, placement), gradient_bytes(on.training))
+        .cost("all-reduce", 4e6)[0].time
+        for placement in PLACEMENTS
+    }  # fmt: skip
+    packets = 2 * 3 / 4 * 4e6 / 1460
+    assert times["nic"] == pytest.approx(packets * (78 / 1.25e9 + 0.5e-6), rel=1e-3)
+    assert times["host"] < times["nic"] / 1000
+
+
+def test_weights_are_gathered_as_they_are_and_narrow_gradients_are_widened_first() -> None:
+    on = cluster(training__sharded_gradient_bytes=2, training__sharded_parameter_bytes=2)
+    prices = SchedulePrices(find("ring"), on.fabric, "physical")
+    smaller = prices.compressed(compression(8.0, "host"), gradient_bytes(on.training))
+    assert smaller.cost("all-gather", 1e6) == prices.cost("all-gather", 1e6)
+    assert smaller.sent_nbytes("reduce-scatter", 1e6) == 1e6 * 2 / 8
+    assert smaller.sent_nbytes("all-reduce", 1e6) == 1e6 / 8
+
+
+def test_energy_of_transmission_shrinks_with_the_bytes() -> None:
+    found = search(graph(), cluster(fabric__energy_per_bit="5 pJ/bit", fabric__packet_payload=None,
+                                    fabric__packet_header=0), strategies=("ddp",), algorithm="ring",
+                   compression=compression(8.0, "host"))  # fmt: skip
+    [(coded, plain)] = pairs(found)
+    sent, whole = coded.result.energy.transmission_j, plain.result.energy.transmission_j
+    assert sent is not None and whole is not None and sent == pytest.approx(whole / 8)
+
+
+def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one_and_says_why() -> None:
+    codec = compression(12.0, "host", 10e9)
+    slow = search(graph(), cluster(), strategies=("ddp",), compression=codec)
+    assert slow.winner.compression is codec and "saves" in str(verdict(slow.winner))
+    assert "and inceptionn:2^-10 wins" in explain(slow) and "12 times smaller" in explain(slow)
+    fast = search(graph(), cluster(fabric__bandwidth="400Gbps"), strategies=("ddp",), compression=codec)
+    assert fast.winner.compression is None
+    lost = {e.algorithm.name: verdict(e) for e in fast.ranking if e.compression}
+    assert {each.outcome for each in lost.values() if each} == {"loses"}
+    assert "coding" in str(lost["ring"]) and "less sending" in str(lost["ring"])
+    assert "loses" in explain(fast)
+    times = [each.result.step_time for each in fast.ranking]
+    assert times == sorted(times)
+
+
+def test_an_engine_slower_than_the_link_loses() -> None:
+    codec = compression(12.0, "nic", 1e9)
+    found = search(graph(), cluster(fabric__bandwidth="100Gbps"), strategies=("ddp",), algorithm="ring",
+                   compression=codec)  # fmt: skip
+    [(coded, _)] = pairs(found)
+    assert found.winner.compression is None and str(verdict(coded)).startswith("loses")
+
+
+def test_light_that_is_added_up_cannot_be_compressed() -> None:
+    found = search(graph(), load_cluster("optinc-4"), strategies=("ddp",), compression=compression(8.0, "nic"))
+    assert all(each.compression is None for each in found.ranking)
+    [refused] = [each for each in found.refused if each.compression]
+    assert refused.algorithm == "in-network" and "cannot add up compressed streams" in refused.why
+    assert "does not apply" in explain(found)
+    # The electrical reference carries streams like any other.
+    assert any(each.compression for each in found.reference)
+
+
+def test_engines_by_name_and_by_file(tmp_path: Path) -> None:
+    nic = engine_of("nic", "inceptionn:2^-10", ratio=12.0)
+    assert nic.placement == "nic" and nic.encode == 3.2e9
+    assert engine_of("nic", "inceptionn:2^-1", ratio=16 / 17).encode == pytest.approx(3.2e9 * 16 / 17)
+    file = tmp_path / "gpu.yaml"
+    file.write_text("placement: host\nencode: 100 GB/s\ndecode: 120 GB/s\nsource: made up\n")
+    assert engine_of(str(file), "truncate:16").encode == 100e9
+    file.write_text("placement: cloud\nencode: 1 GB/s\ndecode: 1 GB/s\nsource: made up\n")
+    with pytest.raises(ConfigError, match="placement"):
+        engine_of(str(file), "truncate:16")
+    with pytest.raises(ConfigError, match="inceptionn codecs only"):
+        engine_of("nic", "truncate:16")
+    with pytest.raises(UnknownNameError, match="did you mean 'nic'"):
+        engine_of("nick", "inceptionn:2^-10")
+
+
+def test_a_stated_ratio_says_so() -> None:
+    assert stated("inceptionn", 8.0, "nic").ratio_source == "given, not measured"
+    for bad in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="positive number"):
+            stated("inceptionn", bad, "nic")
+    with pytest.raises(ConfigError, match="no measured rates"):
+        stated("inceptionn", 8.0, "local")
+
+
+def test_the_key_of_a_users_model_changes_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("one")
+    first = model_key(f"{file}:build")
+    assert first != model_key(f"{file}:other") and model_key("hdc") == "hdc"
+    file.write_text("two")
+    assert model_key(f"{file}:build") != first
