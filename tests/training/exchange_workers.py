@@ -22,7 +22,7 @@ from lightloom.training.hop import Floats
 from lightloom.training.rendezvous import Store
 from lightloom.training.tree import Node, Tree, node_from_store
 from lightloom.training.worker import Worker
-from lightloom.training.worker_aggregator import WorkerTrainer, flat, relay, serve
+from lightloom.training.worker_aggregator import RootTrainer, WorkerTrainer, flat, relay
 
 
 def whereabouts(worker: Worker) -> dict[str, Any]:
@@ -95,7 +95,9 @@ def tree_of_aggregators(worker: Worker) -> dict[str, Any]:
     def run(node: Node, steps: int) -> nn.Module | None:
         model = small_net()
         if node.parent is None:
-            serve(node, model, torch.optim.SGD(model.parameters(), lr=0.1), steps, codec)
+            root = RootTrainer(node, model, torch.optim.SGD(model.parameters(), lr=0.1), codec)
+            for _ in range(steps):
+                root.step()
         elif node.children:
             relay(node, flat(model.parameters()).size, steps, codec)
         else:

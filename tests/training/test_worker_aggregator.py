@@ -23,14 +23,16 @@ from lightloom.training.hop import Floats, Traffic, largest
 from lightloom.training.transport import MARKED_TOS
 from lightloom.training.tree import Node, Tree, node_from_store
 from lightloom.training.worker_aggregator import (
+    RootTrainer,
     WorkerTrainer,
     add_up,
     flat,
+    flat_gradients,
     pull,
     push,
     relay,
     send_weights,
-    serve,
+    set_gradients,
     trainable,
 )
 
@@ -81,7 +83,8 @@ def train(
     def job(node: Node) -> Any:
         if node.parent is None:
             model = small_net()
-            return serve(node, model, sgd(model), STEPS, codec)
+            root = RootTrainer(node, model, sgd(model), codec)
+            return [root.step() for _ in range(STEPS)]
         if node.children:
             return relay(node, size, STEPS, codec)
         model = small_net(seed=node.name + 1)  # begins with other weights than the root's
@@ -104,11 +107,9 @@ def test_training_is_that_of_one_process_with_the_averaged_gradient(name: str) -
         values = []
         for rank in tree.workers:
             backward_of(model, rank, step)
-            values.append(flat(p.grad for p in trainable(model) if p.grad is not None))
-        mean = torch.from_numpy(tree_sum(tree, values, tree.root) / np.float32(len(tree.workers)))
-        parts = torch.split(mean, [p.numel() for p in model.parameters()])
-        for parameter, part in zip(model.parameters(), parts, strict=True):
-            parameter.grad = part.view_as(parameter)
+            values.append(flat_gradients(trainable(model)))
+        mean = tree_sum(tree, values, tree.root) / np.float32(len(tree.workers))
+        set_gradients(trainable(model), mean)
         optimizer.step()
     expected = flat(model.parameters()).tobytes()
     assert [weights for weights, _, _ in train(tree, None)] == [expected] * len(tree.workers)

@@ -49,7 +49,7 @@ class Channel:
         self._rest = memoryview(b"")
         self._announced: Frame | None = None
         self._heard = bytearray()
-        self._left = False
+        self._absence = ""
         self._marked = False
         self._sequence_out = self._sequence_in = 0
         for sock in (data, control):
@@ -97,7 +97,7 @@ class Channel:
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
         # During a message nothing is read that follows it. Otherwise a peer that gives up is heard at once.
-        if self._announced is None and not self._left and not self._rest:
+        if self._announced is None and not self._absence and not self._rest:
             wanted[self.control] = wanted.get(self.control, 0) | selectors.EVENT_READ
         return wanted
 
@@ -147,7 +147,11 @@ class Channel:
     def _listen(self) -> None:
         """Read the control connection; farewells and reasons are obeyed."""
         piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
-        self._heard += piece[: self._receive(self.control, piece)]
+        try:
+            self._heard += piece[: self._receive(self.control, piece)]
+        except TransportError as gone:
+            self._absence = str(gone)  # no matter, as long as nothing is left to exchange with it
+            self._check_presence()
         if len(self._heard) < FRAME_SIZE:
             return
         frame = Frame.unpack(self._heard)
@@ -159,7 +163,7 @@ class Channel:
                 f"{frame.text} (told by rank {self.peer})" if "(told" not in frame.text else frame.text
             )
         if frame.kind != PAYLOAD:
-            self._left = True
+            self._absence = f"rank {self.peer} has left the {self._what}"
             self._check_presence()
         elif self._expected is None:
             self._announced = frame  # of the next exchange: the peer is ahead of us
@@ -167,8 +171,8 @@ class Channel:
             self._begin_body(frame)
 
     def _check_presence(self) -> None:
-        if self._left and (self._sends or (self._expected is not None and not self._rest)):
-            raise TransportError(f"rank {self.peer} has left the {self._what}")
+        if self._absence and (self._sends or (self._expected is not None and not self._rest)):
+            raise TransportError(self._absence)
 
     def _begin_body(self, frame: Frame) -> None:
         """Take an announcement, if it is what this rank is waiting for."""

@@ -8,9 +8,9 @@ Source: INCEPTIONN, Figs. 1a and 2 and section VII ("WA"; "WA+C" with gradients 
 narrow range and the tolerance that the codec needs: weights always travel as they are. Aggregators may stand in a tree,
 each passing the sum of its children's gradients on; it is encoded anew at every stage.
 
-    the root                          every other aggregator              a worker
-    serve(node, model, optimizer, n)  relay(node, values, n)              trainer = WorkerTrainer(node, model)
-                                                                          n times: backward, trainer.step()
+    the root                                     aggregators below it         a worker
+    trainer = RootTrainer(node, model, sgd)      relay(node, size, steps)     trainer = WorkerTrainer(node, model)
+    steps times: trainer.step()                                               steps times: backward, trainer.step()
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WorkerTrainer:
         Raises:
             TransportError: see ``Peers.transfer``.
         """
-        gradient = flat(p.grad if p.grad is not None else torch.zeros_like(p) for p in self._parameters)
+        gradient = flat_gradients(self._parameters)
         if self.residual is not None:
             gradient += self.residual
         traffic = push(self.node, gradient, self.codec, self.residual)
@@ -83,37 +83,46 @@ class WorkerTrainer:
                 parameter.copy_(part)
 
 
-def serve(
-    node: Node, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, codec: Codec | None = None
-) -> list[Served]:
-    """The root: send the weights once, then ``steps`` times average gradients, update, send the weights.
+class RootTrainer:
+    """The root's side: it alone holds the optimizer."""
 
-    Args:
-        optimizer: any of torch's, on the parameters of ``model``; gradients are averages over the workers.
+    def __init__(
+        self, node: Node, model: nn.Module, optimizer: torch.optim.Optimizer, codec: Codec | None = None
+    ) -> None:
+        """Send the weights with which all begin.
 
-    Raises:
-        TransportError: see ``Peers.transfer``.
-        UnsupportedError: a parameter is not float32 in CPU memory.
-    """
-    parameters = trainable(model)
-    size, served = sum(p.numel() for p in parameters), []
-    with node.breaking_off():
-        send_weights(node, flat(parameters))
-        for _ in range(steps):
+        Args:
+            optimizer: any of torch's, on the parameters of ``model``; its gradients are averages over the workers.
+            codec: of the gradients; the same on all ranks.
+
+        Raises:
+            TransportError: see ``Peers.transfer``.
+            UnsupportedError: a parameter is not float32 in CPU memory.
+        """
+        self.node, self.optimizer, self.codec = node, optimizer, codec
+        self._parameters = trainable(model)
+        send_weights(node, flat(self._parameters))
+
+    def step(self) -> Served:
+        """Average what the workers send, update, send the weights.
+
+        Raises:
+            TransportError: see ``Peers.transfer``.
+        """
+        node, size = self.node, sum(p.numel() for p in self._parameters)
+        with node.breaking_off():
             began = time.perf_counter()
-            payloads = node.from_below(largest(size), marked=codec is not None)
+            payloads = node.from_below(largest(size), marked=self.codec is not None)
             there = time.perf_counter()
-            gradient = add_up(node, payloads, size, codec)
+            gradient = add_up(node, payloads, size, self.codec)
             gradient /= node.workers
             summed = time.perf_counter()
-            for parameter, part in zip(parameters, _cut(gradient, parameters), strict=True):
-                parameter.grad = part
-            optimizer.step()
-            weights = flat(parameters)
+            set_gradients(self._parameters, gradient)
+            self.optimizer.step()
+            weights = flat(self._parameters)
             updated = time.perf_counter()
             send_weights(node, weights)
-            served.append(Served(there - began, summed - there, updated - summed, time.perf_counter() - updated))
-    return served
+            return Served(there - began, summed - there, updated - summed, time.perf_counter() - updated)
 
 
 def relay(node: Node, size: int, steps: int, codec: Codec | None = None) -> Traffic:
@@ -200,6 +209,17 @@ def flat(tensors: Iterable[Tensor]) -> Floats:
     with torch.no_grad():
         joined: Floats = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
         return joined
+
+
+def flat_gradients(parameters: list[nn.Parameter]) -> Floats:
+    """One after the other, copied; zeros where there is none."""
+    return flat(p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
+
+
+def set_gradients(parameters: list[nn.Parameter], values: Floats) -> None:
+    """The inverse: gradients become views of ``values``."""
+    for parameter, part in zip(parameters, _cut(values, parameters), strict=True):
+        parameter.grad = part
 
 
 def _cut(values: Floats, like: list[nn.Parameter]) -> list[Tensor]:
