@@ -10,7 +10,7 @@ and what an encoding takes away can stay in its block, which is not needed any m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,23 @@ from lightloom.training.ring_exchange import Traffic
 from lightloom.training.transport import Ring
 
 Floats = NDArray[np.float32]
+
+
+class Hops(Protocol):
+    """The part of a ring that the phases need."""
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+
+    def exchange(self, payload: Any, *, marked: bool, limit: int) -> Any:
+        """Send to the next rank, return what came from the one before."""
+
+
 Observer = Callable[[Any], None]
 """Is shown every stream that this rank encodes."""
 
@@ -52,7 +69,7 @@ def ring_reduce_scatter(
 
 
 def reduce_scatter(
-    ring: Ring,
+    ring: Hops,
     blocks: Sequence[Floats],
     codec: Codec | None,
     *,
@@ -72,7 +89,7 @@ def reduce_scatter(
 
 
 def all_gather(
-    ring: Ring, payload: Any, codec: Codec | None, sizes: Sequence[int], put: Callable[[int, Floats], None]
+    ring: Hops, payload: Any, codec: Codec | None, sizes: Sequence[int], put: Callable[[int, Floats], None]
 ) -> Traffic:
     """The second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks.
 
@@ -109,12 +126,12 @@ def encoded(block: Floats, codec: Codec | None, *, leave: bool = False, observe:
     return stream
 
 
-def _hop(ring: Ring, payload: Any, codec: Codec | None, nbytes: int) -> Any:
+def _hop(ring: Hops, payload: Any, codec: Codec | None, nbytes: int) -> Any:
     # No codec here grows its input much; the limit only keeps a confused peer from filling the memory.
     return ring.exchange(payload, marked=codec is not None, limit=2 * nbytes + 65536)
 
 
-def _add(payload: Any, codec: Codec | None, target: Floats, ring: Ring) -> None:
+def _add(payload: Any, codec: Codec | None, target: Floats, ring: Hops) -> None:
     if codec is None or target.size == 0:
         with np.errstate(over="ignore", invalid="ignore"):
             target += _values(payload, codec, target, ring)
@@ -125,7 +142,7 @@ def _add(payload: Any, codec: Codec | None, target: Floats, ring: Ring) -> None:
         raise _confused(ring, error) from error
 
 
-def _values(payload: Any, codec: Codec | None, scratch: Floats, ring: Ring) -> Floats:
+def _values(payload: Any, codec: Codec | None, scratch: Floats, ring: Hops) -> Floats:
     """The values of a payload, which must be as many as ``scratch`` has room for; they may lie in it."""
     nbytes = memoryview(payload).nbytes
     if codec is None or scratch.size == 0:
@@ -139,5 +156,5 @@ def _values(payload: Any, codec: Codec | None, scratch: Floats, ring: Ring) -> F
     return scratch
 
 
-def _confused(ring: Ring, what: object) -> TransportError:
+def _confused(ring: Hops, what: object) -> TransportError:
     return TransportError(f"rank {ring.rank}: rank {(ring.rank - 1) % ring.size} sends something else: {what}")
