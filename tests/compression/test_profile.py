@@ -47,7 +47,7 @@ def test_figures_follow_from_tags_and_bound(k: int, scale: float) -> None:
         if fit is not found.whole:
             assert 32 * fit.values / fit.ratio == pytest.approx(bits, abs=16)
     assert sum(fit.values for fit in found.tensors.values()) == found.whole.values == 5000
-    assert found.whole.tags == tuple(np.sum([fit.tags for fit in found.tensors.values()], axis=0))
+    assert found.whole.tags == tuple(np.sum([fit.tags or () for fit in found.tensors.values()], axis=0))
     assert found.engine is not None and found.engine.encode <= 3.2e9 * (1 + 1e-9)
 
 
