@@ -49,6 +49,8 @@ class Peers:
         self._busy = False
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
+        self._registered: dict[socket.socket, int] = {}
+        """What the selector knows: asking it costs system calls, for what it says of sockets that it does not know."""
 
     def transfer(
         self, sends: Mapping[Channel, Any], limits: Mapping[Channel, int], *, marked: bool
@@ -123,14 +125,15 @@ class Peers:
         wanted: dict[socket.socket, int] = {}
         for channel in self._channels:
             wanted |= channel.wanted()
-        registered = self._selector.get_map()
         for sock in self._sockets:
-            if sock in registered and sock not in wanted:
+            before, now = self._registered.get(sock, 0), wanted.get(sock, 0)
+            if before and not now:
                 self._selector.unregister(sock)
-            elif sock in registered and registered[sock].events != wanted[sock]:
-                self._selector.modify(sock, wanted[sock])
-            elif sock in wanted and sock not in registered:
-                self._selector.register(sock, wanted[sock])
+            elif before and before != now:
+                self._selector.modify(sock, now)
+            elif now and not before:
+                self._selector.register(sock, now)
+        self._registered = wanted
         masks = {key.fileobj: mask for key, mask in self._selector.select(self.timeout)}
         if not masks:
             waiting = [channel for channel in self._channels if channel.receiving]
