@@ -10,7 +10,8 @@ model of its own; all begin with the same weights, trained for a while by one pr
 A step is computing, a barrier, exchanging, updating. Communication is the slowest worker's time from the barrier to the
 sum (INC) or to the new weights, less the aggregator's update (WA): sums and codecs count as communication in all four.
 All processes share the cores of one machine, so computing, sums, codecs and packets are slower than on machines of
-their own; step times suffer most from it, communication is what can be compared.
+their own; step times suffer most from it, communication is what can be compared. Bytes are what the links' devices
+count, acknowledgements included; of packets that offloading merged they count one header.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.exchange_report import CONFIGURATIONS, MODELS, TIMED, WORKERS, order, print_table, reductions, table
 from benchmarks.links import SIZES, digits, link_bytes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
@@ -37,63 +38,55 @@ from lightloom.training.worker import Worker
 if TYPE_CHECKING:
     from torch import nn
 
-WORKERS = 4
 CODEC = "inceptionn:2^-10"
-CONFIGURATIONS = ("WA", "WA+C", "INC", "INC+C")
-MODELS = {"HDC": "784-500-500-500-500-10", "MLP 22 MB": "784-2000-2000-10"}
 BATCH, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 25, 0.1, 0.9, 5e-5
 """Table I, column HDC."""
 HEAD_START = {"HDC": 400, "MLP 22 MB": 100}
 """Steps of one process before the first round."""
-UNTIMED, TIMED = 1, 2
-"""Steps of a turn."""
+UNTIMED = 1
+"""Steps at the beginning of a turn that do not count, ahead of ``TIMED`` that do."""
 LIMIT = 900.0
-"""Seconds for one model."""
-PRINTED = {
-    "total, INC against WA": {"AlexNet": 52, "HDC": 38, "ResNet-50": 49, "VGG-16": 31},
-    "communication, INC against WA": {"AlexNet": 55, "HDC": 39, "ResNet-50": 58, "VGG-16": 36},
-    "communication, WA+C against WA": {"about": 30.8},
-    "communication, INC+C against WA": {"about": 80.7},
-    "communication, INC+C against INC": {"about": 53.9},
-}
-"""Percent shorter; section VIII-A on Fig. 12, 10 Gbit/s."""
-
+"""Seconds for everything."""
 Step = Callable[[], tuple[float, float, float, float]]
 """One step: seconds of computing, exchanging, updating (0 on workers of WA), and float32 bytes for each byte sent."""
 
 
 def rounds(worker: Worker) -> dict[str, Any]:
-    """All rounds of one model, in one rank; turns by configuration, one entry a timed step."""
+    """All rounds of all models, in one rank: by model and configuration, a list of timed steps for each round."""
     import torch
-    import torch.distributed as dist
 
     torch.set_num_threads(1)
     images, labels, data = digits(worker)
-    with_head_start = _head_start(worker, images, labels)
-    opened = ExitStack()
-    steps = {name: _step(worker, name, with_head_start, images, labels, opened) for name in CONFIGURATIONS}
+    return {"data": data, "models": {model: _rounds(worker, model, images, labels) for model in MODELS}}
+
+
+def _rounds(worker: Worker, model: str, images: Any, labels: Any) -> dict[str, list[list[dict[str, float]]]]:
+    import torch.distributed as dist
+
     turns: dict[str, list[list[dict[str, float]]]] = {name: [] for name in CONFIGURATIONS}
-    for round_ in range(worker.arguments["rounds"]):
-        for place in range(len(CONFIGURATIONS)):
-            name = CONFIGURATIONS[(round_ + place) % len(CONFIGURATIONS)]
-            dist.barrier()
-            taken = []
-            for _ in range(UNTIMED + TIMED):
-                sent, began = link_bytes(), time.perf_counter()
-                computing, exchanging, updating, ratio = steps[name]()
-                taken.append(
-                    {
-                        "step": time.perf_counter() - began,
-                        "computing": computing,
-                        "exchanging": exchanging,
-                        "updating": updating,
-                        "ratio": ratio,
-                        "bytes": float(link_bytes() - sent),
-                    }
-                )
-            turns[name].append(taken[UNTIMED:])
-    opened.close()
-    return {"turns": turns, "data": data}
+    weights = _head_start(worker, model, images, labels)
+    with ExitStack() as opened:
+        steps = {name: _step(worker, name, model, weights, images, labels, opened) for name in CONFIGURATIONS}
+        for round_ in range(worker.arguments["rounds"]):
+            for place in range(len(CONFIGURATIONS)):
+                name = CONFIGURATIONS[(round_ + place) % len(CONFIGURATIONS)]
+                dist.barrier()
+                taken = [_timed(steps[name]) for _ in range(UNTIMED + TIMED)]
+                turns[name].append(taken[UNTIMED:])
+    return turns
+
+
+def _timed(step: Step) -> dict[str, float]:
+    sent, began = link_bytes(), time.perf_counter()
+    computing, exchanging, updating, ratio = step()
+    return {
+        "step": time.perf_counter() - began,
+        "computing": computing,
+        "exchanging": exchanging,
+        "updating": updating,
+        "ratio": ratio,
+        "bytes": float(link_bytes() - sent),
+    }
 
 
 def net(name: str) -> nn.Sequential:
@@ -130,11 +123,10 @@ def _backward(worker: Worker, model: nn.Module, images: Any, labels: Any) -> Ite
         yield
 
 
-def _head_start(worker: Worker, images: Any, labels: Any) -> dict[str, Any]:
+def _head_start(worker: Worker, name: str, images: Any, labels: Any) -> dict[str, Any]:
     """Weights after some steps of rank 0 alone, on all ranks."""
     import torch.distributed as dist
 
-    name = worker.arguments["model"]
     model = net(name)
     if worker.rank == 0:
         optimizer, backward = _optimizer(model), _backward(worker, model, images, labels)
@@ -146,13 +138,15 @@ def _head_start(worker: Worker, images: Any, labels: Any) -> dict[str, Any]:
     return model.state_dict()
 
 
-def _step(worker: Worker, name: str, weights: dict[str, Any], images: Any, labels: Any, opened: ExitStack) -> Step:
+def _step(
+    worker: Worker, name: str, model_name: str, weights: dict[str, Any], images: Any, labels: Any, opened: ExitStack
+) -> Step:
     """Connect one configuration; all ranks take its steps together."""
     import torch.distributed as dist
 
     from lightloom.compression import find
 
-    model = net(worker.arguments["model"])
+    model = net(model_name)
     model.load_state_dict(weights)
     codec = find(CODEC) if name.endswith("+C") else None
     group = dist.group.WORLD
@@ -229,80 +223,6 @@ def _ring(
     return train
 
 
-def measure(model: str, rate_bits: float, count: int, data: str | None) -> dict[str, Any]:
-    """Rows of one model by configuration, each with its seconds by round."""
-    arguments = {"model": model, "rounds": count, "data": data}
-    outcomes = [
-        outcome.value
-        for outcome in launch_limited("benchmarks.exchange:rounds", WORKERS + 1, LIMIT, arguments, rate_bits=rate_bits)
-    ]
-
-    def by_round(name: str, of_step: Callable[[list[dict[str, float]]], float]) -> list[float]:
-        """The mean over the timed steps of each round; ``of_step`` gets what each rank measured."""
-        turns = [outcome["turns"][name] for outcome in outcomes]
-        return [sum(of_step([turn[n][k] for turn in turns]) for k in range(TIMED)) / TIMED for n in range(count)]
-
-    rows = []
-    for name in CONFIGURATIONS:
-        step = by_round(name, lambda ranks: max(one["step"] for one in ranks[:WORKERS]))
-        communication = by_round(
-            name, lambda ranks: max(one["exchanging"] for one in ranks[:WORKERS]) - ranks[WORKERS]["updating"]
-        )
-        sent = by_round(name, lambda ranks: sum(one["bytes"] for one in ranks))
-        rows.append(
-            {
-                "configuration": name,
-                "step_s": median(step),
-                "communication_s": median(communication),
-                "computing_s": median(by_round(name, lambda ranks: max(one["computing"] for one in ranks))),
-                "updating_s": median(by_round(name, lambda ranks: max(one["updating"] for one in ranks))),
-                "wire_bytes": median(sent),
-                "gradient_ratio": median(by_round(name, lambda ranks: ranks[0]["ratio"])),
-                "step_s_rounds": step,
-                "communication_s_rounds": communication,
-            }
-        )
-    return {"data": outcomes[0]["data"], "rows": rows}
-
-
-def reductions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Percent by which one is shorter than another, round by round, beside what the paper prints."""
-    found = {row["configuration"]: row for row in rows}
-    compared = []
-    for title, printed in PRINTED.items():
-        what, pair = title.split(", ")
-        ours, base = (
-            found[name][f"{'step' if what == 'total' else what}_s_rounds"] for name in pair.split(" against ")
-        )
-        percent = [100 * (1 - a / b) for a, b in zip(ours, base, strict=True)]
-        compared.append(
-            {"what": title, "percent": median(percent), "range": [min(percent), max(percent)], "printed": printed}
-        )
-    return compared
-
-
-def order(rows: list[dict[str, Any]]) -> str:
-    """Slowest communication first."""
-    return " > ".join(row["configuration"] for row in sorted(rows, key=lambda row: -row["communication_s"]))
-
-
-def print_table(model: str, rows: list[dict[str, Any]], write: Callable[[str], None] = print) -> None:
-    write(f"\n{model} ({MODELS[model]}), ms, medians over {len(rows[0]['step_s_rounds'])} rounds")
-    write("          step  communication (rounds)        computing  updating  MB on all links  gradients")
-    for row in rows:
-        low, high = min(row["communication_s_rounds"]), max(row["communication_s_rounds"])
-        write(
-            f"{row['configuration']:6}{1e3 * row['step_s']:8.1f}{1e3 * row['communication_s']:10.1f} "
-            f"({1e3 * low:6.1f} .. {1e3 * high:7.1f}){1e3 * row['computing_s']:12.1f}{1e3 * row['updating_s']:10.1f}"
-            f"{row['wire_bytes'] / 1e6:15.2f}{row['gradient_ratio']:10.1f} x"
-        )
-    write(f"communication: {order(rows)} (expected: WA > WA+C > INC > INC+C)")
-    for row in reductions(rows):
-        printed = ", ".join(f"{name} {percent:g}" for name, percent in row["printed"].items())
-        low, high = row["range"]
-        write(f"{row['what']:34}{row['percent']:6.1f} % shorter ({low:5.1f} .. {high:5.1f}); printed: {printed}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exchange")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
@@ -317,21 +237,24 @@ def main() -> None:
     configuration = {"workers": WORKERS, "codec": CODEC, "models": MODELS, "batch": BATCH, "head_start": HEAD_START}
     configuration |= {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY}
     configuration |= {"rate_bits": rate_bits, "rounds": options.rounds, "untimed": UNTIMED, "timed": TIMED}
-    found = {model: measure(model, rate_bits, options.rounds, data) for model in MODELS}
+    arguments = {"rounds": options.rounds, "data": data}
+    ended = launch_limited("benchmarks.exchange:rounds", WORKERS + 1, LIMIT, arguments, rate_bits=rate_bits)
+    outcomes = [outcome.value for outcome in ended]
+    tables = {model: table(outcomes, model) for model in MODELS}
     what = (
         f"{WORKERS} workers and an aggregator on {os.cpu_count()} shared cores, links of {options.gbit:g} Gbit/s, "
-        f"{found['HDC']['data']}, {CODEC}; computing is slowed down by sharing, communication is what is compared"
+        f"{outcomes[0]['data']}, {CODEC}; computing is slowed down by sharing, communication is what is compared"
     )
     print(what)
-    for model, table in found.items():
-        print_table(model, table["rows"])
+    for model, rows in tables.items():
+        print_table(model, rows)
     if options.json is not None:
         content = {
             "what": what,
             "configuration": configuration,
-            "models": {model: table["rows"] for model, table in found.items()},
-            "order": {model: order(table["rows"]) for model, table in found.items()},
-            "reductions": {model: reductions(table["rows"]) for model, table in found.items()},
+            "models": tables,
+            "order": {model: order(rows) for model, rows in tables.items()},
+            "reductions": {model: reductions(rows) for model, rows in tables.items()},
             "provenance": provenance(configuration, seed=0),
         }
         write_atomically(options.json, json.dumps(content, indent=1) + "\n")
