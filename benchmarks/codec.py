@@ -27,6 +27,7 @@ from benchmarks.measure import cpu_name, exit_clearly
 from benchmarks.peers import Candidate, Memory, Values, peers
 from lightloom.compression import implementation
 from lightloom.compression.registry import find
+from lightloom.compression.stream import FramedCodec
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.reports.progress import progress
@@ -71,8 +72,13 @@ def candidates(memory: Memory) -> tuple[list[Candidate], list[str]]:
 
     def ours(name: str) -> Candidate:
         codec = find(name)
+        if not isinstance(codec, FramedCodec):
+            raise ConfigError(f"{name} has no stream of frames")
         return Candidate(
-            name, "ours", lambda: codec.encode(memory.values), lambda stream: codec.decode(stream, out=memory.out)
+            name,
+            "ours",
+            lambda: codec.encode(memory.values, out=memory.buffer),
+            lambda stream: codec.decode(stream, out=memory.out),
         )
 
     others, missing = peers(memory)

@@ -30,9 +30,9 @@ class _Counting(Inceptionn):
     def _count(self, what: str) -> None:
         self.calls[what, threading.get_ident()] += 1
 
-    def encode(self, array: Any, *, threads: int = 1) -> memoryview:
+    def encode(self, array: Any, *, threads: int = 1, out: Any = None) -> memoryview:
         self._count("encode")
-        return super().encode(array, threads=threads)
+        return super().encode(array, threads=threads, out=out)
 
     def decode(self, buffer: Any, out: Any = None, *, threads: int = 1) -> Any:
         self._count("decode")

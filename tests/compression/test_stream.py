@@ -21,6 +21,22 @@ def test_decodes_into_what_it_is_given() -> None:
     assert np.array_equal(out.reshape(-1), decoded[:150_000])
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_encodes_into_what_it_is_given(threads: int) -> None:
+    memory = np.zeros(CODEC.room(VALUES.size, threads), np.uint8)
+    stream = CODEC.encode(VALUES, threads=threads, out=memory)
+    assert stream == CODEC.encode(VALUES)
+    assert np.shares_memory(np.asarray(stream), memory)
+
+
+def test_memory_to_encode_into_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InputError, match="may need"):
+        CODEC.encode(VALUES, out=np.zeros(CODEC.room(VALUES.size) - 1, np.uint8))
+    for wrong in (np.zeros(10, np.float32), np.zeros((2, 2), np.uint8)):
+        with pytest.raises(InputError, match="flat uint8"):
+            CODEC.encode(VALUES, out=wrong)  # type: ignore[arg-type]
+
+
 def test_torch_tensors_in_and_out() -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.from_numpy(VALUES.copy()).requires_grad_()

@@ -35,6 +35,21 @@ def float32_target(out: Any, count: int) -> NDArray[np.float32]:
     return view.reshape(-1)
 
 
+def byte_target(out: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """``out`` itself, if it is a flat, contiguous, writable uint8 array of at least ``size`` bytes.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 1:
+        raise InputError(f"the memory to encode into must be a flat uint8 array, not {type(out).__name__}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError("the memory to encode into must be contiguous and writable")
+    if out.size < size:
+        raise InputError(f"the memory to encode into holds {out.size} bytes: these values may need {size}")
+    return out
+
+
 def _as_numpy(array: Any, purpose: str) -> NDArray[np.float32]:
     source = array.detach() if hasattr(array, "detach") else array
     try:

@@ -16,12 +16,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression.arrays import float32_target, float32_values, stream_bytes
+from lightloom.compression.arrays import byte_target, float32_target, float32_values, stream_bytes
 from lightloom.compression.base import Codec
 from lightloom.compression.kernels import REASONS, SLACK, Bits, Bytes, current
 from lightloom.core.errors import CodecError, ConfigError
@@ -111,16 +112,32 @@ class FramedCodec(Codec):
     def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
         """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
 
-    def encode(self, array: Any, *, threads: int = 1) -> memoryview:
-        return self._encode(float32_values(array), threads, self.encode_frames)
+    def encode(self, array: Any, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
+        """As :meth:`Codec.encode`; the stream is the beginning of ``out`` where memory of :meth:`room` bytes is given.
 
-    def _encode(self, values: NDArray[np.float32], threads: int, encode_frames: EncodeFrames) -> memoryview:
-        header = Header(self.codec_id, self.parameter, values.size, self.chunk)
+        Raises:
+            InputError: not float32 or not in CPU memory; ``out`` is no flat, writable uint8 array, or too small.
+        """
+        return self._encode(float32_values(array), threads, self.encode_frames, out)
+
+    def room(self, count: int, threads: int = 1) -> int:
+        """Bytes of memory in which any ``count`` values can be encoded."""
+        return HEADER_BYTES + self._starts(_shares(self._header(count), threads))[-1]
+
+    def _header(self, count: int) -> Header:
+        return Header(self.codec_id, self.parameter, count, self.chunk)
+
+    def _starts(self, shares: list[tuple[int, int]]) -> list[int]:
+        return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
+
+    def _encode(
+        self, values: NDArray[np.float32], threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
+    ) -> memoryview:
+        header = self._header(values.size)
         shares = _shares(header, threads)
-        starts = [0]
-        for begin, end in shares:
-            starts.append(starts[-1] + self._worst_frames(end - begin))
-        buffer = np.empty(HEADER_BYTES + starts[-1], np.uint8)
+        starts = self._starts(shares)
+        room = HEADER_BYTES + starts[-1]
+        buffer = np.empty(room, np.uint8) if out is None else byte_target(out, room)
         buffer[:HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
         body = buffer[HEADER_BYTES:]
 
@@ -139,7 +156,7 @@ class FramedCodec(Codec):
     def iter_encode(self, array: Any) -> Iterator[memoryview]:
         """The bytes of :meth:`encode` piece by piece: the header, then each frame as soon as it is ready."""
         values = float32_values(array)
-        header = Header(self.codec_id, self.parameter, values.size, self.chunk)
+        header = self._header(values.size)
         yield memoryview(header.pack())
         for index in range(header.frames):
             part = values[index * self.chunk : (index + 1) * self.chunk]
