@@ -112,7 +112,7 @@ def _figure(found: dict[str, Any]) -> Figure:
         _panel(axes, rows, f"{way}_GBps")
         axes.set_title(f"{way}: GB/s of float32, {found['middle']} gradients, one thread")
     left.set_ylabel("GB/s")
-    left.legend(loc="lower left")
+    left.legend(loc="lower right")
     return figure
 
 
@@ -122,6 +122,9 @@ def _panel(axes: Axes, rows: list[dict[str, Any]], key: str) -> None:
         axes.plot([row["ratio"] for row in chosen], [row[key] for row in chosen], mark, ms=6, color=colour, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.set_xlim(0.8, max(row["ratio"] for row in rows) ** 1.3)
+    speeds = [row[each] for row in rows for each in ("encode_GBps", "decode_GBps")]
+    axes.set_ylim(min(speeds) / 1.6, 2 * max(speeds))
     axes.xaxis.set_major_formatter("{x:g}×")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("compression ratio")
@@ -130,17 +133,17 @@ def _panel(axes: Axes, rows: list[dict[str, Any]], key: str) -> None:
 
 
 def _name(axes: Axes, rows: list[dict[str, Any]], key: str) -> None:
-    """Write names beside the points, each lower than the last one where they would cover each other."""
-    import math
-
-    taken: list[tuple[float, float]] = []
-    for row in sorted(rows, key=lambda row: -row[key]):
-        x, y = math.log2(row["ratio"]), math.log10(row[key])
-        while any(abs(x - a) < 1.6 and abs(y - b) < 0.075 for a, b in taken):
-            y -= 0.01
-        taken.append((x, y))
-        axes.annotate(row["codec"], (row["ratio"], row[key]), (2 ** (x + 0.12), 10**y), va="center", fontsize=6.5,
-                      arrowprops={"arrowstyle": "-", "lw": 0.3, "color": FAINT})  # fmt: skip
+    """Write names beside the points, each moved down until it covers no other name and no point."""
+    place = axes.transScale + axes.transLimits
+    points = [tuple(place.transform((row["ratio"], row[key]))) for row in rows]
+    taken = [(x - 0.012, x + 0.012, y) for x, y in points]
+    for row, (x, y) in sorted(zip(rows, points, strict=True), key=lambda pair: -pair[1][1]):
+        left, right, at = x + 0.02, x + 0.02 + 0.0125 * len(row["codec"]), y
+        while any(left < end and begin < right and abs(at - other) < 0.03 for begin, end, other in taken):
+            at -= 0.004
+        taken.append((left, right, at))
+        axes.annotate(row["codec"], (x, y), (left, at), "axes fraction", "axes fraction", va="center", fontsize=6.5,
+                      arrowprops={"arrowstyle": "-", "lw": 0.3, "color": FAINT, "shrinkA": 0, "relpos": (0, 0.5)})  # fmt: skip
 
 
 def _row(rows: list[dict[str, Any]], codec: str) -> dict[str, Any]:
