@@ -86,7 +86,9 @@ def stepped_aside(deciding: list[dict[str, Any]], aside: list[dict[str, Any]]) -
     assert kinds[:9] == [False] * 9
     assert kinds[9:13] == [True] * 4
     assert kinds[21:] == [choice] * 9
-    assert same([r["saved"] for r in deciding]) == {"step": 30, "aside": choice, "until_probe": 191}
+    saved = same([r["saved"] for r in deciding])
+    assert (saved["step"], saved["aside"]) == (30, choice)
+    assert saved["until_probe"] >= 191
     losses = mean_losses(deciding)
     assert losses[-1] < 0.7 * losses[0]
     for r in deciding:

@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn
 from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn, inceptionn_hook
-from lightloom.training.error_feedback import ErrorFeedback
 from lightloom.training.worker import Worker
 
 SMALL_BUCKETS = 0.005
@@ -200,20 +199,21 @@ def _residuals(state: InceptionnState) -> list[Tensor]:
 
 
 def checkpointed(worker: Worker) -> bool:
-    """Residuals through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
-    model = wrapped()
-    state = attach_inceptionn(model, timeout=60, step_aside=False)
+    """The state through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
+    model, other = wrapped(), wrapped()
+    state = attach_inceptionn(model, timeout=60)
     train(model, sgd(model), worker.rank, range(2))
-    state.close()
+    fresh = attach_inceptionn(other, timeout=60)
     folder = worker.arguments["folder"]
     save({"hook": state.state_dict()}, checkpoint_id=folder)
-    fresh = ErrorFeedback(worker.rank, worker.size, {n: p.numel() for n, p in model.module.named_parameters()})
     loaded = {"hook": fresh.state_dict()}
     load(loaded, checkpoint_id=folder)
     fresh.load_state_dict(loaded["hook"])
-    kept = state.error_feedback
-    assert kept is not None
-    return all(np.array_equal(fresh.residuals[n], r) and r.any() for n, r in kept.residuals.items())
+    state.close()
+    fresh.close()
+    assert fresh.step_aside is not None
+    same = all(torch.equal(a, b) and a.any() for a, b in zip(_residuals(state), _residuals(fresh), strict=True))
+    return same and fresh.step_aside.state_dict() == {"step": 2, "aside": 0, "until_probe": 3}
 
 
 def unnamed(worker: Worker) -> dict[str, Any]:
