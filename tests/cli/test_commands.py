@@ -98,5 +98,5 @@ def test_catalog_and_schema() -> None:
 def test_help_and_version_answer() -> None:
     assert "plan" in lightloom("--help").stdout
     assert lightloom("--version").stdout.startswith("lightloom ")
-    for command in ("plan", "collective", "reproduce", "catalog", "schema"):
+    for command in ("plan", "collective", "compress", "reproduce", "catalog", "schema"):
         assert lightloom(command, "--help").returncode == 0

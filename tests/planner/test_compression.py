@@ -134,6 +134,7 @@ def test_an_engine_slower_than_the_link_loses() -> None:
                    compression=codec)  # fmt: skip
     [(coded, _)] = pairs(found)
     assert found.winner.compression is None and str(verdict(coded)).startswith("loses")
+    assert "the link waits for the engine" in str(verdict(coded))
 
 
 def test_light_that_is_added_up_cannot_be_compressed() -> None:

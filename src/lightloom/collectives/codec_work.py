@@ -41,7 +41,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     from lightloom.collectives import _cost_kernels as kernels
 
     ranks = schedule.collective.ranks + 1  # in-network schedules number the switch behind the last rank
-    coded_as = np.full(ranks * schedule.chunks, -1, np.int64)
+    coded_as = np.full(ranks * schedule.chunks, -1, np.int32)
     encoded, decoded = np.zeros(schedule.steps, np.int64), np.zeros(schedule.steps, np.int64)
     kernels.codec_work(
         rows_by_step(schedule), schedule.step, schedule.lightpath, schedule.source, schedule.destination,

@@ -42,7 +42,8 @@ class Verdict:
             paid = f", {coding}" if self.encode + self.decode else ""
             return f"saves {format_time(self.gained)}: sending −{format_time(self.saved)}{paid}"
         if self.saved < 0:
-            return f"loses {format_time(-self.gained)}: sending +{format_time(-self.saved)}, {coding}"
+            paid = coding if self.encode + self.decode else "the link waits for the engine"
+            return f"loses {format_time(-self.gained)}: sending +{format_time(-self.saved)}, {paid}"
         return f"loses {format_time(-self.gained)}: {coding} > {format_time(self.saved)} less sending"
 
 
