@@ -99,6 +99,20 @@ def test_a_rank_may_leave_as_soon_as_it_is_done() -> None:
         assert results(on_ring(size, job)) == [bytes([(rank - 1) % size]) * 10 for rank in range(size)]
 
 
+def test_a_rank_that_ends_without_a_word_after_its_last_message_harms_nobody() -> None:
+    """Rank 1 is still sending to rank 2 when rank 0, from which it has all it needs, is gone."""
+    sizes = [10, 30_000_000, 10]
+
+    def job(ring: Ring) -> int:
+        received = len(ring.exchange(bytes(sizes[ring.rank]), marked=False, limit=LIMIT))
+        if ring.rank == 0:
+            for sock in ring._sockets:
+                sock.shutdown(socket.SHUT_RDWR)
+        return received
+
+    assert results(on_ring(3, job)) == [10, 10, 30_000_000]
+
+
 def test_closing_from_another_thread_ends_a_waiting_exchange() -> None:
     over = threading.Event()
 

@@ -143,6 +143,8 @@ def stream_rates(
 ) -> list[float]:
     """Bit/s of payload that plain TCP streams reach side by side on fresh links; each sends ``nbytes``.
 
+    The clock starts with the first byte of any of them.
+
     Args:
         streams: pairs (from, to) of hosts. ((0, 1), (1, 0)) shows both directions of a link, ((1, 0), (2, 0)) two that
             share one.
@@ -164,11 +166,13 @@ def stream_rates(
         sent = [pool.submit(sender.sendall, bytes(nbytes)) for sender, _ in ends]
         for future in sent:
             future.result()
-        return [8 * nbytes / future.result() for future in received]
+        times = [future.result() for future in received]
+    began = min(first for first, _ in times)
+    return [8 * nbytes / (last - began) for _, last in times]
 
 
-def _drain(sock: socket.socket, nbytes: int) -> float:
-    """Seconds from the first byte to the last."""
+def _drain(sock: socket.socket, nbytes: int) -> tuple[float, float]:
+    """When the first byte came, and the last."""
     buffer = bytearray(1 << 20)
     began, left = 0.0, nbytes
     while left > 0:
@@ -177,4 +181,4 @@ def _drain(sock: socket.socket, nbytes: int) -> float:
             raise ConnectionError("the sender hung up")
         began = began or time.perf_counter()
         left -= count
-    return time.perf_counter() - began
+    return began, time.perf_counter()
