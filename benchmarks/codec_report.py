@@ -142,8 +142,9 @@ def _name(axes: Axes, rows: list[dict[str, Any]], key: str) -> None:
         while any(left < end and begin < right and abs(at - other) < 0.03 for begin, end, other in taken):
             at -= 0.004
         taken.append((left, right, at))
+        line = {"arrowstyle": "-", "lw": 0.3, "color": FAINT, "shrinkA": 0, "relpos": (0, 0.5)}
         axes.annotate(row["codec"], (x, y), (left, at), "axes fraction", "axes fraction", va="center", fontsize=6.5,
-                      arrowprops={"arrowstyle": "-", "lw": 0.3, "color": FAINT, "shrinkA": 0, "relpos": (0, 0.5)})  # fmt: skip
+                      arrowprops=line)  # fmt: skip
 
 
 def _row(rows: list[dict[str, Any]], codec: str) -> dict[str, Any]:
