@@ -86,7 +86,7 @@ def train(
             root = RootTrainer(node, model, sgd(model), codec)
             return [root.step() for _ in range(STEPS)]
         if node.children:
-            return relay(node, size, STEPS, codec)
+            return relay(node, size, STEPS, codec, error_feedback=feedback)
         model = small_net(seed=node.name + 1)  # begins with other weights than the root's
         trainer = WorkerTrainer(node, model, codec, error_feedback=feedback)
         for step in range(STEPS):

@@ -125,21 +125,25 @@ class RootTrainer:
             return Served(there - began, summed - there, updated - summed, time.perf_counter() - updated)
 
 
-def relay(node: Node, size: int, steps: int, codec: Codec | None = None) -> Traffic:
+def relay(node: Node, size: int, steps: int, codec: Codec | None = None, *, error_feedback: bool = False) -> Traffic:
     """An aggregator that is not the root: pass on the first weights, then ``steps`` times sums up and weights down.
 
     Args:
         size: how many values the model has.
+        error_feedback: keep what encoding the sum takes away and add it to the next one.
 
     Raises:
         TransportError: see ``Peers.transfer``.
     """
     traffic = Traffic(0, 0)
+    residual = np.zeros(size, np.float32) if error_feedback else None
     with node.breaking_off():
         pull(node, size)
         for _ in range(steps):
             gradient = add_up(node, node.from_below(largest(size), marked=codec is not None), size, codec)
-            traffic += push(node, gradient, codec)
+            if residual is not None:
+                gradient += residual
+            traffic += push(node, gradient, codec, residual)
             pull(node, size)
     return traffic
 
