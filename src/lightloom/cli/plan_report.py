@@ -59,7 +59,7 @@ def plan_report(
         reference=ranking_rows(found.reference[:5]),
         reference_name=f"Electrical reference: {_kind(on.reference)}" if on.reference else "Reference fabric",
         not_sourced=_not_sourced(winner, on),
-        notes=_notes(found, cost_model),
+        notes=(*_notes(found, cost_model), *_codec_notes(codec)),
         pictures=_pictures(winner),
         collectives=_collectives(found, winner),
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
@@ -79,9 +79,17 @@ def _codec_facts(codec: Compression | None) -> tuple[tuple[str, str], ...]:
     engine = codec.engine
     rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
     return (
-        ("gradients", f"{codec.codec}: {codec.ratio:.3g} times smaller than float32"),
-        ("ratio", codec.ratio_source),
-        ("engine", f"{engine.name}, {rates} ({engine.source})"),
+        ("gradients", f"{codec.codec}: {codec.ratio:.3g} times smaller"),
+        ("codec's engine", f"{engine.name}, {rates}"),
+    )
+
+
+def _codec_notes(codec: Compression | None) -> tuple[str, ...]:
+    if codec is None:
+        return ()
+    return (
+        f"Ratio of {codec.codec}, to float32: {codec.ratio_source}. Weights are not compressed.",
+        f"Rates of the codec's engine, in bytes of float32: {codec.engine.source}.",
     )
 
 
