@@ -65,7 +65,9 @@ class Truncation(NumpyCodec):
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         kept = 32 - self.dropped
         if kept % 8:
-            return _pack_tens(as_bits(values) >> self.dropped)[: self.worst_bytes(values.size)]
+            return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
+                : self.worst_bytes(values.size)
+            ]
         in_order = as_bits(values).astype(">u4").view(np.uint8).reshape(-1, 4)
         return in_order[:, : kept // 8].reshape(-1)
 
@@ -89,7 +91,8 @@ def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
     fours = np.zeros((-(-codes.size // 4), 4), np.uint64)
     fours.reshape(-1)[: codes.size] = codes
     words = (fours[:, 0] << _PLACES[0]) | (fours[:, 1] << _PLACES[1]) | (fours[:, 2] << _PLACES[2]) | fours[:, 3]
-    return words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 3:].reshape(-1)
+    in_order: NDArray[np.uint8] = words.astype(">u8").view(np.uint8)
+    return in_order.reshape(-1, 8)[:, 3:].reshape(-1)
 
 
 def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
