@@ -15,6 +15,7 @@ import argparse
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.training.links import launch_limited
@@ -42,8 +43,8 @@ NAMES = {
     "powersgd": "torch powerSGD_hook, rank 1, one bucket",
     "inceptionn": "attach_inceptionn(model)",
 }
-LIMIT = 600.0
-"""Seconds for all rounds at one rate."""
+LIMIT = 240.0
+"""Seconds for one round at one rate."""
 
 
 @dataclass(slots=True)
@@ -59,8 +60,8 @@ class Turn:
     ratio: float = 1.0
 
 
-def train_rounds(worker: Worker) -> dict[str, Any]:
-    """All rounds at one rate, in one rank."""
+def train_round(worker: Worker) -> dict[str, Any]:
+    """Every configuration once, in one rank."""
     import torch
 
     torch.set_num_threads(1)
@@ -71,16 +72,12 @@ def train_rounds(worker: Worker) -> dict[str, Any]:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     images, labels, data = digits(worker)
-    turns: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
-    log: list[str] = []
-    for round_ in range(worker.arguments["rounds"]):
-        for place in range(len(MODES)):
-            mode = MODES[(round_ + place) % len(MODES)]
-            lines.clear()
-            taken = turn(worker, mode, images, labels)
-            turns[mode].append({name: getattr(taken, name) for name in Turn.__slots__})
-            log += [f"round {round_ + 1}: {line}" for line in lines]
-    return {"turns": turns, "log": log, "data": data}
+    turns = {}
+    for place in range(len(MODES)):
+        mode = MODES[(worker.arguments["round"] + place) % len(MODES)]
+        taken = turn(worker, mode, images, labels)
+        turns[mode] = {name: getattr(taken, name) for name in Turn.__slots__}
+    return {"turns": turns, "log": lines, "data": data}
 
 
 def turn(worker: Worker, mode: str, images: Any, labels: Any) -> Turn:
@@ -168,14 +165,15 @@ def link_bytes() -> int:
 
 def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
     """The table of one rate: seconds are means over ranks of a turn's median step."""
-    arguments = {"rounds": rounds, "data": data}
-    outcomes = [
-        outcome.value
-        for outcome in launch_limited("benchmarks.links:train_rounds", RANKS, LIMIT, arguments, rate_bits=RATES[rate])
-    ]
+    found: list[list[Any]] = []
+    for number in range(rounds):
+        arguments = {"round": number, "data": data}
+        outcomes = launch_limited("benchmarks.links:train_round", RANKS, LIMIT, arguments, rate_bits=RATES[rate])
+        found.append([outcome.value for outcome in outcomes])
+        print(f"{rate}: round {number + 1} of {rounds}", file=sys.stderr)
 
     def column(mode: str, name: str, number: int) -> float:
-        return sum(float(outcome["turns"][mode][number][name]) for outcome in outcomes) / RANKS
+        return sum(float(one["turns"][mode][name]) for one in found[number]) / RANKS
 
     seconds = {mode: [column(mode, "seconds", n) for n in range(rounds)] for mode in MODES}
     rows = {}
@@ -190,9 +188,10 @@ def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
             "bytes_sent_step": median(column(mode, "sent", n) for n in range(rounds)),
             "last_loss": median(column(mode, "loss", n) for n in range(rounds)),
         }
-    rows["inceptionn"]["aside_rounds"] = sum(one["aside"] for one in outcomes[0]["turns"]["inceptionn"])
+    rows["inceptionn"]["aside_rounds"] = sum(ranks[0]["turns"]["inceptionn"]["aside"] for ranks in found)
     rows["inceptionn"]["ratio"] = median(column("inceptionn", "ratio", n) for n in range(rounds))
-    return {"rate_bits": RATES[rate], "data": outcomes[0]["data"], "rows": rows, "log": outcomes[0]["log"]}
+    log = [f"round {number + 1}: {line}" for number, ranks in enumerate(found) for line in ranks[0]["log"]]
+    return {"rate_bits": RATES[rate], "data": found[0][0]["data"], "rows": rows, "log": log}
 
 
 def print_table(rate: str, table: dict[str, Any], write: Callable[[str], None] = print) -> None:
@@ -214,7 +213,7 @@ def main() -> None:
     if options.json is not None:
         check_writable(options.json)
     if options.rounds < 1:
-        raise ConfigError(f"--rounds {options.rounds}: expected at least 1")
+        parser.error(f"--rounds {options.rounds}: expected at least 1")
     data = os.environ.get("LIGHTLOOM_DATA")
     configuration = {"ranks": RANKS, "sizes": SIZES, "batch": BATCH, "warm_up": WARM_UP, "timed": TIMED}
     configuration |= {"rounds": options.rounds, "rates": RATES}
@@ -228,4 +227,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LightloomError as error:
+        sys.exit(f"error: {error}")
