@@ -158,7 +158,7 @@ class InceptionnState:
         """DDP's own way; the first time, residuals go with the gradients, so that nothing is lost."""
         residuals = self.error_feedback.drain(layout) if self.error_feedback is not None else None
         if residuals is not None:
-            buffer += torch.from_numpy(residuals).mul_(scale).to(buffer.dtype)
+            buffer[: residuals.size] += torch.from_numpy(residuals).mul_(scale).to(buffer.dtype)
         self.statistics.add_aside(last=last)
         work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
         future: Future[list[Tensor]] = work.get_future()
