@@ -6,7 +6,8 @@ rank, SGD with momentum) over links of 1 and 10 Gbit/s: without a hook, with tor
 median step of a turn counts. Ours warms up until it has decided whether to step aside. MNIST is read from
 ``LIGHTLOOM_DATA``; without it the digits are noise with labels, and compress better or worse than real ones.
 
-PowerSGD has one bucket: with several it launches collectives in callbacks, which gloo aborts.
+Ranks share this host's cores, so that other work on it shows in every row: ``load_before`` in the file says how much
+there was. PowerSGD has one bucket: with several it launches collectives in callbacks, which gloo aborts.
 """
 
 from __future__ import annotations
@@ -217,12 +218,14 @@ def main() -> None:
     data = os.environ.get("LIGHTLOOM_DATA")
     configuration = {"ranks": RANKS, "sizes": SIZES, "batch": BATCH, "warm_up": WARM_UP, "timed": TIMED}
     configuration |= {"rounds": options.rounds, "rates": RATES}
+    host = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     tables = {}
     for rate in RATES:
         tables[rate] = measure(rate, options.rounds, data)
         print_table(rate, tables[rate])
     if options.json is not None:
-        found = {"configuration": configuration, "tables": tables, "provenance": provenance(configuration, seed=0)}
+        found = {"configuration": configuration, "host": host, "tables": tables}
+        found["provenance"] = provenance(configuration, seed=0)
         write_atomically(options.json, json.dumps(found, indent=1) + "\n")
 
 
