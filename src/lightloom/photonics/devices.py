@@ -1,0 +1,142 @@
+"""The 2x2 device that every mesh is made of, and how real ones differ from it.
+
+         ┌───┐ ╔═══════╗       ╔═══════╗
+  x0 ────┤ φ ├─╢       ╟─┤ θ ├─╢       ╟──── y0
+         └───┘ ║ 50:50 ║       ║ 50:50 ║          φ, θ: heaters on the upper arm
+  x1 ──────────╢       ╟───────╢       ╟──── y1
+               ╚═══════╝       ╚═══════╝
+
+    T(θ, φ) = B · diag(e^{iθ}, 1) · B · diag(e^{iφ}, 1),    B = [[1, i], [i, 1]] / √2
+            = i e^{iθ/2} [[e^{iφ} sin θ/2,  cos θ/2], [e^{iφ} cos θ/2,  −sin θ/2]]
+
+θ = 0 crosses, θ = π passes straight on. This is the device of the OptINC paper (Fig. 2: two couplers, two phase
+shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in the package uses this convention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](theta/2)"
+"""The convention as phase files state it."""
+
+_ELECTRON = 1.602176634e-19
+_BOLTZMANN = 1.380649e-23
+_PLANCK = 6.62607015e-34
+_LIGHT = 299792458.0
+
+
+def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
+    """Directional coupler of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
+
+    B = [[cos, i sin], [i sin, cos]]; an error of 0.01 rad is a power split of 51:49.
+    """
+    angle = np.pi / 4 + np.asarray(error, np.float64)
+    straight, across = np.cos(angle), 1j * np.sin(angle)
+    return _matrix(straight, across, across, straight)
+
+
+def mzi(
+    theta: ArrayLike, phi: ArrayLike, *, first: ArrayLike = 0.0, second: ArrayLike = 0.0, transmission: ArrayLike = 1.0
+) -> NDArray[np.complex128]:
+    """Transfer matrices T(θ, φ) of shape [..., 2, 2]; arguments broadcast.
+
+    ``first`` and ``second`` are the errors of the two couplers in radians, ``transmission`` the share of the power
+    that the whole device lets through.
+    """
+    theta, phi = np.asarray(theta, np.float64), np.asarray(phi, np.float64)
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    # With the couplers' angles a and b: products of cosines and sines of a + b and a − b, exact for any error.
+    both, between = first + second, second - first
+    amplitude = np.sqrt(np.asarray(transmission, np.float64))
+    sine, cosine = np.sin(theta / 2), np.cos(theta / 2)
+    common = 1j * np.exp(0.5j * theta) * amplitude
+    entry = np.exp(1j * phi) * common
+    straight = sine * np.cos(between) + 1j * cosine * np.sin(both)
+    across = cosine * np.cos(both) - 1j * sine * np.sin(between)
+    return _matrix(entry * straight, common * across, entry * np.conj(across), -common * np.conj(straight))
+
+
+def _matrix(a: Any, b: Any, c: Any, d: Any) -> NDArray[np.complex128]:
+    a, b, c, d = np.broadcast_arrays(a, b, c, d)
+    return np.stack([np.stack([a, b], -1), np.stack([c, d], -1)], -2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonIdealities:
+    """How fabricated meshes differ from drawn ones. All zero: the ideal device.
+
+    Random ones are standard deviations of independent Gaussians, drawn once for each device (they are static), except
+    ``detector_noise``, drawn for every detection.
+    """
+
+    phase_error: float = 0.0
+    """Every phase shifter, rad. About 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)."""
+    coupler_error: float = 0.0
+    """Mixing angle of every coupler, rad. 0.01 to 0.02 is typical of silicon (Bandyopadhyay et al., 2103.04993)."""
+    loss_db: float = 0.0
+    """Power lost in every MZI, dB."""
+    loss_spread_db: float = 0.0
+    """Standard deviation of it between MZIs, dB; a device never amplifies."""
+    thermal_crosstalk: float = 0.0
+    """Share of a heater's phase that appears in each of its nearest heaters of the same column or MZI."""
+    dac_bits: int = 0
+    """Phases are set to multiples of 2π/2^bits; 0 is a continuous setting."""
+    detector_noise: float = 0.0
+    """Noise of every detection, relative to full scale (the largest field amplitude that the detector is given)."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not np.isfinite(value) or value < 0:
+                raise ConfigError(f"{field.name}={value}: expected a finite number of at least 0")
+        if self.dac_bits != int(self.dac_bits) or self.dac_bits > 32:
+            raise ConfigError(f"dac_bits={self.dac_bits}: expected a whole number from 0 to 32")
+        if self.thermal_crosstalk > 0.5:
+            raise ConfigError(f"thermal_crosstalk={self.thermal_crosstalk}: expected at most 0.5")
+
+
+def receiver_noise(
+    power: float, bandwidth: float, *, responsivity: float = 1.0, load_ohm: float = 50.0, temperature: float = 300.0
+) -> float:
+    """Standard deviation of a photocurrent relative to that of ``power``: shot and thermal noise.
+
+    ``power`` in W, ``bandwidth`` in Hz, ``responsivity`` in A/W. σ² = 2 e I B + 4 k T B / R, over I² (textbook).
+
+    Raises:
+        ConfigError: a quantity is not positive.
+    """
+    for name, value in (("power", power), ("bandwidth", bandwidth), ("responsivity", responsivity),
+                        ("load_ohm", load_ohm), ("temperature", temperature)):  # fmt: skip
+        if not value > 0:
+            raise ConfigError(f"{name}={value}: expected more than 0")
+    current = responsivity * power
+    variance = 2 * _ELECTRON * current * bandwidth + 4 * _BOLTZMANN * temperature * bandwidth / load_ohm
+    return float(np.sqrt(variance) / current)
+
+
+def amplifier_noise(
+    gain: float, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
+) -> float:
+    """Field noise per quadrature that an optical amplifier adds, relative to the amplitude of ``power`` at its output.
+
+    Spontaneous emission n_sp h ν (G − 1) B with n_sp = F/2, half of it in each quadrature (Agrawal, *Fiber-Optic
+    Communication Systems*, ch. 6). ``gain`` is in power; without gain there is no noise.
+
+    Raises:
+        ConfigError: the gain is below 1, or another quantity is not positive.
+    """
+    if not gain >= 1:
+        raise ConfigError(f"gain={gain}: expected a power gain of at least 1")
+    if not (bandwidth > 0 and power > 0 and wavelength > 0):
+        raise ConfigError(f"bandwidth={bandwidth}, power={power}, wavelength={wavelength}: expected more than 0")
+    emitted = 10 ** (noise_figure_db / 10) / 2 * _PLANCK * _LIGHT / wavelength * (gain - 1) * bandwidth
+    return float(np.sqrt(emitted / 2 / power))

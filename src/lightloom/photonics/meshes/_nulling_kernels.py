@@ -1,0 +1,208 @@
+"""Givens rotations that null a matrix, compiled by Numba, in the order in which a mesh can carry them out.
+
+A matrix is split into planes, ``planes[row, 0 real | 1 imaginary, column]``, its rows padded: strides of a power of two
+would share cache lines. A rotation (s, c, e) takes (x0, x1) to (s e x0 + c x1, c e x0 − s x1), with |e| = 1.
+
+Nulling sweep after sweep needs only the corner where sweeps take place; what lies outside is delayed for a block of
+sweeps and then done tile by tile, a tile's vectors side by side.
+"""
+
+from __future__ import annotations
+
+from math import atan2, floor, pi, sqrt
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_TILE = 16
+_BLOCK = 32
+_FAST = {"contract"}
+_NOTHING = 1e-200  # squared; products of what is larger do not underflow
+
+
+@njit(inline="always")
+def _null_against(ar: Any, ai: Any, br: Any, bi: Any) -> Any:
+    """|b|/h, |a|/h and the phase arg a − arg b as a unit number, for the rotation that moves ``a`` into ``b``."""
+    a2, b2 = ar * ar + ai * ai, br * br + bi * bi
+    if a2 < _NOTHING:
+        return 1.0, 0.0, 1.0, 0.0
+    if b2 < _NOTHING:
+        return 0.0, 1.0, 1.0, 0.0
+    a, b, h = sqrt(a2), sqrt(b2), sqrt(a2 + b2)
+    scale = 1.0 / (a * b)
+    return b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _rotate_tile(tile: Any, first: int, step: int, count: int, rotations: Any) -> None:
+    """A chain of rotations on positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
+    for k in range(count):
+        m = first + step * k
+        pair = tile[2 * m * _TILE : (2 * m + 4) * _TILE]
+        s, c, er, ei = rotations[k, 0], rotations[k, 1], rotations[k, 2], rotations[k, 3]
+        for v in range(_TILE):
+            x0r, x0i, x1r, x1i = pair[v], pair[_TILE + v], pair[2 * _TILE + v], pair[3 * _TILE + v]
+            tr, ti = er * x0r - ei * x0i, er * x0i + ei * x0r
+            pair[v] = s * tr + c * x1r
+            pair[_TILE + v] = s * ti + c * x1i
+            pair[2 * _TILE + v] = c * tr - s * x1r
+            pair[3 * _TILE + v] = c * ti - s * x1i
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _rotate_rows(planes: Any, row: int, start: int, stop: int, s: float, c: float, er: float, ei: float) -> None:
+    a, b, x, y = planes[row, 0, start:stop], planes[row, 1, start:stop], planes[row + 1, 0, start:stop], planes[
+        row + 1, 1, start:stop]  # fmt: skip
+    for v in range(a.size):
+        tr, ti = er * a[v] - ei * b[v], er * b[v] + ei * a[v]
+        a[v], x[v] = s * tr + c * x[v], c * tr - s * x[v]
+        b[v], y[v] = s * ti + c * y[v], c * ti - s * y[v]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _rotate_columns(planes: Any, column: int, start: int, stop: int, s: float, c: float, er: float, ei: float) -> None:
+    pairs = planes[start:stop, :, column : column + 2]
+    for v in range(pairs.shape[0]):
+        x0r, x0i, x1r, x1i = pairs[v, 0, 0], pairs[v, 1, 0], pairs[v, 0, 1], pairs[v, 1, 1]
+        tr, ti = er * x0r - ei * x0i, er * x0i + ei * x0r
+        pairs[v, 0, 0] = s * tr + c * x1r
+        pairs[v, 1, 0] = s * ti + c * x1i
+        pairs[v, 0, 1] = c * tr - s * x1r
+        pairs[v, 1, 1] = c * ti - s * x1i
+
+
+@njit(cache=True, nogil=True)
+def _null_from_right(planes: Any, row: int, column: int, top: int, out: Any) -> None:
+    """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
+    s, c, er, ei = _null_against(
+        planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
+    )
+    if s != 1.0 and s != 0.0:
+        er, ei = -er, ei  # e = −conj(phase)
+    out[0], out[1], out[2], out[3] = s, c, er, ei
+    _rotate_columns(planes, column, top, row + 1, s, c, er, ei)
+    planes[row, 0, column] = planes[row, 1, column] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _null_from_left(planes: Any, row: int, column: int, stop: int, out: Any) -> None:
+    """Move (row, column) into its upper neighbour, for the columns from ``column`` to ``stop``."""
+    s, c, er, ei = _null_against(
+        planes[row, 0, column], planes[row, 1, column], planes[row - 1, 0, column], planes[row - 1, 1, column]
+    )
+    out[0], out[1], out[2], out[3] = s, c, er, ei
+    _rotate_rows(planes, row - 1, column, stop, s, c, er, ei)
+    planes[row, 0, column] = planes[row, 1, column] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def null_rectangle(planes: Any, size: int, rotations: Any) -> None:
+    """Null all below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
+
+    Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size + j − i − 1, size + j − i).
+    """
+    tile = np.zeros(2 * _TILE * size)
+    for start in range(1, size, _BLOCK):
+        stop = min(start + _BLOCK, size)
+        top = size - stop
+        for i in range(start, stop):
+            for j in range(i):
+                if i % 2 == 1:
+                    _null_from_right(planes, size - 1 - j, i - 1 - j, top, rotations[i, j])
+                else:
+                    _null_from_left(planes, size + j - i, j, stop, rotations[i, j])
+        for row in range(0, top, _TILE):
+            rows = min(_TILE, top - row)
+            for v in range(rows):
+                for m in range(stop):
+                    tile[2 * m * _TILE + v] = planes[row + v, 0, m]
+                    tile[(2 * m + 1) * _TILE + v] = planes[row + v, 1, m]
+            for i in range(start | 1, stop, 2):
+                _rotate_tile(tile, i - 1, -1, i, rotations[i])
+            for v in range(rows):
+                for m in range(stop):
+                    planes[row + v, 0, m] = tile[2 * m * _TILE + v]
+                    planes[row + v, 1, m] = tile[(2 * m + 1) * _TILE + v]
+        for column in range(stop, size, _TILE):
+            _load_columns(planes, top, size, column, min(_TILE, size - column), tile)
+            for i in range(start + start % 2, stop, 2):
+                _rotate_tile(tile, size - 1 - i - top, 1, i, rotations[i])
+            _store_columns(planes, top, size, column, min(_TILE, size - column), tile)
+
+
+@njit(cache=True, nogil=True)
+def null_triangle(planes: Any, size: int, lit: int, rotations: Any) -> None:
+    """Null all below the diagonal of ``lit`` columns, one after the other, from below (Reck et al.).
+
+    Rotation j of column k, on rows (size − 2 − j, size − 1 − j), is ``rotations[k, j]``.
+    """
+    tile = np.zeros(2 * _TILE * size)
+    for start in range(0, lit, _BLOCK):
+        stop = min(start + _BLOCK, lit)
+        for k in range(start, stop):
+            for j in range(size - 1 - k):
+                _null_from_left(planes, size - 1 - j, k, stop, rotations[k, j])
+        for column in range(stop, lit, _TILE):
+            _load_columns(planes, 0, size, column, min(_TILE, lit - column), tile)
+            for k in range(start, stop):
+                _rotate_tile(tile, size - 2, -1, size - 1 - k, rotations[k])
+            _store_columns(planes, 0, size, column, min(_TILE, lit - column), tile)
+
+
+@njit(cache=True, nogil=True)
+def _load_columns(planes: Any, top: int, bottom: int, column: int, width: int, tile: Any) -> None:
+    for m in range(bottom - top):
+        for p in range(2):
+            for v in range(width):
+                tile[(2 * m + p) * _TILE + v] = planes[top + m, p, column + v]
+
+
+@njit(cache=True, nogil=True)
+def _store_columns(planes: Any, top: int, bottom: int, column: int, width: int, tile: Any) -> None:
+    for m in range(bottom - top):
+        for p in range(2):
+            for v in range(width):
+                planes[top + m, p, column + v] = tile[(2 * m + p) * _TILE + v]
+
+
+@njit(cache=True, nogil=True)
+def pass_diagonal(rotations: Any, modes: Any, diagonal: Any) -> None:
+    """Turn L† D, for L the rotations in the order of light, into D' L': in place, D in ``diagonal[mode, real | imag]``.
+
+    T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1.
+    """
+    for k in range(modes.size):
+        m = modes[k]
+        er, ei = rotations[k, 2], rotations[k, 3]
+        ar, ai, br, bi = diagonal[m, 0], diagonal[m, 1], diagonal[m + 1, 0], diagonal[m + 1, 1]
+        rotations[k, 2], rotations[k, 3] = ar * br + ai * bi, ai * br - ar * bi
+        diagonal[m, 0], diagonal[m, 1] = er * br + ei * bi, er * bi - ei * br
+
+
+@njit(inline="always")
+def _wrapped(angle: float) -> float:
+    turned = angle - 2.0 * pi * floor(angle / (2.0 * pi))
+    return turned if turned < 2.0 * pi else 0.0
+
+
+@njit(cache=True, nogil=True)
+def settle_phases(rotations: Any, before: Any, modes: Any, pending: Any, theta: Any, phi: Any) -> None:
+    """Phases of devices that do the same as rotations, in the order of light.
+
+    A device adds i e^{iθ/2} to both its outputs. What is to be taken back, and ``pending[mode]`` at the inputs, moves
+    on with the light; at the end ``pending`` holds what is left for the outputs. The unit number e of a rotation stands
+    before its upper input (``before``), or behind its upper output, as in the transposed device.
+    """
+    for k in range(modes.size):
+        m = modes[k]
+        half = atan2(rotations[k, 0], rotations[k, 1])
+        phase = atan2(rotations[k, 3], rotations[k, 2])
+        upper, lower = pending[m], pending[m + 1]
+        theta[k] = 2.0 * half
+        phi[k] = _wrapped(upper - lower + (phase if before else 0.0))
+        rest = lower - half - pi / 2
+        pending[m] = _wrapped(rest + (0.0 if before else phase))
+        pending[m + 1] = _wrapped(rest)
+    for m in range(pending.size):
+        pending[m] = _wrapped(pending[m])

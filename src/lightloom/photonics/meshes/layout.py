@@ -1,0 +1,101 @@
+"""Where the MZIs of a mesh stand: pairs of neighbouring modes, in columns that light passes from left to right.
+
+rectangular, 4 modes            triangular, 4 modes             triangular, 2 inputs fan out to 4
+
+0 ──█──────█──────              0 ──────────────█──────         0 ──────█──────────────
+1 ──█──█───█──█───              1 ──────────█───█───█──         1 ──█───█───█──────────
+2 ──█──█───█──█───              2 ──────█───█───█───█──   ...   2 ──█───█───█───█──────
+3 ──█──────█──────                                              3 ──────█───────█──────
+
+The rectangle is the interleaving array of the OptINC paper's Fig. 2 (Clements et al., Optica 3, 1460), the triangle
+that of Reck et al., PRL 73, 58. A triangle may have fewer inputs or fewer outputs than modes: then only those MZIs are
+there that light can need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Kind = Literal["rectangular", "triangular"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """The MZIs of a mesh, ordered by column, then by mode. MZI k joins modes ``modes[k]`` and ``modes[k] + 1``."""
+
+    kind: Kind
+    inputs: int
+    outputs: int
+    modes: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    chains: NDArray[np.int64]
+    """The same MZIs in another order in which light may meet them: along diagonals, each passing on one mode."""
+
+    @property
+    def size(self) -> int:
+        """Modes, lit or dark."""
+        return max(self.inputs, self.outputs)
+
+    @property
+    def count(self) -> int:
+        """MZIs."""
+        return int(self.modes.size)
+
+    @property
+    def depth(self) -> int:
+        """Columns."""
+        return int(self.columns[-1]) + 1 if self.count else 0
+
+
+@cache
+def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
+    """The layout of that kind; arrays are shared and read-only.
+
+    Raises:
+        ConfigError: no modes, or a rectangle with unequal ends.
+        UnknownNameError: no such kind.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("mesh", str(kind), KINDS)
+    if inputs < 1 or outputs < 1:
+        raise ConfigError(f"mesh with {inputs} inputs and {outputs} outputs: expected at least 1 of each")
+    if kind == "rectangular":
+        if inputs != outputs:
+            raise ConfigError(
+                f"rectangular mesh with {inputs} inputs and {outputs} outputs: only a triangle may differ"
+            )
+        columns, modes = _rectangle(inputs)
+    else:
+        columns, modes = _triangle(max(inputs, outputs), min(inputs, outputs))
+        if outputs < inputs and columns.size:
+            columns = columns.max() - columns
+    order = np.lexsort((modes, columns))
+    columns, modes = columns[order], modes[order]
+    chains = np.lexsort((columns, columns - modes))
+    for array in (columns, modes, chains):
+        array.setflags(write=False)
+    return Layout(kind=kind, inputs=inputs, outputs=outputs, modes=modes, columns=columns, chains=chains)
+
+
+def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    column, mode = np.meshgrid(np.arange(size), np.arange(size - 1), indexing="ij")
+    used = (column - mode) % 2 == 0
+    return column[used], mode[used]
+
+
+def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chain k runs down from mode k to the last; the one of the last lit mode comes first."""
+    last = min(lit - 1, size - 2)
+    chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")
+    used = mode >= chain
+    return (mode - 2 * chain + last)[used], mode[used]

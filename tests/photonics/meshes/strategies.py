@@ -1,0 +1,55 @@
+"""Matrices that meshes are tried on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+
+def haar(size: int, seed: int, *, real: bool = False) -> NDArray[Any]:
+    """A unitary (orthogonal) matrix drawn from the Haar measure."""
+    rng = np.random.default_rng(seed)
+    normal = rng.normal(size=(size, size)) + (0 if real else 1j * rng.normal(size=(size, size)))
+    q, r = np.linalg.qr(normal)
+    unit = np.diag(r) / np.abs(np.diag(r))
+    result: NDArray[Any] = q * unit
+    return result
+
+
+def block_diagonal(size: int, seed: int) -> NDArray[Any]:
+    """Haar blocks of random sizes along the diagonal: a unitary with many zeros."""
+    rng = np.random.default_rng(seed)
+    result = np.zeros((size, size), np.complex128)
+    start = 0
+    while start < size:
+        block = int(rng.integers(1, min(6, size - start) + 1))
+        result[start : start + block, start : start + block] = haar(block, seed + start)
+        start += block
+    return result
+
+
+def fourier(size: int) -> NDArray[Any]:
+    """The discrete Fourier transform."""
+    return np.asarray(np.fft.fft(np.eye(size), norm="ortho"))
+
+
+@st.composite
+def unitaries(draw: st.DrawFn, largest: int = 65) -> NDArray[Any]:
+    """Haar, and the special ones: identity, permutations, diagonal, block diagonal, Fourier, reversed."""
+    size, seed = draw(st.integers(1, largest)), draw(st.integers(0, 2**16))
+    rng = np.random.default_rng(seed)
+    made: dict[str, NDArray[Any]] = {
+        "complex": haar(size, seed),
+        "real": haar(size, seed, real=True),
+        "identity": np.eye(size),
+        "permutation": np.eye(size)[rng.permutation(size)],
+        "reversal": np.eye(size)[::-1],
+        "diagonal": np.diag(np.exp(1j * rng.uniform(-4, 4, size))),
+        "block diagonal": block_diagonal(size, seed),
+        "Fourier": fourier(size),
+        "nearly diagonal": haar(1, seed)[0, 0] * np.eye(size),
+    }
+    return made[draw(st.sampled_from(sorted(made)))]
