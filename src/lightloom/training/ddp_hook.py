@@ -31,7 +31,8 @@ from lightloom.compression.base import Codec
 from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.training.bucket_layout import BucketLayout, Floats, Span
 from lightloom.training.error_feedback import ErrorFeedback
-from lightloom.training.reduce_scatter import all_gather, encoded, reduce_scatter
+from lightloom.training.hop import encode
+from lightloom.training.reduce_scatter import all_gather, reduce_scatter
 from lightloom.training.rendezvous import ring_from_store
 from lightloom.training.ring_exchange import Traffic, ring_all_reduce
 from lightloom.training.statistics import Statistics
@@ -203,9 +204,9 @@ class InceptionnState:
                 layout.gather(flat, blocks)
             observe = self.statistics.observer
             down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=observe)
-            own = encoded(blocks[(ring.rank + 1) % ring.size], self.codec, leave=leave, observe=observe)
+            own = encode(self.codec, blocks[(ring.rank + 1) % ring.size], leave=leave, observe=observe)
 
-            def put(k: int, block: Floats) -> None:
+            def put(k: int, block: Floats, _: object) -> None:
                 layout.scatter_one(k, block, flat, factor)
 
             up = all_gather(ring, own, self.codec, layout.sizes, put)

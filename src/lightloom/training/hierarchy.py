@@ -23,7 +23,7 @@ import numpy as np
 
 from lightloom.compression.base import Codec
 from lightloom.core.errors import ConfigError
-from lightloom.training.hop import Floats, Traffic, decode, encode, largest
+from lightloom.training.hop import Floats, Traffic, decode, encode_keeping, largest
 from lightloom.training.rendezvous import Store, ring_from_store
 from lightloom.training.ring_exchange import exchange_and_keep, exchange_blocks
 from lightloom.training.transport import DEFAULT_TIMEOUT, Peers, Ring
@@ -170,7 +170,7 @@ class Aggregator:
                     part = parts[step]
                     for child in node.children:
                         part += decode(codec, came[child], part.size, rank=node.name, peer=child.peer)
-                    finished = encode(codec, part, losses[step])
+                    finished = encode_keeping(codec, part, losses[step])
                     raw += len(node.children) * part.nbytes
         return Traffic(raw, sent)
 
@@ -279,7 +279,7 @@ def _meet_at_aggregator(
     for step in range(len(slices) + 1):
         sends, limits = {}, {}
         if step < len(slices):
-            sends[parent] = encode(codec, slices[step], residuals[step])
+            sends[parent] = encode_keeping(codec, slices[step], residuals[step])
             traffic += Traffic(slices[step].nbytes, memoryview(sends[parent]).nbytes)
         if step > 0:
             limits[parent] = largest(slices[step - 1].size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.compression.base import Codec
+from lightloom.core.errors import CodecError
 from lightloom.training.errors import TransportError
 
 Floats = NDArray[np.float32]
+Observer = Callable[[Any], None]
+"""Is shown every stream that this rank encodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +38,64 @@ def largest(values: int) -> int:
     return 8 * values + 65536
 
 
-def encode(codec: Codec | None, block: Floats, residual: Floats | None = None) -> Any:
-    """The bytes to send; ``residual`` is overwritten with what encoding takes away, 0 where a value is not finite."""
-    if codec is None or block.size == 0:
-        if residual is not None:
-            residual[:] = 0
-        return np.ascontiguousarray(block).view(np.uint8).data if block.size else b""
-    encoded = codec.encode(block)
-    if residual is not None:
-        np.subtract(block, codec.decode(encoded), out=residual)
-        residual[~np.isfinite(residual)] = 0
-    return encoded
+def encode(codec: Codec | None, block: Floats, *, leave: bool = False, observe: Observer | None = None) -> Any:
+    """The bytes to send; with ``leave`` the block becomes what they lack, 0 where a value is not finite."""
+    if block.size == 0:
+        return b""
+    if codec is None:
+        payload = block.view(np.uint8).tobytes() if leave else np.ascontiguousarray(block).view(np.uint8).data
+        if leave:
+            block[:] = 0
+        return payload
+    stream = codec.encode_leaving(block) if leave else codec.encode(block)
+    if observe is not None:
+        observe(stream)
+    return stream
 
 
-def decode(codec: Codec | None, buffer: Any, size: int, *, rank: int, peer: int) -> Floats:
-    """The ``size`` floats that ``rank`` got from ``peer``.
+def encode_keeping(codec: Codec | None, block: Floats, residual: Floats | None) -> Any:
+    """``encode``, the block left alone; ``residual``, if there is one, becomes what the bytes lack."""
+    if residual is None:
+        return encode(codec, block)
+    residual[:] = block
+    return encode(codec, residual, leave=True)
+
+
+def decode(codec: Codec | None, payload: Any, size: int, *, rank: int, peer: int, out: Floats | None = None) -> Floats:
+    """The ``size`` floats that ``rank`` got from ``peer``; they may lie in ``out``, or in the payload.
 
     Raises:
-        TransportError: there are more or fewer.
-        CodecError: the stream is damaged.
+        TransportError: there are more or fewer, or the stream is damaged.
     """
-    if memoryview(buffer).nbytes == 0:
-        values = np.empty(0, np.float32)
-    elif codec is None:
-        whole = memoryview(buffer).nbytes % 4 == 0
-        values = np.frombuffer(buffer, np.float32) if whole else np.empty(0, np.float32)
-    else:
-        values = codec.decode(buffer)
+    if codec is None or size == 0:
+        nbytes = memoryview(payload).nbytes
+        if nbytes != 4 * size:
+            raise _confused(rank, peer, f"{nbytes} bytes, expected {4 * size}")
+        return np.frombuffer(payload, np.float32)
+    try:
+        values: Floats = codec.decode(payload, out=out)
+    except CodecError as error:
+        raise _confused(rank, peer, error) from error
     if values.size != size:
-        raise TransportError(f"rank {rank}: rank {peer} sends {values.size} values, expected {size}")
+        raise _confused(rank, peer, f"{values.size} values, expected {size}")
     return values
+
+
+def decode_adding(codec: Codec | None, payload: Any, target: Floats, *, rank: int, peer: int) -> None:
+    """Add what ``decode`` gives to ``target``, in one pass where there is a codec.
+
+    Raises:
+        TransportError: see ``decode``.
+    """
+    if codec is None or target.size == 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            target += decode(codec, payload, target.size, rank=rank, peer=peer)
+        return
+    try:
+        codec.decode_adding(payload, target)
+    except CodecError as error:
+        raise _confused(rank, peer, error) from error
+
+
+def _confused(rank: int, peer: int, what: object) -> TransportError:
+    return TransportError(f"rank {rank}: rank {peer} sends something else: {what}")

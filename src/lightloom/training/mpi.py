@@ -19,7 +19,8 @@ import numpy as np
 
 from lightloom.compression.arrays import float32_values
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.training.reduce_scatter import Floats, all_gather, encoded, reduce_scatter
+from lightloom.training.hop import Floats, encode
+from lightloom.training.reduce_scatter import all_gather, reduce_scatter
 
 if TYPE_CHECKING:
     from lightloom.compression.base import Codec
@@ -50,12 +51,12 @@ def allreduce(
     blocks = np.array_split(total, ring.size)
     leave = residual is not None
     reduce_scatter(ring, blocks, codec, leave=leave)
-    own = encoded(blocks[(ring.rank + 1) % ring.size], codec, leave=leave)
+    own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
     own = bytes(own) if codec is None else own  # a view would change under its own message
     if residual is not None:
         residual[:] = total
 
-    def put(k: int, block: Floats) -> None:
+    def put(k: int, block: Floats, _: object) -> None:
         blocks[k][:] = block
 
     all_gather(ring, own, codec, [block.size for block in blocks], put)
@@ -73,7 +74,7 @@ def bcast(values: Any, codec: Codec | None = None, *, communicator: Any = None, 
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payload = encoded(flat, codec) if communicator.rank == root else b""
+    payload = encode(codec, flat) if communicator.rank == root else b""
     size = communicator.bcast(memoryview(payload).nbytes, root)
     buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size, np.uint8)
     communicator.Bcast(buffer, root)
@@ -88,7 +89,7 @@ def gather(values: Any, codec: Codec | None = None, *, communicator: Any = None,
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encoded(flat, codec), root)
+    payloads = _gathered(communicator, encode(codec, flat), root)
     if payloads is None:
         return None
     rows = [_decoded(payload, codec, flat.size) for payload in payloads]
@@ -105,7 +106,7 @@ def reduce(values: Any, codec: Codec | None = None, *, communicator: Any = None,
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encoded(flat, codec), root)
+    payloads = _gathered(communicator, encode(codec, flat), root)
     if payloads is None:
         return None
     total = np.zeros_like(flat)

@@ -13,15 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression.base import Codec
-from lightloom.core.errors import CodecError
-from lightloom.training.errors import TransportError
-from lightloom.training.ring_exchange import Traffic
+from lightloom.training.hop import Floats, Observer, Traffic, decode, decode_adding, encode, largest
 from lightloom.training.transport import Ring
-
-Floats = NDArray[np.float32]
 
 
 class Hops(Protocol):
@@ -37,10 +32,6 @@ class Hops(Protocol):
 
     def exchange(self, payload: Any, *, marked: bool, limit: int) -> Any:
         """Send to the next rank, return what came from the one before."""
-
-
-Observer = Callable[[Any], None]
-"""Is shown every stream that this rank encodes."""
 
 
 def ring_reduce_scatter(
@@ -81,80 +72,36 @@ def reduce_scatter(
     raw = sent = 0
     for s in range(1, n):
         outgoing, target = blocks[(i - s + 1) % n], blocks[(i - s) % n]
-        payload = encoded(outgoing, codec, leave=leave, observe=observe)
+        payload = encode(codec, outgoing, leave=leave, observe=observe)
         raw += outgoing.nbytes
         sent += memoryview(payload).nbytes
-        _add(_hop(ring, payload, codec, target.nbytes), codec, target, ring)
+        came = _hop(ring, payload, codec, target.size)
+        decode_adding(codec, came, target, rank=i, peer=(i - 1) % n)
     return Traffic(raw, sent)
 
 
 def all_gather(
-    ring: Hops, payload: Any, codec: Codec | None, sizes: Sequence[int], put: Callable[[int, Floats], None]
+    ring: Hops, payload: Any, codec: Codec | None, sizes: Sequence[int], put: Callable[[int, Floats, Any], None]
 ) -> Traffic:
-    """The second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks.
+    """The second phase: ``put(k, values, payload)`` is called for every block, with the same bits on all ranks.
 
     Args:
-        payload: block ``rank + 1`` as ``encoded`` gave it; what comes in is passed on as it is.
+        payload: block ``rank + 1`` as ``hop.encode`` gave it; what comes in is passed on as it is.
         sizes: values a block.
-        put: must copy what it needs of the values.
+        put: must copy what it needs of the values; may keep the payload.
     """
     n, i = ring.size, ring.rank
     scratch = np.empty(max(sizes), np.float32)
     raw = sent = 0
     for s in range(n):
         k = (i - s + 1) % n
-        put(k, _values(payload, codec, scratch[: sizes[k]], ring))
+        put(k, decode(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]), payload)
         if s < n - 1:
             raw += 4 * sizes[k]
             sent += memoryview(payload).nbytes
-            payload = _hop(ring, payload, codec, 4 * sizes[(i - s) % n])
+            payload = _hop(ring, payload, codec, sizes[(i - s) % n])
     return Traffic(raw, sent)
 
 
-def encoded(block: Floats, codec: Codec | None, *, leave: bool = False, observe: Observer | None = None) -> Any:
-    """A block as it is sent; with ``leave`` the block becomes what that lacks."""
-    if block.size == 0:
-        return b""
-    if codec is None:
-        payload = block.view(np.uint8).tobytes() if leave else block.view(np.uint8).data
-        if leave:
-            block[:] = 0
-        return payload
-    stream = codec.encode_leaving(block) if leave else codec.encode(block)
-    if observe is not None:
-        observe(stream)
-    return stream
-
-
-def _hop(ring: Hops, payload: Any, codec: Codec | None, nbytes: int) -> Any:
-    # No codec here grows its input much; the limit only keeps a confused peer from filling the memory.
-    return ring.exchange(payload, marked=codec is not None, limit=2 * nbytes + 65536)
-
-
-def _add(payload: Any, codec: Codec | None, target: Floats, ring: Hops) -> None:
-    if codec is None or target.size == 0:
-        with np.errstate(over="ignore", invalid="ignore"):
-            target += _values(payload, codec, target, ring)
-        return
-    try:
-        codec.decode_adding(payload, target)
-    except CodecError as error:
-        raise _confused(ring, error) from error
-
-
-def _values(payload: Any, codec: Codec | None, scratch: Floats, ring: Hops) -> Floats:
-    """The values of a payload, which must be as many as ``scratch`` has room for; they may lie in it."""
-    nbytes = memoryview(payload).nbytes
-    if codec is None or scratch.size == 0:
-        if nbytes != scratch.nbytes:
-            raise _confused(ring, f"{nbytes} bytes, expected {scratch.nbytes}")
-        return np.frombuffer(payload, np.float32)
-    try:
-        codec.decode(payload, out=scratch)
-    except CodecError as error:
-        raise _confused(ring, error) from error
-    return scratch
-
-
-def _confused(ring: Hops, what: object) -> TransportError:
-    return TransportError(f"rank {ring.rank}: rank {(ring.rank - 1) % ring.size} sends something else: {what}")
+def _hop(ring: Hops, payload: Any, codec: Codec | None, values: int) -> Any:
+    return ring.exchange(payload, marked=codec is not None, limit=largest(values))

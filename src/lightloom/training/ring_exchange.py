@@ -21,7 +21,8 @@ import numpy as np
 from lightloom.compression.base import Codec
 from lightloom.training.hop import Floats as Floats
 from lightloom.training.hop import Traffic as Traffic
-from lightloom.training.hop import decode, encode, largest
+from lightloom.training.hop import encode
+from lightloom.training.reduce_scatter import all_gather, reduce_scatter
 from lightloom.training.transport import Ring
 
 
@@ -57,40 +58,17 @@ def exchange_and_keep(
     ring: Ring, blocks: Sequence[Floats], codec: Codec | None = None, residuals: Sequence[Floats] | None = None
 ) -> tuple[Traffic, list[Any]]:
     """``exchange_blocks``, and the bytes that each finished block was decoded from, the same on every rank."""
-    with ring.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
-        return _exchange(ring, blocks, codec, residuals)
+    finished: list[Any] = [b""] * ring.size
 
+    def put(k: int, values: Floats, payload: Any) -> None:
+        blocks[k][:] = values
+        finished[k] = payload
 
-def _exchange(
-    ring: Ring, blocks: Sequence[Floats], codec: Codec | None, residuals: Sequence[Floats] | None
-) -> tuple[Traffic, list[Any]]:
-    n, i = ring.size, ring.rank
-    raw = sent = 0
-    finished: list[Any] = [b""] * n
-
-    def encoded(k: int) -> Any:
-        return encode(codec, blocks[k], None if residuals is None else residuals[k])
-
-    def decoded(k: int, payload: Any) -> Floats:
-        return decode(codec, payload, blocks[k].size, rank=ring.name, peer=ring.previous.peer)
-
-    def hop(payload: Any, s: int) -> tuple[Any, int]:
-        """Send block i − s + 1, receive block i − s."""
-        nonlocal raw, sent
-        k = (i - s) % n
-        raw += blocks[(k + 1) % n].nbytes
-        sent += memoryview(payload).nbytes
-        return ring.exchange(payload, marked=codec is not None, limit=largest(blocks[k].size)), k
-
-    for s in range(1, n):
-        incoming, k = hop(encoded((i - s + 1) % n), s)
-        blocks[k][:] += decoded(k, incoming)
-    own = (i + 1) % n
-    outgoing = finished[own] = encoded(own)
-    if codec is not None:
-        blocks[own][:] = decoded(own, outgoing)
-    for s in range(n - 1):
-        outgoing, k = hop(outgoing, s)
-        blocks[k][:] = decoded(k, outgoing)
-        finished[k] = outgoing
-    return Traffic(raw, sent), finished
+    leave = residuals is not None
+    with ring.breaking_off():
+        traffic = reduce_scatter(ring, blocks, codec, leave=leave)
+        own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
+        for lost, block in zip(residuals or (), blocks, strict=leave):
+            lost[:] = block
+        traffic += all_gather(ring, own, codec, [block.size for block in blocks], put)
+    return traffic, finished

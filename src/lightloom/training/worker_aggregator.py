@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from lightloom.compression.base import Codec
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.hop import Floats, Traffic, decode, encode, largest
+from lightloom.training.hop import Floats, Traffic, decode, encode_keeping, largest
 from lightloom.training.tree import Node
 
 
@@ -155,7 +155,7 @@ def push(node: Node, gradient: Floats, codec: Codec | None = None, residual: Flo
         TransportError: see ``Peers.transfer``.
     """
     with node.breaking_off():
-        payload = encode(codec, gradient, residual)
+        payload = encode_keeping(codec, gradient, residual)
         node.up(payload, marked=codec is not None)
         return Traffic(gradient.nbytes, memoryview(payload).nbytes)
 
