@@ -32,7 +32,7 @@ from lightloom.training.links import launch_limited
 from lightloom.training.worker import Worker
 
 RANKS = 4
-RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 10e9}
+RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 10e9, "no limit": None}
 SIZES = (784, 2000, 2000, 10)
 BATCH = 25
 WARM_UP, TIMED = 5, 10
