@@ -1,0 +1,107 @@
+"""Two levels of averagers, for up to N^2 servers (OptINC, Fig. 5 and eq. 8 to 10).
+
+    group i ──▶ level 1 ── digits of floor(mean), decimals merged into the last ──▶ P ──▶ level 2 ──▶ floor(mean)
+
+Without decimals both levels floor, and the result is one too small for about a third of all inputs (eq. 9). With them
+the second level sees the true sum. No receiver decides between the levels: analogue error of the first enters the
+second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.construct import Construction, build, candidates
+from lightloom.photonics.averaging.function import AveragingFunction, Floats, GridInput, Ints
+from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.averaging.preprocessing import points_of_servers, preprocessing_matrix
+
+
+def second_level(
+    groups: int, servers: int, bits: int, inputs: int = 4, rounding: Literal["floor", "half-up"] = "floor"
+) -> AveragingFunction:
+    """What level 2 computes of ``groups`` level-1 averagers of ``servers`` each; T is the sum over all servers.
+
+    Its last input has steps of 1/(groups * servers), as decimals come with it, the others of 1/groups.
+    """
+    first = AveragingFunction.of(servers, bits, inputs)
+    if groups < 1:
+        raise ConfigError(f"groups = {groups}: expected at least 1")
+    *high, last = first.inputs
+    grid = tuple(GridInput(servers * i.weight, groups * (i.maximum // servers), groups) for i in high)
+    top = last.maximum // servers + 1
+    lowest = GridInput(1, groups * (servers * top - 1), groups * servers)
+    count = groups * servers
+    offset = count // 2 if rounding == "half-up" else 0
+    return AveragingFunction(inputs=(*grid, lowest), divisor=count, outputs=first.outputs, offset=offset)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cascade:
+    """Two networks in series."""
+
+    bits: int
+    groups: int
+    servers: int
+    first: Construction
+    second: Construction
+
+    def light(self, codes: Ints, sigma: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
+        """Analogue outputs of level 2: codes (groups, servers, n) to (outputs, n)."""
+        dtype = np.float64
+        firsts = []
+        for group in codes:
+            points = points_of_servers(group, self.bits, self.first.function)
+            firsts.append(self.first.network(self.first.function.light(points), sigma, rng, dtype))
+        inputs = len(self.second.function.inputs)
+        averaged = preprocessing_matrix(self.groups, self.bits, inputs) @ np.concatenate(firsts)
+        return np.asarray(self.second.network(averaged, sigma, rng, dtype), dtype=np.float64)
+
+    def average(self, codes: Ints) -> Ints:
+        """What every server receives: codes (groups, servers, n) to (n,)."""
+        return self.second.function.decide(self.light(codes))
+
+    @property
+    def mzi_count(self) -> int:
+        """Interferometers of all averagers, P and T apart."""
+        return self.groups * self.first.mzi_count + self.second.mzi_count
+
+
+def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu") -> Cascade:
+    """The smallest pair of networks whose float64 bounds, taken one after the other, prove the whole exact.
+
+    Level 2 must bear what level 1 leaves: its proved tolerance exceeds level 1's proved error in units of full scale.
+
+    Raises:
+        ConfigError: no pair does.
+    """
+    function = second_level(groups, servers, bits)
+    first = build(servers, bits, nonlinearity=nonlinearity, carries_decimals=True)
+    for second in candidates(function, nonlinearity):
+        # Level 1 is off by this much of the smallest full scale of an input of level 2.
+        scale = min(i.maximum / i.denominator for i in function.inputs)
+        if second.proof.float64 and second.proof.tolerance > 4 * first.proof.float64_error / scale:
+            return Cascade(bits, groups, servers, first, second)
+    raise ConfigError(f"no cascade of {groups} x {servers} servers with {bits} bits is proved exact in float64")
+
+
+def basic(codes: Ints) -> Ints:
+    """Eq. 9: both levels floor; codes (groups, servers, n) to (n,)."""
+    result: Ints = (codes.sum(axis=1) // codes.shape[1]).sum(axis=0) // codes.shape[0]
+    return result
+
+
+def random_codes(
+    groups: int, servers: int, bits: int, count: int, rng: np.random.Generator, near_equal: float = 0.2
+) -> NDArray[np.int64]:
+    """Codes (groups, servers, count), a share of them within 3 of a common value, where carries are frequent."""
+    top = (1 << bits) - 1
+    uniform = rng.integers(0, top + 1, (groups, servers, count))
+    base = rng.integers(0, top + 1, count)
+    close = np.clip(base + rng.integers(-3, 4, (groups, servers, count)), 0, top)
+    return np.where(rng.random(count) < near_equal, close, uniform)

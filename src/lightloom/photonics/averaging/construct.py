@@ -1,0 +1,165 @@
+"""`build`: the smallest constructed network that is proved exact and survives the noise that is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.photonics.averaging.area import mzi_count, mzi_of_units
+from lightloom.photonics.averaging.circuit import Circuit
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.long_division import long_division
+from lightloom.photonics.averaging.lsb_ripple import lsb_ripple
+from lightloom.photonics.averaging.msb_first import msb_first
+from lightloom.photonics.averaging.networks import LayeredNetwork, Nonlinearity
+from lightloom.photonics.averaging.noise import TARGET, input_bound, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proof import Proof, prove
+from lightloom.photonics.averaging.realise import Realisation, Realised, realise
+from lightloom.photonics.averaging.verify import Verification, verify
+
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+_REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
+    "relu": (
+        Realisation(),
+        Realisation(window=HALF),
+        *(Realisation(window=HALF, copies=c, regenerate=True) for c in (1, 2, 3)),
+    ),
+    "clipped": (
+        Realisation(bounded=True),
+        *(
+            Realisation(bounded=True, window=w, copies=c)
+            for w, c in ((HALF, 1), (QUARTER, 1), (QUARTER, 2), (QUARTER, 3))
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Construction:
+    """A network written down, not trained."""
+
+    name: str
+    function: AveragingFunction
+    realised: Realised
+
+    @property
+    def network(self) -> LayeredNetwork:
+        """The weights."""
+        return self.realised.network
+
+    @cached_property
+    def proof(self) -> Proof:
+        """Why it is exact."""
+        return prove(self.realised, self.function)
+
+    @property
+    def mzi_count(self) -> int:
+        """Interferometers of the matrices, in the paper's convention, P, T and biases apart."""
+        return mzi_count(self.network.layers)
+
+    def verify(self, samples: int = 1_000_000) -> Verification:
+        """Tries it, see `verify.verify`."""
+        return verify(self.network, self.function, samples)
+
+    def noise_limit(self, evaluations: int = 400_000) -> float:
+        """Relative noise at which its accuracy falls below 99.99 %."""
+        return noise_limit(self.network, self.function, evaluations=evaluations)
+
+    def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
+        """What `lightloom onn build --json` prints."""
+        layers = self.network.layers
+        return {
+            "construction": self.name,
+            "nonlinearity": self.network.nonlinearity,
+            "wrong_outputs": verification.wrong_outputs,
+            "checked_inputs": verification.checked_inputs,
+            "exhaustive": verification.exhaustive,
+            "proof": list(self.proof.steps),
+            "proved_tolerance": self.proof.tolerance,
+            "mzi_count": self.mzi_count,
+            "mzi_count_economy": mzi_count(layers, "economy"),
+            "mzi_count_with_bias": mzi_count(layers, bias=True),
+            "mzi_count_of_p_and_t": mzi_of_units(servers, bits, layers[0]),
+            "layers": list(layers),
+            "largest_gain": self.network.largest_gain,
+            "noise_limit": limit,
+        }
+
+
+def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
+    """Every construction that fits the function, with its name."""
+    yield "msb-first", msb_first(function)
+    yield "msb-first, a bit a layer", msb_first(function, 2)
+    ripples = function.divisor & (function.divisor - 1) == 0
+    form, name = (lsb_ripple, "lsb-ripple") if ripples else (long_division, "long-division")
+    yield name, form(function)
+    yield f"{name}, a bit a layer", form(function, 2)
+    if function.divisor <= 16:
+        # One round parts every input at once; wide inputs would take a layer of hundreds of units.
+        yield f"{name}, carry-save", form(function, 4, 1)
+
+
+def candidates(function: AveragingFunction, nonlinearity: Nonlinearity = "relu") -> list[Construction]:
+    """All constructions with units of one kind, the smallest first.
+
+    Raises:
+        InputError: an unknown nonlinearity.
+    """
+    if nonlinearity not in _REALISATIONS:
+        raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
+    made = []
+    for name, circuit in circuits(function):
+        for how in _REALISATIONS[nonlinearity]:
+            extras = [f"{how.copies} copies"] * (how.copies > 1) + ["regenerated"] * how.regenerate
+            made.append(Construction(", ".join([name, *extras]), function, realise(circuit, function, how)))
+    return sorted(made, key=lambda c: c.mzi_count)
+
+
+def build(
+    servers: int,
+    bits: int,
+    *,
+    noise: float | None = None,
+    nonlinearity: Nonlinearity = "relu",
+    inputs: int = 4,
+    rounding: Literal["floor", "half-up"] = "floor",
+    carries_decimals: bool = False,
+) -> Construction:
+    """The smallest constructed network that is proved exact in float64 and bears the noise.
+
+    Args:
+        servers: N.
+        bits: of a code.
+        noise: standard deviation on every signal relative to its full scale, at which 99.99 % of inputs must come out
+            right; None asks for exactness alone.
+        nonlinearity: plain ``relu``, as in the paper, or ``clipped``, a unit that saturates.
+        inputs: K, to which P groups the signals.
+        rounding: of the mean.
+        carries_decimals: for level 1 of a cascade.
+
+    Raises:
+        UnsupportedError: nothing bears that noise; the message says how far it goes.
+        ConfigError, InputError: an argument out of range.
+    """
+    if noise is not None and not 0 <= noise < 1:
+        raise InputError(f"noise = {noise!r}: expected a share of full scale from 0 to below 1")
+    function = AveragingFunction.of(servers, bits, inputs, rounding, carries_decimals)
+    bound = input_bound(function)
+    if noise is not None and noise > bound:
+        raise UnsupportedError(
+            f"noise = {noise:g}: the inputs' own noise lets no network of {servers} servers pass {bound:.1e}"
+        )
+    exact = [c for c in candidates(function, nonlinearity) if c.proof.float64]
+    for construction in exact:
+        if noise is None or noisy_accuracy(construction.network, function, noise) >= TARGET:
+            return construction
+    raise UnsupportedError(
+        f"noise = {noise:g}: no {nonlinearity} construction for {servers} servers and {bits} bits bears it; "
+        f"clipped units bear more than relu, fewer servers more than many"
+        if exact
+        else f"no construction for {servers} servers and {bits} bits is exact in float64"
+    )
