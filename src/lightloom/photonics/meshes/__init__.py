@@ -1,7 +1,68 @@
 """Meshes of Mach-Zehnder interferometers: matrices carried out by light."""
 
+from lightloom.photonics.meshes.averager_units import (
+    preprocessing_matrix,
+    received_power,
+    splitting_loss_db,
+    splitting_matrix,
+)
+from lightloom.photonics.meshes.blocks import MappedBlocks, approximate, map_blocks
+from lightloom.photonics.meshes.correction import Correction, correct
+from lightloom.photonics.meshes.counts import approximated_count, averager_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
+from lightloom.photonics.meshes.drawing import draw, save_drawing
+from lightloom.photonics.meshes.files import document, load, mesh_of, save
 from lightloom.photonics.meshes.layout import KINDS, Kind, Layout, layout
+from lightloom.photonics.meshes.mapping import FORMS, Form, MappedMatrix, map_matrix, sigma_u
 from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.montecarlo import Spread, expected_error, matrix_error, monte_carlo, sweep
+from lightloom.photonics.meshes.netlist import models, netlist
+from lightloom.photonics.meshes.switch import connections, crosstalk_db, switch
 
-__all__ = ["KINDS", "Kind", "Layout", "Mesh", "decompose", "layout"]
+__all__ = [
+    "FORMS",
+    "KINDS",
+    "Correction",
+    "Disturbed",
+    "DisturbedMesh",
+    "Form",
+    "Kind",
+    "Layout",
+    "MappedBlocks",
+    "MappedMatrix",
+    "Mesh",
+    "Spread",
+    "approximate",
+    "approximated_count",
+    "averager_count",
+    "connections",
+    "correct",
+    "crosstalk_db",
+    "decompose",
+    "detect",
+    "disturb",
+    "document",
+    "draw",
+    "expected_error",
+    "full_count",
+    "layout",
+    "load",
+    "map_blocks",
+    "map_matrix",
+    "matrix_error",
+    "mesh_of",
+    "models",
+    "monte_carlo",
+    "netlist",
+    "network_count",
+    "preprocessing_matrix",
+    "received_power",
+    "save",
+    "save_drawing",
+    "sigma_u",
+    "splitting_loss_db",
+    "splitting_matrix",
+    "sweep",
+    "switch",
+]

@@ -1,0 +1,85 @@
+"""A matrix cut into squares along its longer side, each approximated by Σ_a · U_a (OptINC, Fig. 4, eq. 4 to 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.photonics.meshes.decompose import checked_matrix
+from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix, sigma_u
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedBlocks:
+    """Square blocks of a matrix of ``shape``; the last is filled up with zeros where the sides do not divide.
+
+    Blocks of a tall matrix stand one above the other and share their input, which is split; those of a wide one stand
+    side by side, and their outputs are combined.
+    """
+
+    shape: tuple[int, int]
+    blocks: tuple[MappedMatrix, ...]
+
+    @property
+    def mzis(self) -> int:
+        """MZIs of all blocks: the paper's count, which leaves out splitters and combiners."""
+        return sum(block.mzis for block in self.blocks)
+
+    @property
+    def gain(self) -> float:
+        """The largest amplification of any block."""
+        return max(block.gain for block in self.blocks)
+
+    def matrix(self) -> NDArray[np.complex128]:
+        """The matrix that is carried out."""
+        return joined([block.matrix() for block in self.blocks], self.shape)
+
+    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Output fields [outputs, ...] of input fields [inputs, ...]."""
+        return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
+
+
+def map_blocks(matrix: ArrayLike) -> MappedBlocks:
+    """The approximation of ``matrix`` [outputs, inputs], a mesh for each square.
+
+    Raises:
+        ConfigError: not a finite matrix.
+    """
+    values = checked_matrix(matrix)
+    return MappedBlocks(
+        shape=(values.shape[0], values.shape[1]),
+        blocks=tuple(map_matrix(block, "sigma-u") for block in _squares(values)),
+    )
+
+
+def approximate(matrix: ArrayLike) -> NDArray[Any]:
+    """The same as a matrix, without meshes: what hardware-aware training projects its weights to.
+
+    Raises:
+        ConfigError: not a finite matrix.
+    """
+    values = checked_matrix(matrix)
+    parts = []
+    for block in _squares(values):
+        unitary, scales = sigma_u(block)
+        parts.append(scales[:, None] * unitary)
+    return joined(parts, values.shape)
+
+
+def _squares(values: NDArray[Any]) -> list[NDArray[Any]]:
+    side = min(values.shape)
+    count = -(-max(values.shape) // side)
+    tall = values.shape[0] >= values.shape[1]
+    filled = np.zeros((count * side, side) if tall else (side, count * side), values.dtype)
+    filled[: values.shape[0], : values.shape[1]] = values
+    return np.split(filled, count, axis=0 if tall else 1)
+
+
+def joined(parts: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The matrix of ``shape`` that square blocks make up, without what was filled up."""
+    return np.concatenate(parts, axis=0 if shape[0] >= shape[1] else 1)[: shape[0], : shape[1]]

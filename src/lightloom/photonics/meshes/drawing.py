@@ -1,0 +1,112 @@
+"""A picture of a mesh: waveguides, and the phases of every MZI in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lightloom.photonics.meshes.mesh import Mesh
+
+_DEVICES_UP_TO = 24  # modes; beyond, devices are smaller than a line
+_GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
+_FORMATS = (".svg", ".png", ".pdf")
+
+
+def draw(mesh: Mesh) -> Figure:
+    """θ as colour of the device, φ as colour of the dot at its upper input; of larger meshes, a map of each."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    theta_colours, phi_colours = colormaps["cividis"], colormaps["twilight"]
+    theta, phi = mesh.theta % (2 * np.pi), mesh.phi % (2 * np.pi)
+    half = np.pi if (theta <= np.pi + 1e-9).all() else 2 * np.pi
+    size, depth = mesh.layout.size, max(mesh.layout.depth, 1)
+    if size <= _DEVICES_UP_TO:
+        figure = Figure(figsize=(float(np.clip(1.2 + 0.36 * depth, 4.6, 14)), 1.9 + 0.3 * size), layout="constrained")
+        axes = [figure.subplots()]
+        _devices(axes[0], mesh, theta_colours(theta / half), phi_colours(phi / (2 * np.pi)))
+    else:
+        figure = Figure(figsize=(9, 4.6), layout="constrained")
+        axes = list(figure.subplots(1, 2))
+        for ax, values, colours, limit, name in (
+            (axes[0], theta, theta_colours, half, "θ"), (axes[1], phi, phi_colours, 2 * np.pi, "φ")
+        ):  # fmt: skip
+            _map(ax, mesh, values, colours, limit)
+            ax.set_title(name, loc="left", fontsize=9, color=_INK)
+    _scale(figure, axes[0], theta_colours, half, "θ: cross to bar" if half == np.pi else "θ")
+    _scale(figure, axes[-1], phi_colours, 2 * np.pi, "φ")
+    ends = f"{mesh.inputs}" if mesh.inputs == mesh.outputs else f"{mesh.inputs} to {mesh.outputs}"
+    figure.suptitle(
+        f"{mesh.kind} mesh, {ends} modes: {mesh.mzis} MZIs in {mesh.layout.depth} columns",
+        x=0.02, ha="left", fontsize=10, color=_INK,
+    )  # fmt: skip
+    return figure
+
+
+def save_drawing(mesh: Mesh, path: Path) -> Path:
+    """Draw to ``.svg``, ``.png`` or ``.pdf``, whole or not at all.
+
+    Raises:
+        ConfigError: another ending, or the place cannot be written to.
+    """
+    import io
+
+    if path.suffix not in _FORMATS:
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in {', '.join(_FORMATS)}")
+    buffer = io.BytesIO()
+    draw(mesh).savefig(buffer, format=path.suffix[1:], dpi=160)
+    return write_atomically(path, buffer.getvalue())
+
+
+def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any) -> None:
+    from matplotlib.collections import LineCollection, PatchCollection
+    from matplotlib.patches import Circle, Rectangle
+
+    place, size, depth = mesh.layout, mesh.layout.size, max(mesh.layout.depth, 1)
+    guides = [[(-0.9, float(m)), (depth - 0.1, float(m))] for m in range(size)]
+    ax.add_collection(LineCollection(guides, colors=_GUIDE, linewidths=1, zorder=1))
+    boxes = [Rectangle((c - 0.17, m - 0.12), 0.48, 1.24) for m, c in zip(place.modes, place.columns, strict=True)]
+    dots = [Circle((c - 0.36, m), 0.115) for m, c in zip(place.modes, place.columns, strict=True)]
+    ax.add_collection(PatchCollection(boxes, facecolors=theta_colours, edgecolors=_INK, linewidths=0.6, zorder=2))
+    ax.add_collection(PatchCollection(dots, facecolors=phi_colours, edgecolors=_INK, linewidths=0.6, zorder=3))
+    for mode in range(size):
+        if mode < mesh.inputs:
+            ax.text(-1.0, mode, f"{mode}", ha="right", va="center", fontsize=7, color=_INK)
+        if mode < mesh.outputs:
+            ax.text(depth, mode, f"{mode}", ha="left", va="center", fontsize=7, color=_INK)
+    ax.set(xlim=(-1.6, depth + 0.6), ylim=(size - 0.4, -0.6), aspect="equal")
+    ax.axis("off")
+
+
+def _map(ax: Any, mesh: Mesh, values: Any, colours: Any, limit: float) -> None:
+    """Rows are modes; an MZI fills the row of its upper and of its lower mode."""
+    place = mesh.layout
+    image = np.full((place.size, place.depth), np.nan)
+    image[place.modes, place.columns] = values
+    image[place.modes + 1, place.columns] = values
+    ax.set_facecolor(_FAINT)
+    ax.imshow(image, cmap=colours, vmin=0, vmax=limit, interpolation="nearest", aspect="auto")
+    ax.set_xlabel("column", fontsize=8)
+    ax.set_ylabel("mode", fontsize=8)
+    ax.tick_params(labelsize=7)
+
+
+def _scale(figure: Any, ax: Any, colours: Any, limit: float, label: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(0, limit), colours), ax=ax, location="bottom", shrink=0.5, aspect=25, pad=0.03
+    )
+    ends = {np.pi: ["0", "π/2", "π"], 2 * np.pi: ["0", "π", "2π"]}[limit]
+    bar.set_ticks([0, limit / 2, limit], labels=ends)
+    bar.ax.tick_params(labelsize=7)
+    bar.set_label(label, fontsize=8)

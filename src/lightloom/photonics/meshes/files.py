@@ -1,0 +1,121 @@
+"""Phases in files: JSON for people and programs, npz for many phases. What is read is checked like what is made."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.photonics.devices import CONVENTION
+from lightloom.photonics.meshes.layout import KINDS
+from lightloom.photonics.meshes.mesh import Mesh
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "lightloom.mesh/1"
+ORDER = "by column, then by mode"
+_PHASES = ("theta", "phi", "output_phases")
+_KEYS = ("schema", "convention", "order", "kind", "inputs", "outputs", *_PHASES)
+
+
+def document(mesh: Mesh) -> dict[str, Any]:
+    """The mesh for JSON: schema, convention, order of the MZIs, kind, sizes, phases in radians."""
+    return {
+        "schema": SCHEMA, "convention": CONVENTION, "order": ORDER,
+        "kind": mesh.kind, "inputs": mesh.inputs, "outputs": mesh.outputs,
+        **{name: getattr(mesh, name).tolist() for name in _PHASES},
+    }  # fmt: skip
+
+
+def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
+    """The mesh that a document describes.
+
+    Raises:
+        ConfigError: another schema, convention or order, something missing or unknown, or phases that do not fit.
+    """
+    if not hasattr(content, "keys"):
+        raise ConfigError(f"{source}: expected an object with {', '.join(_KEYS)}")
+    missing, unknown = sorted(set(_KEYS) - set(content)), sorted(set(content) - set(_KEYS))
+    if missing or unknown:
+        raise ConfigError(f"{source}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
+    for name, wanted in (("schema", SCHEMA), ("convention", CONVENTION), ("order", ORDER)):
+        if content[name] != wanted:
+            raise ConfigError(f"{source}: {name} {content[name]!r}, expected {wanted!r}")
+    if content["kind"] not in KINDS:
+        raise ConfigError(f"{source}: kind {content['kind']!r}, expected one of {', '.join(KINDS)}")
+    for name in ("inputs", "outputs"):
+        if type(content[name]) is not int or content[name] < 1:
+            raise ConfigError(f"{source}: {name} {content[name]!r}, expected a whole number of at least 1")
+    phases = {}
+    for name in _PHASES:
+        try:
+            phases[name] = np.asarray(content[name], np.float64)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{source}: {name}, expected a list of numbers") from error
+        if phases[name].ndim != 1:
+            raise ConfigError(f"{source}: {name} of shape {phases[name].shape}, expected a list of numbers")
+    size, lit = max(content["inputs"], content["outputs"]), min(content["inputs"], content["outputs"])
+    expected = {"theta": (mzis := lit * (2 * size - lit - 1) // 2), "phi": mzis, "output_phases": content["outputs"]}
+    for name, count in expected.items():  # before a forged size takes memory
+        if phases[name].size != count:
+            raise ConfigError(f"{source}: {phases[name].size} numbers in {name}, expected {count}")
+    try:
+        return Mesh(kind=content["kind"], inputs=content["inputs"], outputs=content["outputs"], **phases)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def save(mesh: Mesh, path: Path) -> Path:
+    """Write ``.json`` or ``.npz``, whole or not at all.
+
+    Raises:
+        ConfigError: another ending, or the place cannot be written to.
+    """
+    content = document(mesh)
+    if path.suffix == ".json":
+        return write_atomically(path, json.dumps(content, allow_nan=False) + "\n")
+    if path.suffix == ".npz":
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
+        return write_atomically(path, buffer.getvalue())
+    raise ConfigError(f"{str(path)!r}: expected a name that ends in .json or .npz")
+
+
+def load(path: Path, *, like: Mesh | None = None) -> Mesh:
+    """Read what :func:`save` wrote; with ``like``, refuse phases of another mesh than that.
+
+    Raises:
+        ConfigError: the file cannot be read, is not of this schema, or holds another mesh.
+    """
+    source = repr(str(path))
+    if path.suffix not in (".json", ".npz"):
+        raise ConfigError(f"{source}: expected a name that ends in .json or .npz")
+    try:
+        content = json.loads(path.read_text()) if path.suffix == ".json" else _arrays(path)
+    except OSError as error:
+        raise ConfigError(f"{source}: {error.strerror or 'cannot be read'}") from error
+    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise ConfigError(f"{source}: not a {path.suffix} file of phases") from error
+    mesh = mesh_of(content, source)
+    if like is not None and (mesh.kind, mesh.inputs, mesh.outputs) != (like.kind, like.inputs, like.outputs):
+        raise ConfigError(
+            f"{source}: phases of a {mesh.kind} mesh from {mesh.inputs} to {mesh.outputs} modes, "
+            f"expected a {like.kind} one from {like.inputs} to {like.outputs}"
+        )
+    return mesh
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    loaded = np.load(path, allow_pickle=False)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise ValueError("a single array")
+    with loaded as archive:
+        content = {name: archive[name] for name in archive.files}
+    return {name: value if name in _PHASES else value.item() for name, value in content.items()}

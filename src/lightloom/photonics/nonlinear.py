@@ -1,0 +1,161 @@
+"""Units between meshes that make light nonlinear: what they do to a field, and what that costs.
+
+Fields are amplitudes in √W, so that |z|² is a power in W. A figure that no source states is None, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A quantity with where it comes from, or None with why there is none."""
+
+    value: float | None
+    why: str
+
+
+class NonlinearUnit(Protocol):
+    """One unit stands on each mode."""
+
+    @property
+    def energy(self) -> Figure:
+        """Joules for each symbol."""
+
+    @property
+    def latency(self) -> Figure:
+        """Seconds that it adds to the light's way."""
+
+    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Output fields of input fields, of the same shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rectifier:
+    """max(Re z, 0), and min(that, ``ceiling``) where there is one: what networks assume, and no device is."""
+
+    ceiling: float | None = None
+
+    energy: ClassVar[Figure] = Figure(value=None, why="a definition, not a device")
+    latency: ClassVar[Figure] = Figure(value=None, why="a definition, not a device")
+
+    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Output fields of input fields, of the same shape."""
+        kept = np.maximum(np.real(np.asarray(fields)), 0.0)
+        return np.asarray(kept if self.ceiling is None else np.minimum(kept, self.ceiling), np.complex128)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectroOptic:
+    """A tap detects part of the light, and the current modulates the rest (Williamson et al., arXiv 1903.04579).
+
+         ┌──── photodiode ── amplifier ───┐
+    z ───┴── tap ────────────────── modulator ─── f(z)
+
+    f(z) = j √(1 − tap) e^{−j(g|z|² + b)/2} cos((g|z|² + b)/2) z. With b = π it is dark for weak light and opens like a
+    rectifier, up to |z|² = π/g, where it is open; beyond, it closes again.
+    """
+
+    tap: float = 0.1
+    """Share of the power that is detected."""
+    gain: float
+    """g: rad of phase for each W of input."""
+    bias: float = np.pi
+    """b, rad."""
+
+    energy: ClassVar[Figure] = Figure(
+        value=None,
+        why="set by the amplifier and modulator chosen; no sourced figure for a whole unit is at hand",
+    )
+    latency: ClassVar[Figure] = Figure(
+        value=None, why="optical delay, photodiode and amplifier response add up; they follow from the parts chosen"
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tap < 1:
+            raise ConfigError(f"tap={self.tap}: expected a share between 0 and 1")
+        if not (np.isfinite(self.gain) and self.gain > 0 and np.isfinite(self.bias)):
+            raise ConfigError(f"gain={self.gain}, bias={self.bias}: expected finite numbers, the gain above 0")
+
+    @classmethod
+    def of_parts(
+        cls,
+        *,
+        responsivity: float,
+        transimpedance: float,
+        half_wave_voltage: float,
+        tap: float = 0.1,
+        bias: float = np.pi,
+    ) -> ElectroOptic:
+        """From A/W, Ω and V: g = π · tap · transimpedance · responsivity / half_wave_voltage."""
+        if not (responsivity > 0 and transimpedance > 0 and half_wave_voltage > 0):
+            raise ConfigError(
+                f"responsivity={responsivity}, transimpedance={transimpedance}, half_wave_voltage={half_wave_voltage}: "
+                "expected more than 0"
+            )
+        return cls(tap=tap, gain=np.pi * tap * transimpedance * responsivity / half_wave_voltage, bias=bias)
+
+    @property
+    def open_power(self) -> float:
+        """Input power in W at which a unit biased by π lets most through."""
+        return float(np.pi / self.gain)
+
+    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Output fields of input fields, of the same shape."""
+        z = np.asarray(fields, np.complex128)
+        half = (self.gain * np.abs(z) ** 2 + self.bias) / 2
+        return np.asarray(1j * np.sqrt(1 - self.tap) * np.exp(-1j * half) * np.cos(half) * z)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaturableAbsorber:
+    """Absorbs weak light and lets strong light through; the paper's choice is graphene (its reference 31).
+
+    T = 1 − unsaturated_loss − depth / (1 + |z|² / saturation_power), the two-level model. The modulation depth of
+    monolayer graphene is 66.5 % (Bao et al., Adv. Funct. Mater. 19, 3077, arXiv 0910.5820).
+    """
+
+    depth: float = 0.665
+    unsaturated_loss: float = 0.0
+    saturation_power: float
+    """W in the waveguide at which the absorption has halved."""
+
+    energy: ClassVar[Figure] = Figure(value=0.0, why="passive: it takes light, which the link budget counts, no supply")
+    latency: ClassVar[Figure] = Figure(
+        value=None, why="the length of waveguide under graphene is not stated; recovery takes picoseconds (0910.5820)"
+    )
+
+    def __post_init__(self) -> None:
+        if not (0 < self.depth <= 1 and 0 <= self.unsaturated_loss <= 1 - self.depth):
+            raise ConfigError(
+                f"depth={self.depth}, unsaturated_loss={self.unsaturated_loss}: expected shares, together at most 1"
+            )
+        if not (np.isfinite(self.saturation_power) and self.saturation_power > 0):
+            raise ConfigError(f"saturation_power={self.saturation_power}: expected more than 0 W")
+
+    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Output fields of input fields, of the same shape."""
+        z = np.asarray(fields, np.complex128)
+        absorbed = self.depth / (1 + np.abs(z) ** 2 / self.saturation_power)
+        return np.asarray(np.sqrt(1 - self.unsaturated_loss - absorbed) * z)
+
+
+def transfer_curve(unit: NonlinearUnit, largest: float, points: int = 101) -> NDArray[np.float64]:
+    """Input and output amplitudes [2, points], for real inputs from 0 to ``largest`` √W.
+
+    Raises:
+        ConfigError: fewer than two points, or a largest amplitude that is not positive.
+    """
+    if points < 2 or not largest > 0:
+        raise ConfigError(f"points={points}, largest={largest}: expected at least 2 points up to more than 0")
+    amplitudes = np.linspace(0.0, largest, points)
+    return np.stack([amplitudes, np.abs(unit.transfer(amplitudes))])

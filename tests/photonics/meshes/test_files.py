@@ -1,0 +1,110 @@
+"""Phases leave and come back exactly; everything else is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.core.errors import InputError
+from lightloom.photonics.meshes import decompose, document, draw, load, models, netlist, save, save_drawing
+from tests.photonics.meshes.strategies import haar
+
+_MESHES = [decompose(haar(1, 0)), decompose(haar(6, 0)), decompose(haar(6, 0)[:, :2], "triangular")]
+
+
+@pytest.mark.parametrize("mesh", _MESHES)
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_files_round_trip_to_the_bit(mesh: Any, suffix: str, tmp_path: Path) -> None:
+    found = load(save(mesh, tmp_path / f"mesh{suffix}"), like=mesh)
+    assert (found.kind, found.inputs, found.outputs) == (mesh.kind, mesh.inputs, mesh.outputs)
+    for name in ("theta", "phi", "output_phases"):
+        assert getattr(found, name).tobytes() == getattr(mesh, name).tobytes()
+
+
+def test_phases_of_another_mesh_are_refused(tmp_path: Path) -> None:
+    path = save(_MESHES[1], tmp_path / "mesh.json")
+    for like in (_MESHES[2], decompose(haar(5, 0)), decompose(haar(6, 0), "triangular")):
+        with pytest.raises(InputError, match="phases of a rectangular mesh from 6 to 6 modes, expected a") as caught:
+            load(path, like=like)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "lightloom.mesh/2"}, "schema 'lightloom.mesh/2'"),
+        ({"convention": "Clements"}, "convention 'Clements'"),
+        ({"order": "by mode"}, "order 'by mode'"),
+        ({"kind": "hexagonal"}, "kind 'hexagonal'"),
+        ({"inputs": 0}, "inputs 0"),
+        ({"inputs": 6.0}, "inputs 6.0"),
+        ({"inputs": True}, "inputs True"),
+        ({"inputs": 10**12, "outputs": 10**12}, "15 numbers in theta, expected 4999"),
+        ({"inputs": 5}, "15 numbers in theta, expected 15|only a triangle may differ"),
+        ({"theta": [0.0] * 14}, "14 numbers in theta, expected 15"),
+        ({"phi": [float("nan")] * 15}, r"phi\[0\]=nan"),
+        ({"phi": "x"}, "phi, expected a list of numbers"),
+        ({"phi": [[0.0]]}, "phi of shape"),
+        ({"phi": [None] * 15}, r"phi\[0\]=nan"),
+        ({"theta": {}}, "theta"),
+        ({"extra": 1}, "unknown \\['extra'\\]"),
+    ],
+)
+def test_malformed_files_are_refused_in_one_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mesh.json"
+    path.write_text(json.dumps(document(_MESHES[1]) | change))
+    with pytest.raises(InputError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_no_file_of_phases_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text("[1]")
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "d.npz").write_bytes(b"PK nothing")
+    np.save(tmp_path / "e.npy", np.zeros(3))
+    (tmp_path / "e.npy").rename(tmp_path / "e.npz")
+    np.savez(tmp_path / "f.npz", theta=np.zeros(3))
+    np.savez(tmp_path / "g.npz", allow_pickle=True, theta=np.array([{}], object))
+    for name in ("a.json", "b.json", "c.json", "d.npz", "e.npz", "f.npz", "g.npz", "missing.json", "mesh.txt"):
+        with pytest.raises(InputError, match=r"expected|not a|No such|missing") as caught:
+            load(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="ends in"):
+        save(_MESHES[0], tmp_path / "mesh.csv")
+
+
+@pytest.mark.parametrize("mesh", _MESHES)
+def test_every_port_of_the_netlist_is_joined_once(mesh: Any) -> None:
+    found = netlist(mesh)
+    ports = [*found["connections"], *found["connections"].values(), *found["ports"].values()]
+    assert len(ports) == len(set(ports))
+    assert len(found["instances"]) == mesh.mzis + mesh.outputs
+    dark = mesh.layout.size - mesh.inputs
+    assert len(ports) - len(found["connections"]) - mesh.outputs == 2 * mesh.mzis + mesh.outputs - dark
+
+
+@pytest.mark.parametrize("mesh", _MESHES[1:])
+def test_sax_finds_the_same_matrix(mesh: Any) -> None:
+    sax = pytest.importorskip("sax")
+    pytest.importorskip("jax").config.update("jax_enable_x64", True)
+    circuit, _ = sax.circuit(netlist=netlist(mesh), models=models())
+    found = sax.sdict(circuit())
+    matrix = [[complex(found.get((f"in{i}", f"out{o}"), 0)) for i in range(mesh.inputs)] for o in range(mesh.outputs)]
+    np.testing.assert_allclose(matrix, mesh.matrix(), atol=1e-12)
+
+
+def test_drawings_are_made_small_and_large(tmp_path: Path) -> None:
+    for mesh in (*_MESHES, decompose(haar(30, 0))):
+        figure = draw(mesh)
+        assert f"{mesh.mzis} MZIs" in figure.get_suptitle()
+    path = save_drawing(_MESHES[1], tmp_path / "mesh.svg")
+    assert path.read_text().startswith("<?xml")
+    with pytest.raises(InputError, match="ends in"):
+        save_drawing(_MESHES[1], tmp_path / "mesh.gif")

@@ -1,0 +1,150 @@
+"""Any matrix as meshes: exact where it says so, with as many MZIs as the formulas say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lightloom.core.errors import InputError
+from lightloom.photonics.meshes import (
+    Form,
+    approximate,
+    approximated_count,
+    averager_count,
+    connections,
+    crosstalk_db,
+    full_count,
+    map_blocks,
+    map_matrix,
+    network_count,
+    preprocessing_matrix,
+    received_power,
+    sigma_u,
+    splitting_loss_db,
+    splitting_matrix,
+    switch,
+)
+
+sizes = st.integers(1, 20)
+
+
+def matrices(outputs: int, inputs: int, seed: int, real: bool) -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    made: NDArray[Any] = rng.normal(size=(outputs, inputs)) * float(rng.choice([0.01, 1, 30]))
+    return made if real else made + 1j * rng.normal(size=made.shape)
+
+
+@given(sizes, sizes, st.integers(0, 999), st.booleans(), st.sampled_from(["svd", "economy"]))
+@settings(max_examples=60, deadline=None)
+def test_mapping_is_exact_and_takes_the_counted_mzis(
+    outputs: int, inputs: int, seed: int, real: bool, form: Form
+) -> None:
+    matrix = matrices(outputs, inputs, seed, real)
+    mapped = map_matrix(matrix, form)
+    scale = float(np.linalg.norm(matrix, 2))
+    assert np.abs(mapped.matrix() - matrix).max() <= 1e-12 * max(scale, 1)
+    assert mapped.mzis == full_count(outputs, inputs, "economy" if form == "economy" else "paper")
+    assert mapped.gain == pytest.approx(max(1.0, scale))
+    assert (mapped.attenuations <= 1).all()
+
+
+def test_zeros_and_rank_one_are_matrices_too() -> None:
+    for matrix in (np.zeros((3, 5)), np.outer([1.0, 2, 3], [0.5, -1]), np.eye(4)):
+        for form in ("svd", "economy"):
+            assert np.abs(map_matrix(matrix, form).matrix() - matrix).max() <= 1e-14
+
+
+@given(sizes, sizes, st.integers(0, 999), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_blocks_carry_out_the_approximation(outputs: int, inputs: int, seed: int, real: bool) -> None:
+    matrix = matrices(outputs, inputs, seed, real)
+    mapped = map_blocks(matrix)
+    rows = np.abs(mapped.matrix() - approximate(matrix)).max()
+    assert rows <= 1e-12 * max(np.abs(matrix).max() * len(matrix), 1)
+    assert mapped.mzis == approximated_count(outputs, inputs)
+    fields = np.arange(inputs, dtype=float)
+    np.testing.assert_allclose(mapped.propagate(fields), mapped.matrix() @ fields, atol=1e-9)
+
+
+@given(st.integers(1, 12), st.integers(0, 999))
+@settings(max_examples=30, deadline=None)
+def test_the_scales_are_the_least_squares_ones(size: int, seed: int) -> None:
+    """Eq. 6: no other scale of a row comes closer; and what has the form Σ·U already is kept."""
+    matrix = matrices(size, size, seed, real=True)
+    unitary, scales = sigma_u(matrix)
+    np.testing.assert_allclose(unitary @ unitary.T, np.eye(size), atol=1e-12)
+    best = np.linalg.norm(matrix - scales[:, None] * unitary, axis=1)
+    for nudge in (0.99, 1.01):
+        assert (np.linalg.norm(matrix - nudge * scales[:, None] * unitary, axis=1) >= best - 1e-12).all()
+    projected = 0.7 * unitary
+    np.testing.assert_allclose(approximate(projected), projected, atol=1e-12)
+
+
+_SCENARIOS = [
+    ([4, 64, 128, 256, 128, 64, 4], 4, 4, range(1, 7), 39.3, 41664, 106512),
+    ([4, 64, 128, 256, 512, 256, 128, 64, 4], 8, 4, range(2, 8), 40.9, 177040, 434192),
+    ([4, 64, 128, 256, 512, 1024, 512, 256, 128, 64, 4], 16, 4, range(2, 10), 40.4, 702352, 1744912),
+    ([4, 64, 128, 256, 512, 256, 128, 64, 8], 4, 8, range(4, 7), 49.3, 213738, 434218),
+]
+
+
+@pytest.mark.parametrize(("layers", "servers", "signals", "approximated", "printed", "reduced", "whole"), _SCENARIOS)
+def test_table_one_to_the_printed_digit(
+    layers: list[int], servers: int, signals: int, approximated: range, printed: float, reduced: int, whole: int
+) -> None:
+    assert network_count(layers, approximated) == reduced
+    assert network_count(layers) == whole
+    ratio = averager_count(layers, servers, signals, approximated) / averager_count(layers, servers, signals)
+    # 49.3499 % is printed as 49.3
+    assert round(100 * ratio, 1) == printed or abs(100 * ratio - printed) <= 0.05
+
+
+def test_p_takes_the_mean_of_the_digits_and_t_gives_it_to_all() -> None:
+    digits = np.random.default_rng(0).integers(0, 4, (3, 6))  # servers, signals
+    found = preprocessing_matrix(3, 6, 3) @ digits.reshape(-1)
+    np.testing.assert_allclose(found, (digits[:, 0::2] * 4 + digits[:, 1::2]).mean(0))
+    odd = preprocessing_matrix(2, 5, 3)  # the first group has one digit
+    np.testing.assert_allclose(odd[:, :5] * 2, [[1, 0, 0, 0, 0], [0, 4, 1, 0, 0], [0, 0, 0, 4, 1]])
+    split = splitting_matrix(3, 4)
+    np.testing.assert_allclose(split.T @ split, np.eye(4), atol=1e-15)
+    for matrix in (preprocessing_matrix(3, 6, 3), split):
+        assert np.abs(map_matrix(matrix).matrix() - matrix).max() <= 1e-12
+    assert splitting_loss_db(4, columns=10, loss_db=0.1) == pytest.approx(7.0206, abs=1e-4)
+    assert received_power(1e-3, splitting_loss_db(4)) == pytest.approx(0.25e-3)
+    copies = np.abs(split @ [0, 0, 1, 0]) ** 2
+    assert copies[2] == pytest.approx(10 ** (-splitting_loss_db(3) / 10))
+
+
+@given(st.permutations(range(13)), st.sampled_from(["rectangular", "triangular"]))
+@settings(max_examples=30, deadline=None)
+def test_a_mesh_switches_any_permutation(destinations: list[int], kind: Any) -> None:
+    mesh = switch(destinations, kind)
+    assert connections(mesh) == destinations
+    assert np.isin(mesh.theta, [0.0, np.pi]).all()
+    assert crosstalk_db(mesh.matrix(), destinations) < -280
+
+
+def test_bad_input_is_refused() -> None:
+    for call, message in [
+        (lambda: map_matrix(np.full((2, 2), np.nan)), "finite number"),
+        (lambda: map_matrix(np.eye(2), "qr"), "unknown form"),  # type: ignore[arg-type]
+        (lambda: map_matrix(np.ones((2, 3)), "sigma-u"), "map_blocks"),
+        (lambda: sigma_u(np.ones((2, 3))), "expected a square one"),
+        (lambda: switch([0, 0]), "expected each of 0 to 1 once"),
+        (lambda: switch([]), "expected each"),
+        (lambda: full_count(0, 3), "at least 1 x 1"),
+        (lambda: network_count([4]), "at least an input"),
+        (lambda: network_count([4, 4], [2]), "approximated layer 2"),
+        (lambda: preprocessing_matrix(0, 4, 4), "servers=0"),
+        (lambda: preprocessing_matrix(2, 4, 3), "inputs=3"),
+        (lambda: splitting_matrix(0, 1), "servers=0"),
+        (lambda: splitting_loss_db(0), "servers=0"),
+        (lambda: received_power(0.0, 1.0), "above 0 W"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            call()  # type: ignore[no-untyped-call]
