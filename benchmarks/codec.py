@@ -30,6 +30,7 @@ from lightloom.compression.registry import find
 from lightloom.compression.stream import FramedCodec
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
 from lightloom.reports.progress import progress
 
 OURS = (
@@ -164,6 +165,7 @@ def run(files: list[Path], megabytes: int, rounds: int) -> dict[str, Any]:
         "megabytes": megabytes,
         "rounds": rounds,
         "gradients": sizes,
+        "provenance": provenance({"gradients": sizes, "megabytes": megabytes, "rounds": rounds}, seed=0),
         "middle": "middle" if "middle" in names else names[len(names) // 2],
         "data": rows,
     }

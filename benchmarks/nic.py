@@ -24,6 +24,7 @@ from benchmarks.peers import Values
 from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
 from lightloom.training.nic import MARK
 from lightloom.training.nic_namespaces import ADDRESSES, Hosts, hosts
 
@@ -109,6 +110,7 @@ def run(path: Path) -> dict[str, Any]:
         "codec": CODEC,
         "codec_ratio": values.nbytes / len(find(CODEC).encode(values)),
         "transfers": [],
+        "provenance": provenance({"gradient": path.stem, "codec": CODEC, "mtus": MTUS}),
     }
     for mtu in MTUS:
         plain, marked = (measure(values, mtu, marked=each) for each in (False, True))

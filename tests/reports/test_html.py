@@ -17,7 +17,7 @@ from lightloom.reports.html import bar_scale, inline_svg, numeric_columns, rende
 from lightloom.reports.report import MemoryBar, Picture, Report, Table
 from tests.reports.samples import CLAIMS, HOSTILE, REPORT, ROWS
 
-_VOID = {"meta", "br", "img", "input", "hr", "link"}
+_VOID = {"wbr", "meta", "br", "img", "input", "hr", "link"}
 
 
 class Page(HTMLParser):

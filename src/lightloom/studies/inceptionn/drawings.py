@@ -121,6 +121,22 @@ def measured_exchange(exchange: Any) -> Figure:
     return figure
 
 
+def hooks(links: Any) -> Figure:
+    """DDP's step with each hook at each rate, over no hook."""
+    figure, panels = canvas(len(links["tables"]), sharey=True)
+    for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
+        rows = list(table["rows"].values())
+        middle = [row["over_none"] for row in rows]
+        low = [row["over_none"] - row["over_none_range"][0] for row in rows]
+        high = [row["over_none_range"][1] - row["over_none"] for row in rows]
+        drawn = axes.bar(range(len(rows)), middle, yerr=[low, high], color=_COLOURS[: len(rows)], ecolor=GREY)
+        axes.bar_label(drawn, [f"{1e3 * row['step_s']:.0f} ms" for row in rows], label_type="center", color="white")
+        axes.set_xticks(range(len(rows)), ["no hook", "fp16", "PowerSGD", "ours"])
+        axes.set_title(rate)
+    panels[0].set_ylabel("step over that without a hook")
+    return figure
+
+
 def learning(training: Any) -> Figure:
     """Accuracy over iterations: what Figs. 13 and 14(b) come from."""
     figure, panels = canvas(len(BOUNDS), sharey=True)

@@ -1,4 +1,4 @@
-"""What was measured on limited links: Figure 12's four configurations, the hook beside torch's own, the NIC pair."""
+"""Figure 12 measured: worker-aggregator and ring, with and without compression, on four workers and limited links."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PRINTED = {
 }
 
 
-def claims(exchange: Any, links: Any, nic: Any) -> tuple[Claim, ...]:
-    """Rows of all three."""
-    return (*_order(exchange), *_reductions(exchange), *_hook(links), *_wire(nic))
+def claims(exchange: Any) -> tuple[Claim, ...]:
+    """Rows of the figure."""
+    return (*_order(exchange), *_reductions(exchange))
 
 
 def _slug(text: str) -> str:
@@ -59,48 +59,4 @@ def _reductions(exchange: Any) -> list[Claim]:
                     "Our ring fills its links, and compressing on the host makes fewer packets, unlike the card",
                 )
             )
-    return rows
-
-
-def _hook(links: Any) -> list[Claim]:
-    rows = []
-    for rate, table in links["tables"].items():
-        for mode in table["rows"].values():
-            if mode["name"] == table["rows"]["none"]["name"]:
-                continue
-            low, high = mode["over_none_range"]
-            rows.append(
-                Claim(
-                    id=f"inceptionn.headline.hook_{_slug(rate.replace('/', ' per '))}_{_key(mode['name'])}",
-                    paper=None,
-                    ours=round(mode["over_none"], 3),
-                    unit="of no hook",
-                    why=f"DDP step, 23 MB MLP, 4 processes on 2 cores: {1e3 * mode['step_s']:.0f} ms, "
-                    f"{low:.2f} to {high:.2f} of no hook over {len(mode['step_s_rounds'])} rounds, {table['data']}",
-                )
-            )
-    return rows
-
-
-def _key(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name.lower()).strip("_").replace("__", "_")
-
-
-def _wire(nic: Any) -> list[Claim]:
-    rows = []
-    for transfer in nic["transfers"]:
-        if not transfer["marked"]:
-            continue
-        rows.append(
-            Claim(
-                id=f"inceptionn.headline.nic_mtu{transfer['mtu']}",
-                paper=None,
-                ours=round(transfer["times_fewer_bytes_marked_packets"], 2),
-                unit="ratio",
-                why=f"bytes before over bytes on the wire of marked packets, headers included, {nic['gradient']} "
-                "gradient, "
-                f"{nic['codec']}, whose own ratio is {nic['codec_ratio']:.1f}; two network namespaces and engines in "
-                f"software; largest error {transfer['largest_error']:.2g}",
-            )
-        )
     return rows

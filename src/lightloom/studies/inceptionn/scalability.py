@@ -16,7 +16,7 @@ FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 def claims() -> tuple[Claim, ...]:
     """Rows of the figure."""
-    return (*_growth(), *_flat(), *_built(), *_far())
+    return (*_growth(), *_flat(), *_built())
 
 
 @cache
@@ -93,17 +93,3 @@ def _ring_seconds(p: int, nbytes: int) -> float:
     fabric = PacketSwitch(ranks=p, bandwidth=10e9 / 8, hop_latency=0.0)
     schedule = build(find("ring"), Collective("all-reduce", p, nbytes), fabric)
     return cost(schedule, fabric).time
-
-
-def _far() -> list[Claim]:
-    found = curves("AlexNet")
-    return [
-        Claim(
-            id=f"inceptionn.figure15.alexnet_wa_over_inc_p{p}",
-            paper=None,
-            ours=round(found["WA"][p] / found["INC"][p], 2),
-            unit="ratio",
-            why="beyond the paper's eight workers; section VIII-D's models",
-        )
-        for p in FURTHER
-    ]

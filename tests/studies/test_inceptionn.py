@@ -1,0 +1,131 @@
+"""The INCEPTIONN study: what holds, what does not and says why, and figures that draw."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.core.claims import Status
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.studies import load
+from lightloom.studies.base import Study
+from lightloom.studies.inceptionn import accuracy, gradients, models, paper, scalability, slips, training_time
+from lightloom.studies.inceptionn.measured import COMMANDS, measured
+
+ID = re.compile(r"inceptionn\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
+ROWS: dict[str, tuple[Status, float | str]] = {
+    "table1.hdc_learning_rate": ("deviates", 0.1),
+    "table2.alexnet_total": ("match", 196.35),
+    "table2.vgg16_total": ("deviates", 820.65),
+    "table2.vgg16_forward_percent": ("deviates", 3.92),
+    "figure3.alexnet_size": ("match", 233.081),
+    "figure3.hdc_size": ("deviates", 4.383),
+    "figure14.best_ratio": ("deviates", 14.64),
+    "figure15.ring_form_p8": ("match", 11.7441),
+    "example.printed_error_bound6": ("match", "within the bound"),
+    "example.printed_error_bound8": ("deviates", "2 times the bound"),
+    "example.printed_error_bound10": ("deviates", "8 times the bound"),
+    "example.windowed_error_bound10": ("match", "within the bound"),
+    "example.algorithm1_blocks_printed_n4": ("deviates", 0),
+    "example.algorithm1_blocks_corrected_n4": ("match", 16),
+}
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return load.find("inceptionn")()
+
+
+def test_rows_have_the_value_that_their_proof_gives(study: Study) -> None:
+    rows = {claim.id.removeprefix("inceptionn."): claim for claim in study.claims}
+    for name, (status, ours) in ROWS.items():
+        assert (rows[name].status, rows[name].ours) == (status, ours), name
+
+
+def test_every_row_is_well_formed_and_says_where_it_comes_from(study: Study) -> None:
+    for claim in study.claims:
+        assert ID.fullmatch(claim.id), claim.id
+        assert claim.why or claim.id.startswith("inceptionn.table1."), claim.id
+        assert claim.fitted == claim.id.endswith("_fitted")
+
+
+def test_every_figure_draws(study: Study) -> None:
+    for figure in study.figures:
+        assert figure.draw().axes, figure.title
+
+
+def test_measurements_meet_what_is_claimed_of_them() -> None:
+    runs = measured("training")["runs"]
+    mean, half, pairs = accuracy.paired(runs, "windowed+feedback 2^-10")
+    assert pairs >= 5
+    assert mean >= -accuracy.MARGIN
+    assert np.isfinite(half)
+    assert np.mean([accuracy.mean_ratio(run) for run in runs["windowed+feedback 2^-10"]]) >= 6
+    assert set(measured("exchange")["order"].values()) == {"WA > WA+C > INC > INC+C"}
+    for name in COMMANDS:
+        assert "provenance" in measured(name), name
+
+
+def test_seeds_are_paired_and_complete() -> None:
+    runs = measured("training")["runs"]
+    plain, packed = runs["float32"], runs["windowed+feedback 2^-10"]
+    assert [run["recipe"]["seed"] for run in plain] == [run["recipe"]["seed"] for run in packed]
+    for run in [*plain, *packed]:
+        assert run["iterations"][-1] == paper.TABLE_1["HDC"].iterations
+        assert len(run["iterations"]) == len(run["accuracy"]) == len(run["tags"])
+
+
+@pytest.mark.parametrize("workers", range(2, 13))
+def test_algorithm_1_is_right_only_when_phase_2_is_corrected(workers: int) -> None:
+    assert slips.blocks_right(workers, corrected=True) == workers**2
+    assert slips.blocks_right(workers, corrected=False) < workers**2
+
+
+@pytest.mark.parametrize("k", range(1, 15))
+def test_only_the_windowed_codec_keeps_every_bound(k: int) -> None:
+    assert slips.largest_error(Inceptionn(2.0**-k)) < 1
+    printed = slips.largest_error(InceptionnPrinted(2.0**-k))
+    assert (printed < 1) == (k <= 7)
+    if k > 7:
+        assert printed == pytest.approx(2.0 ** (k - 7), rel=1e-5)
+
+
+@given(arrays(np.float32, st.integers(1, 300), elements=st.floats(-2, 2, width=32)), st.integers(-20, -1))
+def test_the_distribution_counts_every_value_once(values: np.ndarray[tuple[int], np.dtype[np.float32]], k: int) -> None:
+    counts = gradients.summary(values)
+    assert counts["small"] + sum(counts["negative"]) + sum(counts["positive"]) == values.size
+    assert gradients.below(counts, k) == pytest.approx(np.count_nonzero(np.abs(values) < 2.0**k) / values.size)
+
+
+@given(st.integers(2, 2000), st.floats(1, 1e9), st.floats(1.5, 100))
+def test_exchange_times_scale_with_bytes_and_the_ring_never_loses(p: int, nbytes: float, factor: float) -> None:
+    link = models.Link(sum_seconds=1e-10)
+    for form in (models.ring, models.worker_aggregator):
+        assert form(p, factor * nbytes, link) == pytest.approx(factor * form(p, nbytes, link))
+    assert models.ring(p, nbytes, link) <= models.worker_aggregator(p, nbytes, link)
+
+
+@given(st.floats(1e3, 1e9), st.floats(1, 1000))
+def test_behind_the_card_headers_stay(nbytes: float, compression: float) -> None:
+    plain, packed = training_time.wire_seconds(nbytes), training_time.wire_seconds(nbytes, compression)
+    headers = training_time.FRAMING / (training_time.FRAMING + training_time.PAYLOAD)
+    assert packed == pytest.approx(plain * (headers + (1 - headers) / compression))
+
+
+@pytest.mark.parametrize("p", [2, 3, 6, 17])
+def test_the_built_ring_takes_what_the_form_says(p: int) -> None:
+    assert scalability._ring_seconds(p, p * 1000) == pytest.approx(models.ring(p, p * 1000, models.Link()))
+
+
+def test_measurements_of_a_folder_are_used_or_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"training\.json"):
+        load.find("inceptionn")(tmp_path)
+    with pytest.raises(UnsupportedError, match="--work"):
+        load.find("optree")(tmp_path)
