@@ -57,8 +57,8 @@ def distribution(gradients: Any) -> Figure:
         for k in BOUNDS:
             axes.axvline(-k - 0.5, color=GREY, lw=0.8, ls=":")
         axes.set_title(
-            f"{stage}, iteration {counts['iteration']}: largest {counts['largest']:.2g}, "
-            f"{100 * counts['small'] / counts['values']:.0f} % are 0"
+            f"{stage}, iteration {counts['iteration']}\n"
+            f"largest {counts['largest']:.2g}, {100 * counts['small'] / counts['values']:.0f} % below 2^{LOWEST}"
         )
         axes.set_xlabel("binade: exponent of |gradient|")
     panels[0].set_ylabel("% of values (negative ones downward)")
@@ -70,7 +70,7 @@ def software_loop(loop: Any) -> Figure:
     """Figure 7: where a step's time goes with each codec in the loop."""
     figure, (axes,) = canvas(1)
     rows = loop["rows"]
-    names = [row["codec"] for row in rows]
+    names = [row["codec"].replace(":", "\n") for row in rows]
     rest = [1e3 * (row["step_s"] - row["exchange_s"]) for row in rows]
     codec = [1e3 * row["codec_s"] for row in rows]
     wire = [1e3 * (row["exchange_s"] - row["codec_s"]) for row in rows]
@@ -176,26 +176,27 @@ def bit_widths(training: Any) -> Figure:
         axes.annotate(f"{bitwidths.mean_ratio(column):.1f} ×", (place, 100), ha="center", va="bottom")
     axes.set_ylim(60, 103)
     axes.set_ylabel("% of values (above: compression ratio)")
-    axes.legend(loc="lower center", ncols=4)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
     return figure
 
 
 def scalability() -> Figure:
     """Figure 15 and beyond: section VIII-D's forms over WA with four workers."""
     figure, (near, far) = canvas(2)
-    for model, colour in zip(MODELS, _COLOURS, strict=False):
-        found = curves(model)
-        unit = found["WA"][MEASURED[0]]
-        for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
-            axes.plot(counts, [found["WA"][p] / unit for p in counts], color=colour, label=f"{model}, WA")
-            axes.plot(counts, [found["INC"][p] / unit for p in counts], color=colour, ls="--", label=f"{model}, INC")
+    for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
+        for name, colour in (("WA", ORANGE), ("INC", BLUE)):
+            lines = [[curves(model)[name][p] / curves(model)["WA"][MEASURED[0]] for p in counts] for model in MODELS]
+            low, high = ([ends(each) for each in zip(*lines, strict=True)] for ends in (min, max))
+            axes.fill_between(counts, low, high, color=colour, alpha=0.3, lw=0)
+            axes.plot(counts, high, color=colour, marker="o", ms=3, label=f"{name}, all four models")
+    near.set_xticks(list(MEASURED))
     far.set_xscale("log", base=2)
     far.set_yscale("log")
     near.set_ylim(0)
     near.set_ylabel("exchange time over WA's with 4 workers")
     for axes in (near, far):
         axes.set_xlabel("workers")
-    near.legend(loc="upper left", ncols=2)
+    near.legend(loc="upper left")
     return figure
 
 
