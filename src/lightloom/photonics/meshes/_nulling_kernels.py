@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 
 _TILE = 16
-_BLOCK = 32
+_BLOCK = 64
+_CHAIN = 32
 _FAST = {"contract"}
 _NOTHING = 1e-200  # squared; products of what is larger do not underflow
 
@@ -72,6 +73,22 @@ def _rotate_columns(planes: Any, column: int, start: int, stop: int, s: float, c
         pairs[v, 1, 1] = c * ti - s * x1i
 
 
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _rotate_row_by_row(planes: Any, start: int, stop: int, first: int, count: int, rotations: Any) -> None:
+    """A chain on columns (first, first + 1), (first − 1, first), ..., one row after the other: each is read once."""
+    for row in range(start, stop):
+        real = planes[row, 0, first - count + 1 : first + 2]
+        imag = planes[row, 1, first - count + 1 : first + 2]
+        x1r, x1i = real[count], imag[count]
+        for k in range(count):
+            s, c, er, ei = rotations[k, 0], rotations[k, 1], rotations[k, 2], rotations[k, 3]
+            x0r, x0i = real[count - 1 - k], imag[count - 1 - k]
+            tr, ti = er * x0r - ei * x0i, er * x0i + ei * x0r
+            real[count - k], imag[count - k] = c * tr - s * x1r, c * ti - s * x1i
+            x1r, x1i = s * tr + c * x1r, s * ti + c * x1i
+        real[0], imag[0] = x1r, x1i
+
+
 @njit(cache=True, nogil=True)
 def _null_from_right(planes: Any, row: int, column: int, top: int, out: Any) -> None:
     """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
@@ -107,11 +124,15 @@ def null_rectangle(planes: Any, size: int, rotations: Any) -> None:
         stop = min(start + _BLOCK, size)
         top = size - stop
         for i in range(start, stop):
-            for j in range(i):
-                if i % 2 == 1:
-                    _null_from_right(planes, size - 1 - j, i - 1 - j, top, rotations[i, j])
-                else:
+            if i % 2 == 0:
+                for j in range(i):
                     _null_from_left(planes, size + j - i, j, stop, rotations[i, j])
+                continue
+            for near in range(0, i, _CHAIN):
+                far = min(near + _CHAIN, i)
+                for j in range(near, far):
+                    _null_from_right(planes, size - 1 - j, i - 1 - j, size - far, rotations[i, j])
+                _rotate_row_by_row(planes, top, size - far, i - 1 - near, far - near, rotations[i, near:far])
         for row in range(0, top, _TILE):
             rows = min(_TILE, top - row)
             for v in range(rows):
