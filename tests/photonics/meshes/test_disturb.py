@@ -16,6 +16,7 @@ from lightloom.photonics.meshes import (
     Disturbed,
     DisturbedMesh,
     Mesh,
+    cancel_crosstalk,
     correct,
     crosstalk_db,
     decompose,
@@ -177,6 +178,21 @@ def test_correction_gains_a_quadratic_factor_that_size_eats_up() -> None:
         assert out_of_reach > 0
     assert corrected(large, 0.01, 2)[1] > corrected(small, 0.01, 2)[1]
     assert corrected(large, 0.02, 2)[1] > 2.5 * corrected(large, 0.01, 2)[1]
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.1])
+@pytest.mark.parametrize("kind", ["rectangular", "triangular"])
+def test_known_crosstalk_is_cancelled_without_cooling(kind: Any, share: float) -> None:
+    mesh = decompose(haar(15, 2), kind)
+    how = NonIdealities(thermal_crosstalk=share)
+    settings = cancel_crosstalk(mesh, share)
+    for phases in (settings.theta, settings.phi):
+        assert ((phases >= 0) & (phases < 4 * np.pi)).all()
+    found = disturb(settings, how, np.random.default_rng(0)).matrix()
+    assert np.abs(found - mesh.matrix()).max() <= 1e-12
+    assert np.abs(disturb(mesh, how, np.random.default_rng(0)).matrix() - mesh.matrix()).max() > 1e-3
+    with pytest.raises(InputError, match=r"share=0\.2"):
+        cancel_crosstalk(mesh, 0.2)
 
 
 def test_a_switch_leaks_as_its_couplers_do() -> None:

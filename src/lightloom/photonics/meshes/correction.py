@@ -1,4 +1,4 @@
-"""Local error correction: phases that make MZIs with imperfect couplers do what ideal ones would.
+"""Error correction: phases that make MZIs with imperfect couplers, or warm neighbours, do what ideal ones would.
 
 Bandyopadhyay, Hamerly and Englund, Optica 8, 1247 (arXiv 2103.04993). With mixing-angle errors α and β of its couplers
 an MZI reaches any sin θ/2 from |sin(α+β)| to |cos(α−β)|, and does then exactly what the ideal one does, but for phases
@@ -8,13 +8,14 @@ it can. A Haar-random mesh crosses more often the larger it is, so what remains 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.meshes.disturb import neighbours, warmth
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -57,6 +58,28 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike) -> Correction:
         ),
         out_of_reach=int(outside.sum()),
     )  # fmt: skip
+
+
+def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
+    """Heater settings that give the phases of ``mesh`` when ``share`` of every phase appears in the nearest heaters.
+
+    Crosstalk is linear, so that known crosstalk has settings that cancel it; none is negative, as heaters cannot cool:
+    small phases get a turn more. Exact but for rounding by a DAC.
+
+    Raises:
+        ConfigError: a share outside [0, 0.1], where a turn more may not be enough.
+    """
+    if not 0 <= share <= 0.1:
+        raise ConfigError(f"share={share}: expected 0 to 0.1")
+    beside = neighbours(mesh.layout)
+    turn = 2 * np.pi
+    most = 6 * share * turn  # at most three heaters are near, none is set above two turns
+    theta, phi = (np.where(each % turn < most, each % turn + turn, each % turn) for each in (mesh.theta, mesh.phi))
+    set_theta, set_phi = theta, phi
+    for _ in range(60):  # a contraction by 3 · share
+        warm_theta, warm_phi = warmth(set_theta, set_phi, beside)
+        set_theta, set_phi = theta - share * warm_theta, phi - share * warm_phi
+    return replace(mesh, theta=set_theta, phi=set_phi)
 
 
 def _passed_on(

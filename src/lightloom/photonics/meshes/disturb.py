@@ -17,6 +17,8 @@ from lightloom.photonics.meshes.mesh import Mesh, propagate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from lightloom.photonics.meshes.layout import Layout
+
 
 class Disturbed(Protocol):
     """Anything fabricated that carries out a matrix."""
@@ -82,8 +84,7 @@ class DisturbedMesh:
     @cached_property
     def devices(self) -> NDArray[np.complex128]:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
-        place = self.mesh.layout
-        beside = (np.diff(place.columns) == 0) & (np.diff(place.modes) == 2)
+        beside = neighbours(self.mesh.layout)
         return _disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.how, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
@@ -176,15 +177,28 @@ def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     return np.asarray(np.round(phases / step) * step)
 
 
-def _disturbed_devices(
-    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any], how: NonIdealities, made: Fabrication
-) -> NDArray[np.complex128]:
-    """``beside[k]`` says that MZIs k and k + 1 are neighbours in a column."""
-    theta, phi = quantised(theta, how.dac_bits), quantised(phi, how.dac_bits)
-    warm_theta, warm_phi = phi.copy(), theta.copy()  # by the other heater of the same MZI
+def warmth(
+    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Phases of the nearest heaters of every θ and of every φ, added up: the other of the same MZI, and its like in
+    neighbouring MZIs; ``beside[k]`` says that MZIs k and k + 1 are neighbours in a column."""
+    warm_theta, warm_phi = phi.copy(), theta.copy()
     for own, warm in ((theta, warm_theta), (phi, warm_phi)):
         warm[1:] += own[:-1] * beside
         warm[:-1] += own[1:] * beside
+    return warm_theta, warm_phi
+
+
+def neighbours(place: Layout) -> NDArray[np.bool_]:
+    """For each MZI but the last, whether the next one stands below it in the same column."""
+    return np.asarray((np.diff(place.columns) == 0) & (np.diff(place.modes) == 2))
+
+
+def _disturbed_devices(
+    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any], how: NonIdealities, made: Fabrication
+) -> NDArray[np.complex128]:
+    theta, phi = quantised(theta, how.dac_bits), quantised(phi, how.dac_bits)
+    warm_theta, warm_phi = warmth(theta, phi, beside)
     return mzi(
         theta + how.thermal_crosstalk * warm_theta + made.theta_error,
         phi + how.thermal_crosstalk * warm_phi + made.phi_error,
