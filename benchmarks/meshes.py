@@ -47,7 +47,7 @@ Rebuild = Callable[[Any], "NDArray[Any]"]
 
 def main() -> int:
     """Measure, print, and write what was asked for."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # before NumPy is imported
     return exit_clearly(_main)
 
@@ -207,7 +207,7 @@ def _peers() -> tuple[dict[str, tuple[Decompose, Rebuild | None]], dict[str, str
         except PackageNotFoundError:
             missing[package] = "not installed"
         except ImportError as error:
-            missing[package] = f"does not import: {str(error).splitlines()[0]}"
+            missing[package] = f"does not import: {str(error).split(' (')[0]}"
     return found, missing
 
 
