@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.meshes import decompose, document, draw, load, models, netlist, save, save_drawing
+from lightloom.photonics.meshes import (
+    decompose,
+    document,
+    draw,
+    load,
+    map_matrix,
+    mapped_document,
+    mapped_of,
+    models,
+    netlist,
+    save,
+    save_drawing,
+)
 from tests.photonics.meshes.strategies import haar
 
 _MESHES = [decompose(haar(1, 0)), decompose(haar(6, 0)), decompose(haar(6, 0)[:, :2], "triangular")]
@@ -78,6 +90,38 @@ def test_what_is_no_file_of_phases_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="ends in"):
         save(_MESHES[0], tmp_path / "mesh.csv")
+
+
+@pytest.mark.parametrize("form", ["svd", "economy"])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (1, 1)])
+def test_mapped_matrices_round_trip(form: Any, shape: tuple[int, int]) -> None:
+    mapped = map_matrix(np.random.default_rng(0).normal(size=shape), form)
+    found = mapped_of(json.loads(json.dumps(mapped_document(mapped))))
+    assert found.matrix().tobytes() == mapped.matrix().tobytes()
+    alone = map_matrix(np.diag([0.5, 2.0]), "sigma-u")
+    assert mapped_of(mapped_document(alone)).output_mesh is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "lightloom.mesh/1"}, "of schema 'lightloom.mapped-matrix/1'"),
+        ({"gain": 0.5}, "gain=0.5"),
+        ({"gain": None}, "expected numbers"),
+        ({"attenuations": [2.0, 0, 0]}, "amplitudes from 0 to 1"),
+        ({"attenuations": [float("nan")] * 3}, "amplitudes from 0 to 1"),
+        ({"attenuations": [0.5]}, "1 attenuations for a matrix"),
+        ({"shape": [3, 4]}, "for a matrix of"),
+        ({"shape": 3}, "expected numbers"),
+        ({"input_mesh": None}, "input_mesh: expected an object"),
+        ({"output_mesh": document(decompose(np.eye(2)))}, "for a matrix of"),
+    ],
+)
+def test_malformed_mapped_matrices_are_refused(change: dict[str, Any], message: str) -> None:
+    content = mapped_document(map_matrix(np.random.default_rng(0).normal(size=(3, 5))))
+    with pytest.raises(InputError, match=message) as caught:
+        mapped_of(content | change, "layer 2")
+    assert str(caught.value).startswith("layer 2: ")
 
 
 @pytest.mark.parametrize("mesh", _MESHES)

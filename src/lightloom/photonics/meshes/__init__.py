@@ -12,7 +12,7 @@ from lightloom.photonics.meshes.counts import approximated_count, averager_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
 from lightloom.photonics.meshes.drawing import draw, save_drawing
-from lightloom.photonics.meshes.files import document, load, mesh_of, save
+from lightloom.photonics.meshes.files import document, load, mapped_document, mapped_of, mesh_of, save
 from lightloom.photonics.meshes.layout import KINDS, Kind, Layout, layout
 from lightloom.photonics.meshes.mapping import FORMS, Form, MappedMatrix, map_matrix, sigma_u
 from lightloom.photonics.meshes.mesh import Mesh
@@ -51,6 +51,8 @@ __all__ = [
     "load",
     "map_blocks",
     "map_matrix",
+    "mapped_document",
+    "mapped_of",
     "matrix_error",
     "mesh_of",
     "models",

@@ -14,14 +14,17 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.devices import CONVENTION
 from lightloom.photonics.meshes.layout import KINDS
+from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA = "lightloom.mesh/1"
+MAPPED_SCHEMA = "lightloom.mapped-matrix/1"
 ORDER = "by column, then by mode"
 _PHASES = ("theta", "phi", "output_phases")
+_MAPPED_KEYS = ("schema", "shape", "gain", "attenuations", "input_mesh", "output_mesh")
 _KEYS = ("schema", "convention", "order", "kind", "inputs", "outputs", *_PHASES)
 
 
@@ -68,6 +71,42 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
             raise ConfigError(f"{source}: {phases[name].size} numbers in {name}, expected {count}")
     try:
         return Mesh(kind=content["kind"], inputs=content["inputs"], outputs=content["outputs"], **phases)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
+    """A mapped matrix for JSON: shape, gain, attenuations, and the documents of its meshes (no output mesh: null)."""
+    return {
+        "schema": MAPPED_SCHEMA, "shape": list(mapped.shape), "gain": mapped.gain,
+        "attenuations": mapped.attenuations.tolist(), "input_mesh": document(mapped.input_mesh),
+        "output_mesh": document(mapped.output_mesh) if mapped.output_mesh else None,
+    }  # fmt: skip
+
+
+def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> MappedMatrix:
+    """The mapped matrix that a document describes.
+
+    Raises:
+        ConfigError: another schema, something missing or unknown, or meshes that do not fit.
+    """
+    if not hasattr(content, "keys") or set(content) != set(_MAPPED_KEYS) or content["schema"] != MAPPED_SCHEMA:
+        raise ConfigError(f"{source}: expected an object of schema {MAPPED_SCHEMA!r} with {', '.join(_MAPPED_KEYS)}")
+    input_mesh = mesh_of(content["input_mesh"], f"{source}: input_mesh")
+    output_mesh = content["output_mesh"] and mesh_of(content["output_mesh"], f"{source}: output_mesh")
+    try:
+        outputs, inputs = (int(each) for each in content["shape"])
+        attenuations, gain = np.asarray(content["attenuations"], np.float64), float(content["gain"])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{source}: shape, gain and attenuations, expected numbers") from error
+    try:
+        return MappedMatrix(
+            shape=(outputs, inputs),
+            input_mesh=input_mesh,
+            attenuations=attenuations,
+            output_mesh=output_mesh,
+            gain=gain,
+        )
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
 

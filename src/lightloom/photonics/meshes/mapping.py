@@ -44,6 +44,9 @@ class MappedMatrix:
         outputs = self.output_mesh.outputs if self.output_mesh else self.attenuations.size
         if (outputs, self.input_mesh.inputs) != self.shape:
             raise ConfigError(f"meshes from {self.input_mesh.inputs} to {outputs} modes for a matrix of {self.shape}")
+        reach = self.output_mesh.inputs if self.output_mesh else outputs
+        if self.attenuations.ndim != 1 or not min(self.shape) <= self.attenuations.size <= reach:
+            raise ConfigError(f"{self.attenuations.size} attenuations for a matrix of {self.shape}")
         if not ((self.attenuations >= 0) & (self.attenuations <= 1)).all():
             raise ConfigError("attenuations: expected amplitudes from 0 to 1")
         if not (np.isfinite(self.gain) and self.gain >= 1):
