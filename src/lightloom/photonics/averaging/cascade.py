@@ -82,7 +82,7 @@ def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlineari
     """
     function = second_level(groups, servers, bits)
     first = build(servers, bits, nonlinearity=nonlinearity, carries_decimals=True)
-    for second in candidates(function, nonlinearity):
+    for second in [*candidates(function, nonlinearity, smallest=True), *candidates(function, nonlinearity)]:
         # Level 1 is off by this much of the smallest full scale of an input of level 2.
         scale = min(i.maximum / i.denominator for i in function.inputs)
         if second.proof.float64 and second.proof.tolerance > 4 * first.proof.float64_error / scale:

@@ -94,6 +94,9 @@ class Circuit:
     maxima: tuple[int, ...]
     groups: list[Floor | Held] = field(default_factory=list)
     outputs: tuple[Form, ...] = ()
+    _known: dict[tuple[frozenset[tuple[Atom, Fraction]], Fraction], tuple[Fraction, Fraction]] = field(
+        default_factory=dict
+    )
     _memo: dict[tuple[frozenset[tuple[Atom, Fraction]], bool], tuple[Fraction, Fraction]] = field(default_factory=dict)
 
     def input(self, index: int) -> Form:
@@ -139,6 +142,12 @@ class Circuit:
 
     def bounds(self, form: Form) -> tuple[Fraction, Fraction]:
         """Least and largest value that the laws of atoms and floors allow, on the form's grid."""
+        key = (form.key, form.constant)
+        if key not in self._known:
+            self._known[key] = self._tightest(form)
+        return self._known[key]
+
+    def _tightest(self, form: Form) -> tuple[Fraction, Fraction]:
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
         grid = form.grid

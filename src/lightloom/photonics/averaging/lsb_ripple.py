@@ -30,7 +30,7 @@ def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0) -> C
     for _ in range(saved):
         blocks = carry_save(circuit, blocks, radix)
     done, top = ripple(circuit, blocks, radix)
-    digits: list[Form] = split(circuit, top, shift)
+    digits: list[Form] = split(circuit, top, shift, max(0, shift - function.outputs))
     for block in reversed(done):
         digits += split(circuit, block.form, block.digits, max(0, shift - block.position))
     circuit.outputs = tuple(with_decimals(digits, function, circuit))

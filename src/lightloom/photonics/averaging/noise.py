@@ -43,7 +43,8 @@ def noisy_accuracy(
     rng = np.random.default_rng([seed, 1])
     wrong = done = 0
     while done < evaluations:
-        for points in _some_points(function, evaluations, evaluations, seed):
+        for drawn in _some_points(function, evaluations, evaluations, seed):
+            points = np.tile(drawn, max(1, min(evaluations, 1 << 15) // drawn.shape[1]))
             outputs = network(function.light(points), sigma, rng, np.float32 if sigma > 1e-6 else np.float64)
             wrong += int((function.decide(outputs.astype(np.float64)) != function.expected(points)).sum())
             done += points.shape[1]

@@ -24,7 +24,8 @@ from lightloom.core.errors import VerificationError
 from lightloom.photonics.averaging.blocks import sum_of_servers
 from lightloom.photonics.averaging.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.realise import Gadget, Realised, compile_network
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.realise import Gadget, Realised
 
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
@@ -47,16 +48,22 @@ class Proof:
     """The argument, in words and numbers."""
 
 
-def prove(realised: Realised, function: AveragingFunction) -> Proof:
+def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwork | None = None) -> Proof:
     """Proves that the network computes the function.
 
+    Args:
+        realised: circuit and gadgets.
+        function: what it should compute.
+        network: weights to hold to them, where they come from elsewhere.
+
     Raises:
-        VerificationError: naming the step that fails, or a weight that is not the circuit's.
+        VerificationError: naming the step that fails, or that a weight is not the circuit's.
     """
     circuit = realised.circuit
-    _check_weights(realised)
+    if network is not None:
+        _check_weights(realised.network, network)
     circuit.check_floors()
-    margin = _check_digits(circuit, function)
+    margin = check_digits(circuit, function)
     errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
     tolerance = _tolerance(realised, margin)
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
@@ -79,18 +86,19 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     )
 
 
-def _check_weights(realised: Realised) -> None:
-    meant = compile_network(realised.layers, realised.realisation)
-    pairs = [
-        *zip(meant.weights, realised.network.weights, strict=True),
-        *zip(meant.biases, realised.network.biases, strict=True),
-    ]
-    if not all(np.array_equal(a, b) for a, b in pairs):
+def _check_weights(meant: LayeredNetwork, found: LayeredNetwork) -> None:
+    same = meant.layers == found.layers and meant.nonlinearity == found.nonlinearity
+    pairs = zip(meant.weights + meant.biases, found.weights + found.biases, strict=False)
+    if not same or not all(np.array_equal(a, b) for a, b in pairs):
         raise VerificationError("the network's weights are not those of its circuit")
 
 
-def _check_digits(circuit: Circuit, function: AveragingFunction) -> float:
-    """Step 2; returns the receivers' margin in levels."""
+def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
+    """Step 2; returns how far an output may be off, in levels.
+
+    Raises:
+        VerificationError: an output is no digit, or the digits are not those of the mean.
+    """
     places = [4**j for j in range(function.outputs - 1, -1, -1)]
     *digits, last = circuit.outputs
     for index, digit in enumerate(digits):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -62,20 +63,28 @@ class Gadget:
     """What is added to that."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Realised:
-    """A circuit, its gadgets layer by layer (inputs first, outputs last), and the weights they make."""
+    """A circuit and its gadgets layer by layer, inputs first, outputs last."""
 
     circuit: Circuit
     realisation: Realisation
     layers: tuple[tuple[Gadget, ...], ...]
-    network: LayeredNetwork
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Signals of each layer."""
+        return tuple(sum(len(g.units) for g in layer) for layer in self.layers)
+
+    @cached_property
+    def network(self) -> LayeredNetwork:
+        """The weights."""
+        return compile_network(self.layers, self.realisation)
 
 
 def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> Realised:
     """The network that computes the circuit's outputs from the light of ``function``'s inputs."""
-    layers = _Layering(circuit, function, realisation).layers()
-    return Realised(circuit, realisation, layers, compile_network(layers, realisation))
+    return Realised(circuit, realisation, _Layering(circuit, function, realisation).layers())
 
 
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
