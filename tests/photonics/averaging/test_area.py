@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.core.errors import InputError
-from lightloom.photonics.averaging.area import TABLE_I, TABLE_II, PaperNetwork, mzi_count, mzi_of_matrix
+from lightloom.photonics.averaging.area import TABLE_I, TABLE_II, PaperNetwork, mzi_count, mzi_of_units
 
 
 def test_table_i_to_the_printed_digit() -> None:
@@ -33,14 +32,7 @@ def test_counts_of_the_papers_networks() -> None:
     assert areas == [(106_512, 41_664), (434_192, 177_040), (1_744_912, 702_352), (434_218, 213_738)]
 
 
-def test_a_square_takes_the_same_in_both_conventions() -> None:
-    for n in range(1, 9):
-        assert mzi_of_matrix(n, n) == mzi_of_matrix(n, n, "economy") == n * n
-    assert mzi_count((4, 7, 4), bias=True) == mzi_of_matrix(8, 5) + mzi_of_matrix(4, 8)
-
-
-def test_matrices_that_do_not_part_are_refused() -> None:
-    with pytest.raises(InputError, match="squares"):
-        mzi_of_matrix(6, 4, approximated=True)
-    with pytest.raises(InputError, match="convention"):
-        mzi_of_matrix(6, 4, "full")  # type: ignore[arg-type]
+def test_biases_and_units_are_counted() -> None:
+    assert mzi_count((4, 7, 4), bias=True) == mzi_count((5, 8)) + mzi_count((8, 4))
+    assert mzi_of_units(4, 8, 4) == 272
+    assert mzi_count((4, 9, 4), "economy") == 72

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.averaging import AveragingFunction, reference
-from lightloom.photonics.averaging.preprocessing import points_of_servers, preprocessing_matrix, splitting_matrix
+from lightloom.photonics.averaging.preprocessing import points_of_servers, rescaled_preprocessing
 from lightloom.photonics.pam4 import encode, symbols_for
 
 
@@ -40,7 +40,7 @@ def test_p_of_any_active_servers_gives_their_grid(case: tuple[int, int, int, lis
     bits, servers, inputs, codes = case
     function = AveragingFunction.of(servers, bits, inputs)
     light = np.concatenate([encode(codes, bits).reshape(-1), np.full(spare * symbols_for(bits), 3)])
-    ports = preprocessing_matrix(servers + spare, bits, inputs, active=servers)
+    ports = rescaled_preprocessing(servers + spare, servers, bits, inputs)
     points = points_of_servers(np.array(codes)[:, None], bits, function)
     assert ports @ light == pytest.approx(function.light(points)[:, 0], rel=1e-12)
 
@@ -79,12 +79,6 @@ def test_points_of_totals_have_these_totals(bits: int, servers: int, seed: int) 
     assert (points.max(axis=1) <= [i.maximum for i in function.inputs]).all()
 
 
-def test_splitting_keeps_power_or_amplitude() -> None:
-    passive, active = splitting_matrix(8, 4), splitting_matrix(8, 4, lossless=True)
-    assert passive.T @ passive == pytest.approx(np.eye(4))
-    assert active @ [0.0, 1.0, 2.0, 3.0] == pytest.approx(np.tile([0.0, 1.0, 2.0, 3.0], 8))
-
-
 def test_the_papers_grids() -> None:
     sizes = [AveragingFunction.of(n, b).points for b, n in [(8, 4), (8, 8), (8, 16), (16, 4)]]
     assert sizes == [28_561, 390_625, 5_764_801, 13_845_841]
@@ -103,4 +97,4 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="totals"):
         AveragingFunction.of(4, 8).points_of(np.array([4 * 256]), np.random.default_rng(0))
     with pytest.raises(InputError, match="active"):
-        preprocessing_matrix(4, 8, active=5)
+        rescaled_preprocessing(4, 5, 8)

@@ -1,68 +1,34 @@
-"""Interferometers (MZIs) that matrices take, and the area ratios of the paper's Tables I and II.
+"""The area that networks take in interferometers (MZIs), and the ratios of the paper's Tables I and II.
 
-    paper      outputs x inputs by SVD: (m (m + 1) + n (n - 1)) / 2                           (section II-B)
-    economy    the same by an economy SVD: m n, as the modes that meet no singular value need no mesh
-    approximated in blocks of s = min(m, n): max / min * s (s + 1) / 2                        (eq. 4)
-
-The ratios of Table I come out to the printed digit only with P (K x N M) and T (N M x M) counted too, mapped by SVD.
+Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one. The ratios
+of Table I come out to the printed digit only with P (K x N M) and T (N M x M) counted too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
-from lightloom.core.errors import InputError
+from lightloom.photonics.meshes.counts import Convention, averager_count, full_count, network_count
 from lightloom.photonics.pam4 import symbols_for
 
-Convention = Literal["paper", "economy"]
 
-
-def mzi_of_matrix(outputs: int, inputs: int, convention: Convention = "paper", approximated: bool = False) -> int:
-    """Interferometers of one matrix.
-
-    Raises:
-        InputError: an approximated matrix whose larger side is no multiple of the smaller, or an unknown convention.
-    """
-    if convention not in ("paper", "economy"):
-        raise InputError(f"convention = {convention!r}: expected paper or economy")
-    if approximated:
-        small, large = sorted((outputs, inputs))
-        if large % small:
-            raise InputError(f"a matrix of {outputs} x {inputs} does not part into squares of {small}")
-        return large // small * small * (small + 1) // 2
-    if convention == "economy":
-        return outputs * inputs
-    return (outputs * (outputs + 1) + inputs * (inputs - 1)) // 2
-
-
-def mzi_count(
-    layers: Sequence[int],
-    convention: Convention = "paper",
-    approximated: Collection[int] = (),
-    bias: bool = False,
-) -> int:
-    """Interferometers of a network.
+def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
+    """Interferometers of a network's matrices.
 
     Args:
         layers: signals: inputs, hidden layers, outputs.
-        convention: for the matrices that are not approximated.
-        approximated: matrices in the form of eq. 4, counted from 1.
+        convention: ``paper`` or ``economy``.
         bias: whether a constant light, carried along, brings the biases: one more signal everywhere but in the outputs.
     """
-    sizes = [n + bias for n in layers[:-1]] + [layers[-1]]
-    return sum(
-        mzi_of_matrix(m, n, convention, layer in approximated) for layer, (n, m) in enumerate(pairwise(sizes), 1)
-    )
+    return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
 
 
 def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = "paper") -> int:
     """Interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
     count = symbols_for(bits)
     ports = servers * count
-    return mzi_of_matrix(inputs, ports, convention) + mzi_of_matrix(ports, count, convention)
+    return full_count(inputs, ports, convention) + full_count(ports, count, convention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +45,9 @@ class PaperNetwork:
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
         """Interferometers, with P and T unless ``units`` is false."""
         chosen = self.approximated if approximated else ()
-        extra = mzi_of_units(self.servers, self.bits, self.layers[0], convention) if units else 0
-        return mzi_count(self.layers, convention, chosen) + extra
+        if not units:
+            return network_count(self.layers, chosen, convention)
+        return averager_count(self.layers, self.servers, symbols_for(self.bits), chosen, convention)
 
     def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
         """Approximated over unapproximated area, percent; with ``economy`` the baseline is mapped by economy SVDs."""

@@ -19,7 +19,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.construct import Construction, build, candidates
 from lightloom.photonics.averaging.function import AveragingFunction, Floats, GridInput, Ints
 from lightloom.photonics.averaging.networks import Nonlinearity
-from lightloom.photonics.averaging.preprocessing import points_of_servers, preprocessing_matrix
+from lightloom.photonics.averaging.preprocessing import points_of_servers
+from lightloom.photonics.meshes.averager_units import preprocessing_matrix
 
 
 def second_level(
@@ -59,7 +60,7 @@ class Cascade:
             points = points_of_servers(group, self.bits, self.first.function)
             firsts.append(self.first.network(self.first.function.light(points), sigma, rng, dtype))
         inputs = len(self.second.function.inputs)
-        averaged = preprocessing_matrix(self.groups, self.bits, inputs) @ np.concatenate(firsts)
+        averaged = preprocessing_matrix(self.groups, self.first.function.outputs, inputs) @ np.concatenate(firsts)
         return np.asarray(self.second.network(averaged, sigma, rng, dtype), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:

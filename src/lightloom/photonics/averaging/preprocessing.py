@@ -1,9 +1,6 @@
-"""The units around the network: P averages servers and groups signals, T hands the result to every server (OptINC, Fig.
-3).
+"""The unit P in front of the network when servers are missing, and the grid point that servers' codes reach.
 
-server 1 ═ M signals ═╗                                   ╔═ M ═ server 1
-server 2 ═ M signals ═╬═ P: K x NM ═ network ═ T: NM x M ═╬═ M ═ server 2
-...                   ╝                                   ╚═ ...
+P and T of a full house are `photonics.meshes.preprocessing_matrix` and `splitting_matrix`.
 """
 
 from __future__ import annotations
@@ -13,37 +10,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.meshes.averager_units import preprocessing_matrix
 from lightloom.photonics.pam4 import encode, symbols_for
 
 
-def preprocessing_matrix(ports: int, bits: int, inputs: int = 4, active: int | None = None) -> NDArray[np.float64]:
-    """P: (K, ports * M), columns server by server.
+def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
+    """P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
 
-    Ports beyond the ``active`` servers carry nothing, and the others weigh 1/active: the mean of those that are there.
+    The other ports count for nothing, and those that are there weigh 1/active: the mean is theirs.
 
     Raises:
         InputError: more active servers than ports, or none.
     """
-    servers = ports if active is None else active
-    if not 1 <= servers <= ports:
-        raise InputError(f"active = {servers}: expected 1 to {ports} servers on {ports} ports")
+    if not 1 <= active <= ports:
+        raise InputError(f"active = {active}: expected 1 to {ports} servers on {ports} ports")
     count = symbols_for(bits)
-    group = -(-count // inputs)
-    kept = -(-count // group)
-    one = np.zeros((kept, count))
-    for signal in range(count):
-        place = count - 1 - signal
-        one[kept - 1 - place // group, signal] = 4.0 ** (place % group)
-    return np.concatenate([one / servers if n < servers else one * 0 for n in range(ports)], axis=1)
-
-
-def splitting_matrix(ports: int, outputs: int, lossless: bool = False) -> NDArray[np.float64]:
-    """T: (ports * M, M), every server a copy.
-
-    A passive splitter divides power: each copy has 1/sqrt(ports) of the amplitude. ``lossless`` assumes amplifiers that
-    restore it, a gain of sqrt(ports).
-    """
-    return np.tile(np.eye(outputs) / (1.0 if lossless else np.sqrt(ports)), (ports, 1))
+    kept = -(-count // -(-count // inputs))
+    some = preprocessing_matrix(active, count, kept)
+    return np.concatenate([some, np.zeros((kept, (ports - active) * count))], axis=1)
 
 
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
