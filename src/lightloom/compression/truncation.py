@@ -68,8 +68,8 @@ class Truncation(NumpyCodec):
             return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
                 : self.worst_bytes(values.size)
             ]
-        in_order = as_bits(values).astype(">u4").view(np.uint8).reshape(-1, 4)
-        return in_order[:, : kept // 8].reshape(-1)
+        in_order: NDArray[np.uint8] = (as_bits(values) >> self.dropped).astype(f">u{kept // 8}").view(np.uint8)
+        return in_order
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
         kept = 32 - self.dropped
@@ -78,9 +78,8 @@ class Truncation(NumpyCodec):
         if kept % 8:
             codes = _unpack_tens(payload)
             return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
-        in_order = np.zeros((count, 4), np.uint8)
-        in_order[:, : kept // 8] = payload.reshape(count, -1)
-        return in_order.view(">u4").astype(np.uint32).reshape(-1).view(np.float32)
+        codes = payload.view(f">u{kept // 8}").astype(np.uint32)
+        return (codes << self.dropped).view(np.float32)
 
 
 _PLACES = np.array([30, 20, 10, 0], np.uint64)
