@@ -74,7 +74,8 @@ class BlockQuantisation:
     @staticmethod
     def agree(*offers: NDArray[np.int16]) -> NDArray[np.int16]:
         """The exponents that all servers use: the largest offered for each block."""
-        return np.maximum.reduce(offers)
+        agreed: NDArray[np.int16] = np.maximum.reduce(offers)
+        return agreed
 
     def encode(self, gradient: ArrayLike, exponents: NDArray[np.int16]) -> NDArray[np.int64]:
         """Offset-binary codes of a flat gradient. With half-up, values within half a step of 2^E saturate.
