@@ -35,7 +35,7 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--algorithm optree --figure docs/pictures/optree-16.png
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --set fabric.wavelengths=4 --figure docs/pictures/plan.png
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py src/lightloom/compression/_inceptionn.c
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "error: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -32,6 +32,32 @@ forms: st.SearchStrategy[Inceptionn | InceptionnPrinted] = st.builds(
 )
 
 
+def with_chunks(codec: Inceptionn | InceptionnPrinted, chunk: int) -> Inceptionn | InceptionnPrinted:
+    """The codec with other frames, so that a short stream has several."""
+    object.__setattr__(codec, "chunk", chunk)
+    return codec
+
+
+def _gradient(seed: int, count: int, scale: float, special: float) -> NDArray[np.float32]:
+    random = np.random.default_rng(seed)
+    values = random.laplace(0, scale, count).astype(np.float32)
+    values[random.random(count) < random.random()] *= np.float32(1e-3)
+    at = np.flatnonzero(random.random(count) < special)
+    values.view(np.uint32)[at] = random.choice(np.array(SPECIAL + _edges(), np.uint32), at.size)
+    return values
+
+
+small_frames = st.builds(with_chunks, forms, st.integers(1, 60).map(lambda groups: 8 * groups))
+gradients = st.builds(
+    _gradient,
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 3000),
+    st.floats(-5, 0).map(lambda power: 10.0**power),
+    st.sampled_from([0.0, 0.002, 0.05]),
+)
+"""Long enough for paths that take many values and several frames at a time, with values that do and do not fit them."""
+
+
 @contextmanager
 def kernel(name: str) -> Iterator[None]:
     """Run with one kernel; skips the test where this machine has none of that name."""

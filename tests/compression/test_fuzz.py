@@ -11,16 +11,9 @@ import pytest
 from lightloom.compression import Inceptionn, StreamDecoder, kernels
 from lightloom.compression.stream import HEADER_BYTES
 from lightloom.core.errors import CodecError
-from tests.compression.strategies import kernel
+from tests.compression.strategies import kernel, with_chunks
 
 Random = np.random.Generator
-
-
-def small_chunks(k: int, chunk: int) -> Inceptionn:
-    """A codec whose frames are small, so that a short stream has several."""
-    codec = Inceptionn(2.0**-k)
-    object.__setattr__(codec, "chunk", chunk)
-    return codec
 
 
 def broken(stream: bytes, random: Random) -> bytearray:
@@ -62,7 +55,7 @@ def fuzz(streams: int, seed: int) -> tuple[int, int]:
     random = np.random.default_rng(seed)
     decoded = refused = 0
     while decoded + refused < streams:
-        codec = small_chunks(int(random.integers(1, 15)), int(8 * random.integers(1, 40)))
+        codec = with_chunks(Inceptionn(2.0 ** -int(random.integers(1, 15))), int(8 * random.integers(1, 40)))
         values = random.laplace(0, 10.0 ** random.uniform(-5, 1), random.integers(0, 600)).astype(np.float32)
         stream = bytes(codec.encode(values))
         for trial in range(50):
@@ -96,7 +89,7 @@ def test_a_million_broken_streams(name: str) -> None:
 
 def test_broken_pieces() -> None:
     random = np.random.default_rng(4)
-    codec = small_chunks(10, 64)
+    codec = with_chunks(Inceptionn(), 64)
     stream = bytes(codec.encode(random.laplace(0, 1e-2, 500).astype(np.float32)))
     for _ in range(500):
         data = broken(stream, random)

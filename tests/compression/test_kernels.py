@@ -1,4 +1,4 @@
-"""C with AVX2, portable C, Numba and the hardware model write the same bytes and read them alike."""
+"""C with AVX-512 and AVX2, portable C, Numba and the hardware model write the same bytes and read them alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lightloom.compression import Inceptionn, InceptionnPrinted, engine, implementation, kernels
 from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError
-from tests.compression.strategies import bits, forms, kernel, vectors
+from tests.compression.strategies import bits, forms, gradients, kernel, small_frames, vectors
 
 
 @pytest.mark.parametrize("name", [n for n in kernels.NAMES if n != "fallback"])
@@ -25,6 +25,26 @@ def test_same_bytes_as_the_fallback(
     with kernel(name):
         assert codec.encode(values) == stream
         assert np.array_equal(bits(codec.decode(stream)), bits(decoded))
+
+
+@pytest.mark.parametrize("name", [n for n in kernels.NAMES if n != "fallback"])
+@given(codec=small_frames, values=gradients)
+def test_gradients_in_small_frames_as_in_the_fallback(
+    name: str, codec: Inceptionn | InceptionnPrinted, values: NDArray[np.float32]
+) -> None:
+    with kernel("fallback"):
+        codec.encode_leaving(lost := values.copy())
+        stream = codec.encode(values)
+        codec.decode_adding(stream, total := values[::-1].copy())
+        decoded = codec.decode(stream)
+    with kernel(name):
+        assert codec.encode(values) == stream
+        assert codec.encode_leaving(loss := values.copy()) == stream
+        assert np.array_equal(bits(loss), bits(lost))
+        assert np.array_equal(bits(codec.decode(stream)), bits(decoded))
+        codec.decode_adding(stream, out := values[::-1].copy())
+    known = ~np.isnan(total)
+    assert np.array_equal(np.isnan(out), ~known) and np.array_equal(bits(out[known]), bits(total[known]))
 
 
 @pytest.mark.parametrize("name", kernels.NAMES)
@@ -42,14 +62,15 @@ def test_same_bytes_over_several_frames(name: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4], ids=["aligned", "4 bytes off", "16 bytes off"])
-@pytest.mark.parametrize("scale", [1e-4, 1e-3], ids=["sparse", "dense"])
-def test_long_vectors_whose_stores_pass_the_caches_decode_alike(scale: float, shift: int) -> None:
+@pytest.mark.parametrize("scale", [1e-4, 1e-3, 1e-2], ids=["sparse", "dense", "wide"])
+@pytest.mark.parametrize("name", ["native-avx512", "native-avx2"])
+def test_long_vectors_whose_stores_pass_the_caches_decode_alike(name: str, scale: float, shift: int) -> None:
     values = np.random.default_rng(2).laplace(0, scale, (1 << 21) + 65536 + 77).astype(np.float32)
     codec = Inceptionn()
     with kernel("native-scalar"):
         stream = codec.encode(values)
         expected = codec.decode(stream)
-    with kernel("native-avx2"):
+    with kernel(name):
         assert codec.encode(values) == stream
         room = np.full(values.size + 32, 7, np.float32)
         begin = -room.ctypes.data % 64 // 4 + shift

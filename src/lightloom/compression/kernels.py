@@ -1,4 +1,4 @@
-"""Which compiled kernel runs: C with AVX2, portable C, or the Numba fallback. All give identical bytes."""
+"""Which compiled kernel runs: C with AVX-512 or AVX2, portable C, or the Numba fallback. All give identical bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from lightloom.compression import kernels_native
 from lightloom.core.errors import ConfigError
 
-NAMES = ("native-avx2", "native-scalar", "fallback")
+_PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
+"""The paths through the C kernel by the numbers that its functions take, the fastest first."""
+NAMES = (*_PATHS, "fallback")
 _VARIABLE = "LIGHTLOOM_KERNEL"
 
 Bits = NDArray[np.uint32]
@@ -43,7 +45,7 @@ class Kernel(Protocol):
     def xxh64(self, data: Bytes, seed: int) -> int: ...
 
 
-SLACK = 32
+SLACK = 64
 """Bytes past the end that a vector store may touch."""
 
 REASONS = {1: "it ends early", 2: "its length is impossible", 3: "its checksum is wrong", 4: "its groups are malformed"}
@@ -78,20 +80,20 @@ class _Fallback:
 
 
 class _Native:
-    def __init__(self, library: Any, *, avx2: bool) -> None:
-        self.name = "native-avx2" if avx2 else "native-scalar"
+    def __init__(self, library: Any, name: str) -> None:
+        self.name = name
         self._library = library
-        self._avx2 = int(avx2)
+        self._path = _PATHS[name]
 
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
         encode = self._library.lightloom_encode_frames_leaving if leave else self._library.lightloom_encode_frames
-        return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._avx2))
+        return int(encode(values.ctypes.data, values.size, chunk, first, out.ctypes.data, bound, width, self._path))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
         decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
-        return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._avx2))
+        return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._path))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int:
         return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
@@ -112,9 +114,9 @@ def load(name: str) -> Kernel | None:
     if name == "fallback":
         return _Fallback()
     library = kernels_native.library()
-    if library is None or (name == "native-avx2" and not library.lightloom_has_avx2()):
+    if library is None or library.lightloom_best_path() < _PATHS[name]:
         return None
-    return _Native(library, avx2=name == "native-avx2")
+    return _Native(library, name)
 
 
 def current() -> Kernel:
@@ -137,5 +139,5 @@ def _choose(wanted: str) -> Kernel:
 
 
 def implementation() -> str:
-    """Which kernel is used: ``native-avx2``, ``native-scalar`` or ``fallback``."""
+    """Which kernel is used: ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``."""
     return current().name

@@ -13,7 +13,7 @@ _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _ENCODE = [_POINTER, _INT64, _INT64, _INT64, _POINTER, _INT, _INT, _INT]
 _DECODE = [_POINTER, _INT64, _POINTER, _INT64, _INT64, _INT64, _INT, _INT]
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "lightloom_has_avx2": (_INT, []),
+    "lightloom_best_path": (_INT, []),
     "lightloom_xxh64": (ctypes.c_uint64, [_POINTER, _INT64, ctypes.c_uint64]),
     "lightloom_encode_frames": (_INT64, _ENCODE),
     "lightloom_encode_frames_leaving": (_INT64, _ENCODE),

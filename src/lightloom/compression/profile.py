@@ -70,7 +70,7 @@ class CompressionProfile(Config):
     gradients: str
     """Where they come from, in words; says so where inputs were random."""
     kernel: str
-    """Implementation whose rates were measured: ``native-avx2``, ``native-scalar`` or ``fallback``."""
+    """Implementation whose rates were measured, as :func:`lightloom.compression.implementation` names it."""
     codecs: Annotated[tuple[CodecProfile, ...], Field(min_length=1)]
 
     def of(self, codec: str) -> CodecProfile | None:
