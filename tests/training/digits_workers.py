@@ -21,10 +21,14 @@ def resumed(worker: Worker) -> dict[str, Any]:
 
 
 def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:
-    recipe = {"seed": 3, "gradients": "inceptionn:2^-10", "error_feedback": True, "iterations": iterations}
+    recipe = {"seed": 3, "gradients": "inceptionn:2^-10", "error_feedback": True, "weights": "truncate:16"}
     place = Path(worker.arguments["folder"]) / folder
     place.mkdir(exist_ok=True)
-    arguments = {"recipe": {**recipe, "record_every": 2, "checkpoint_every": 2}, "data": "", "folder": str(place)}
+    arguments = {
+        "recipe": {**recipe, "iterations": iterations, "record_every": 2, "checkpoint_every": 2},
+        "data": "",
+        "folder": str(place),
+    }
     with (
         patch("lightloom.training.digits.training_digits", lambda _: _digits(200)),
         patch("lightloom.training.digits.test_digits", lambda _: _digits(40)),

@@ -146,7 +146,8 @@ class _Run:
         if self.weights is not None:
             with torch.no_grad():
                 for parameter in self.net.parameters():
-                    parameter.copy_(torch.from_numpy(self.weights.round_trip(parameter.numpy())))
+                    rounded = torch.from_numpy(self.weights.round_trip(parameter.numpy()))
+                    parameter.copy_(rounded.view_as(parameter))
         return float(loss.detach())
 
     def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
