@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.compression import find
+from lightloom.compression import Inceptionn, find, tag_histogram
 from lightloom.core.files import write_atomically
 from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
 from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn
@@ -248,6 +248,5 @@ def _tensors(digits: Digits, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> tup
 
 def _tags(values: np.ndarray[Any, np.dtype[np.float32]], k: int) -> list[float]:
     """Shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
-    magnitude = np.abs(values)
-    at_least = [int(np.count_nonzero(magnitude >= edge)) / values.size for edge in (2.0**-k, 2.0 ** -(k // 2), 1.0)]
-    return [1 - at_least[0], at_least[0] - at_least[1], at_least[1] - at_least[2], at_least[2]]
+    counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
+    return [int(count) / values.size for count in counts]

@@ -100,37 +100,30 @@ def _truncated(runs: Any) -> list[Claim]:
 
 
 def _codecs(runs: Any) -> list[Claim]:
-    rows = []
-    for k in BOUNDS:
-        for label in ("printed", "windowed", "windowed+feedback"):
-            run = runs[f"{label} 2^-{k}"][0]
-            base = base_at(runs, run)
-            lost = base - final(run)
-            within = f"less than {WITHIN:g} points lost"
-            rows.append(
-                Claim(
-                    id=f"inceptionn.figure14.hdc_accuracy_{label.replace('+', '_')}_bound{k}",
-                    paper=within,
-                    ours=within if lost < WITHIN else f"{lost:.1f} points lost",
-                    unit="",
-                    why=f"{final(run):.2f} % against {base:.2f} % at float32, {_length(run)}, at a mean ratio of "
-                    f"{mean_ratio(run):.1f}. {_BASIS}; the paper does not state its initialisation",
-                )
-            )
-    for bits in (16, 22, 24):
-        run = runs[f"truncate g {bits}"][0]
-        lost, within = base_at(runs, run) - final(run), f"less than {WITHIN:g} points lost"
-        rows.append(
-            Claim(
-                id=f"inceptionn.figure14.hdc_accuracy_truncate_{bits}",
-                paper=within,
-                ours=within if lost < WITHIN else f"{lost:.1f} points lost",
-                unit="",
-                why=f"{final(run):.2f} % against {base_at(runs, run):.2f} %, ratio {mean_ratio(run):.2f}, "
-                f"{_length(run)}. Section VIII-C calls truncation suitable for HDC. {_BASIS}",
-            )
-        )
-    return rows
+    codecs = [
+        (f"{label.replace('+', '_')}_bound{k}", f"{label} 2^-{k}", "The paper does not state its initialisation")
+        for k in BOUNDS
+        for label in ("printed", "windowed", "windowed+feedback")
+    ]
+    truncated = [
+        (f"truncate_{bits}", f"truncate g {bits}", "Section VIII-C calls truncation suitable for HDC")
+        for bits in (16, 22, 24)
+    ]
+    return [_loss(runs, *each) for each in (*codecs, *truncated)]
+
+
+def _loss(runs: Any, what: str, name: str, remark: str) -> Claim:
+    run = runs[name][0]
+    base, within = base_at(runs, run), f"less than {WITHIN:g} points lost"
+    lost = base - final(run)
+    return Claim(
+        id=f"inceptionn.figure14.hdc_accuracy_{what}",
+        paper=within,
+        ours=within if lost < WITHIN else f"{lost:.1f} points lost",
+        unit="",
+        why=f"{final(run):.2f} % against {base:.2f} % at float32, {_length(run)}, at a mean ratio of "
+        f"{mean_ratio(run):.1f}. {remark}. {_BASIS}",
+    )
 
 
 def reached(run: Any, level: float = _LEVEL) -> int | None:
