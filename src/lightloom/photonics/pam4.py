@@ -42,9 +42,19 @@ def encode(codes: ArrayLike, bits: int) -> NDArray[np.uint8]:
         InputError: a code does not fit.
     """
     count = symbols_for(bits)
-    values = _whole(codes, "codes", 0, (1 << bits) - 1)
+    values = check_codes(codes, bits)
     shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)
     return ((values[..., None] >> shifts) & 3).astype(np.uint8)
+
+
+def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
+    """The codes as int64, any shape.
+
+    Raises:
+        InputError: a code is no whole number in [0, 2^bits).
+    """
+    symbols_for(bits)
+    return _whole(codes, "codes", 0, (1 << bits) - 1)
 
 
 def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
@@ -69,8 +79,7 @@ def to_offset_binary(values: ArrayLike, bits: int) -> NDArray[np.int64]:
 
 def from_offset_binary(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
     """Signed values of offset-binary codes: the inverse of `to_offset_binary`."""
-    symbols_for(bits)
-    return _whole(codes, "codes", 0, (1 << bits) - 1) - (1 << (bits - 1))
+    return check_codes(codes, bits) - (1 << (bits - 1))
 
 
 def decide(signals: ArrayLike) -> NDArray[np.uint8]:

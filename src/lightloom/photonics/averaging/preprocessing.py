@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix
-from lightloom.photonics.pam4 import encode, symbols_for
+from lightloom.photonics.pam4 import check_codes, symbols_for
 
 
 def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
@@ -31,12 +31,13 @@ def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) 
 
 
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
-    """The grid point a that servers' codes reach: (servers, n) codes to (K, n) integers, without rounding."""
-    levels = encode(codes, bits).astype(np.int64).sum(axis=0)
-    count, kept = symbols_for(bits), len(function.inputs)
-    group = -(-count // kept)
-    result = np.zeros((kept, levels.shape[0]), dtype=np.int64)
-    for signal in range(count):
-        place = count - 1 - signal
-        result[kept - 1 - place // group] += levels[:, signal] << 2 * (place % group)
-    return result
+    """The grid point a that servers' codes reach: (servers, n) codes to (K, n) integers, without rounding.
+
+    Raises:
+        InputError: a code that does not fit its bits.
+    """
+    whole = check_codes(codes, bits)
+    kept = len(function.inputs)
+    group = 2 * -(-symbols_for(bits) // kept)
+    digits = ((whole >> group * (kept - 1 - k)) & ((1 << group) - 1) for k in range(kept))
+    return np.stack([digit.sum(axis=0, dtype=np.int64) for digit in digits])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.devices import CONVENTION
 from lightloom.photonics.meshes.layout import KINDS
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -137,11 +137,13 @@ def load(path: Path, *, like: Mesh | None = None) -> Mesh:
     if path.suffix not in (".json", ".npz"):
         raise ConfigError(f"{source}: expected a name that ends in .json or .npz")
     try:
-        content = json.loads(path.read_text()) if path.suffix == ".json" else _arrays(path)
+        content = json.loads(path.read_text()) if path.suffix == ".json" else _phases(path, source)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror or 'cannot be read'}") from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise ConfigError(f"{source}: not a {path.suffix} file of phases") from error
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{source}: not a .json file of phases") from error
     mesh = mesh_of(content, source)
     if like is not None and (mesh.kind, mesh.inputs, mesh.outputs) != (like.kind, like.inputs, like.outputs):
         raise ConfigError(
@@ -151,10 +153,9 @@ def load(path: Path, *, like: Mesh | None = None) -> Mesh:
     return mesh
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    loaded = np.load(path, allow_pickle=False)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise ValueError("a single array")
-    with loaded as archive:
-        content = {name: archive[name] for name in archive.files}
-    return {name: value if name in _PHASES else value.item() for name, value in content.items()}
+def _phases(path: Path, source: str) -> dict[str, Any]:
+    content = read_arrays(path)
+    try:
+        return {name: value if name in _PHASES else value.item() for name, value in content.items()}
+    except ValueError as error:
+        raise ConfigError(f"{source}: not an .npz file of phases") from error

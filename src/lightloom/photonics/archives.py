@@ -1,0 +1,31 @@
+"""Named arrays in ``.npz`` files, read without trust."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of the file by name; nothing in it is executed.
+
+    Raises:
+        ConfigError: it cannot be read, or is no archive of arrays.
+    """
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise ValueError("a single array")
+            with loaded as archive:
+                return {name: archive[name] for name in archive.files}
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r}: {error.strerror or 'cannot be read'}") from error
+    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise ConfigError(f"{str(path)!r}: not an .npz file of arrays") from error
