@@ -1,0 +1,1 @@
+"""OptINC: averaging inside the light (arXiv 2603.28290)."""

@@ -1,0 +1,83 @@
+"""The language-model runs behind Fig. 7(a): the paper's LLaMA-like network, four servers, averages of several kinds.
+
+A run that has its result is not repeated; one that was interrupted goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance
+
+if TYPE_CHECKING:
+    from lightloom.training.datasets.text import Corpus
+
+SEEDS = (0, 1)
+STEPS = 192
+"""Of 2,048 tokens each: 393,216 tokens, chosen so that all runs take about an hour of one CPU core."""
+THREADS = 1
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "float32": {},
+    "16-bit floor": {"bits": 16, "rounding": "floor"},
+    "16-bit half-up": {"bits": 16, "rounding": "half-up"},
+    "16-bit floor, errors 3-6": {"bits": 16, "rounding": "floor", "errors": "3-6"},
+    "16-bit floor, errors 4-8": {"bits": 16, "rounding": "floor", "errors": "4-8"},
+    "8-bit floor": {"bits": 8, "rounding": "floor"},
+}
+OWN_TEXT = "wikipedia"
+"""A folder of .txt files, or a file, of that name in the data folder replaces WikiText-2."""
+
+
+def jobs() -> list[tuple[str, int]]:
+    """Variants and seeds in the order in which they are done."""
+    return [(name, seed) for seed in SEEDS for name in VARIANTS]
+
+
+def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Do what is not done yet and write ``language.json`` into ``work``.
+
+    Args:
+        work: for results and checkpoints.
+        data: the data folder with WikiText-2, or text of the user's own.
+        advance: told 1 after each run.
+
+    Raises:
+        ConfigError: the text is not there.
+    """
+    from lightloom.training.datasets.text import plain_text, wikitext_2
+
+    own = data / OWN_TEXT
+    corpus = plain_text(own) if own.exists() else wikitext_2(data)
+    records: dict[str, list[dict[str, Any]]] = {}
+    for name, seed in jobs():
+        records.setdefault(name, []).append(once(name, seed, corpus, work))
+        advance(1)
+        write_atomically(work / "language.json", json.dumps(_document(corpus, records)))
+    return work / "language.json"
+
+
+def once(name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
+    """One run's record, from its file where that is there."""
+    folder = work / f"language-{name.replace(',', '').replace(' ', '-')}-seed{seed}"
+    result = folder / "result.json"
+    if not result.exists():
+        import torch
+
+        from lightloom.training.language import Recipe, train
+
+        torch.set_num_threads(THREADS)
+        record = train(corpus, Recipe(seed=seed, steps=STEPS, **VARIANTS[name]), folder)
+        write_atomically(result, json.dumps(record))
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+    found: dict[str, Any] = json.loads(result.read_text())
+    return found
+
+
+def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
+    origin = provenance({name: len(each) for name, each in records.items()}, seed=SEEDS[0])
+    return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
