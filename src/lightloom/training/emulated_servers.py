@@ -60,7 +60,8 @@ class EmulatedServers:
     """The gradients of N servers for one network; a step leaves their average in ``parameter.grad``.
 
     Args:
-        net: whose parameters are trained; layers with running statistics see the servers' batches in turn.
+        net: whose parameters are trained, on its final device; layers with running statistics see the servers' batches
+            in turn.
         servers: N.
         averager: of codes; None averages in float32, as a ring all-reduce would.
         block: values that share a scale.
@@ -74,7 +75,8 @@ class EmulatedServers:
             raise ConfigError(f"servers = {servers}: expected as many as the averager has, at least 1")
         self.parameters = [p for p in net.parameters() if p.requires_grad]
         self.averager, self.block = averager, block
-        self.gradients = torch.zeros(servers, sum(p.numel() for p in self.parameters))
+        device = self.parameters[0].device if self.parameters else None
+        self.gradients = torch.zeros(servers, sum(p.numel() for p in self.parameters), device=device)
 
     def step(self, loss: Callable[[int], Tensor]) -> list[float]:
         """Compute ``loss(server)`` and its gradient for every server, and average.
@@ -92,7 +94,8 @@ class EmulatedServers:
         if self.averager is None:
             self._attach(self.gradients.mean(0))
         else:
-            self._attach(torch.from_numpy(averaged(self.gradients.numpy(), self.averager, self.block)))
+            mean = averaged(self.gradients.cpu().numpy(), self.averager, self.block)
+            self._attach(torch.from_numpy(mean).to(self.gradients.device))
         return losses
 
     def _attach(self, flat: Tensor) -> None:

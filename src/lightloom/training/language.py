@@ -1,7 +1,7 @@
 """The LLaMA-like network of OptINC on text, N servers' gradients averaged by light (section IV, Fig. 7(a)).
 
-Every server draws windows of its own; seed and step fix them, so that runs with equal seeds see equal data and start from
-equal weights: they can be compared in pairs.
+Every server draws windows of its own; seed and step fix them, so that runs with equal seeds see equal data and start
+from equal weights: they can be compared in pairs.
 """
 
 from __future__ import annotations

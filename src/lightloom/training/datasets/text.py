@@ -1,6 +1,6 @@
 """Text as bytes: tinyshakespeare, WikiText-2's small splits, and any plain text of the user's own.
 
-A byte is a token: no vocabulary has to be learned, stored or agreed upon, and losses in nats a byte compare across texts.
+A byte is a token: no vocabulary to learn, store or agree upon, and losses in nats a byte compare across texts.
 """
 
 from __future__ import annotations
