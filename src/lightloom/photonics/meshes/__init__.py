@@ -7,7 +7,7 @@ from lightloom.photonics.meshes.averager_units import (
     splitting_matrix,
 )
 from lightloom.photonics.meshes.blocks import MappedBlocks, approximate, map_blocks
-from lightloom.photonics.meshes.correction import Correction, cancel_crosstalk, correct
+from lightloom.photonics.meshes.correction import Correction, cancel_crosstalk, correct, corrected
 from lightloom.photonics.meshes.counts import approximated_count, averager_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
@@ -39,6 +39,7 @@ __all__ = [
     "cancel_crosstalk",
     "connections",
     "correct",
+    "corrected",
     "crosstalk_db",
     "decompose",
     "detect",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightloom.photonics.meshes.decompose import checked_matrix
+from lightloom.photonics.meshes.layout import Kind
 from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix, sigma_u
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ class MappedBlocks:
         return sum(block.mzis for block in self.blocks)
 
     @property
+    def depth(self) -> int:
+        """Columns that light passes in the deepest block."""
+        return max(block.depth for block in self.blocks)
+
+    @property
     def gain(self) -> float:
         """The largest amplification of any block."""
         return max(block.gain for block in self.blocks)
@@ -44,7 +50,7 @@ class MappedBlocks:
         return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
 
-def map_blocks(matrix: ArrayLike) -> MappedBlocks:
+def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
     """The approximation of ``matrix`` [outputs, inputs], a mesh for each square.
 
     Raises:
@@ -53,7 +59,7 @@ def map_blocks(matrix: ArrayLike) -> MappedBlocks:
     values = checked_matrix(matrix)
     return MappedBlocks(
         shape=(values.shape[0], values.shape[1]),
-        blocks=tuple(map_matrix(block, "sigma-u") for block in _squares(values)),
+        blocks=tuple(map_matrix(block, "sigma-u", kind) for block in _squares(values)),
     )
 
 

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.meshes.disturb import neighbours, warmth
+from lightloom.photonics.meshes.disturb import (
+    Disturbed,
+    DisturbedBlocks,
+    DisturbedMatrix,
+    DisturbedMesh,
+    neighbours,
+    warmth,
+)
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -31,8 +38,12 @@ class Correction:
     """MZIs whose splitting the couplers do not allow."""
 
 
-def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike) -> Correction:
+def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = False) -> Correction:
     """Phases for ``mesh`` when its couplers are known to be off by ``first`` and ``second`` radians, [mzis] each.
+
+    With ``real``, MZIs out of reach are left as drawn. Couplers that are off add light in quadrature, which a real
+    matrix whose outputs' real parts are detected meets in second order only; the nearest splitting within reach would
+    be off in first order.
 
     Raises:
         ConfigError: errors of another number than MZIs, or not finite.
@@ -43,14 +54,13 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike) -> Correction:
     if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
         raise ConfigError("coupler errors: expected finite angles in radians")
     wanted = np.sin(mesh.theta / 2) ** 2
-    least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(most > least, (wanted - least) / (most - least), 0.0)
-    half = np.arcsin(np.sqrt(np.clip(share, 0, 1)))
-    straight = np.sin(half) * np.cos(beta - alpha) + 1j * np.cos(half) * np.sin(alpha + beta)
-    across = np.cos(half) * np.cos(alpha + beta) - 1j * np.sin(half) * np.sin(beta - alpha)
-    phi, pending = _passed_on(mesh, half, np.angle(straight), np.angle(across))
-    outside = (share < -1e-12) | (share > 1 + 1e-12)
+    half, outside = _within_reach(wanted, alpha, beta)
+    straight, across = _elements(half, alpha, beta)
+    turned = np.angle(straight), np.angle(across)
+    if real:
+        half = np.where(outside, mesh.theta / 2, half)
+        turned = np.where(outside, 0.0, turned[0]), np.where(outside, 0.0, turned[1])
+    phi, pending = _passed_on(mesh, half, *turned)
     return Correction(
         mesh=Mesh(
             kind=mesh.kind, inputs=mesh.inputs, outputs=mesh.outputs, theta=2 * half, phi=phi,
@@ -69,17 +79,78 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
     Raises:
         ConfigError: a share outside [0, 0.1], where a turn more may not be enough.
     """
+    theta, phi = cooled(mesh.theta, mesh.phi, neighbours(mesh.layout), share)
+    return replace(mesh, theta=theta, phi=phi)
+
+
+def cooled(
+    wanted_theta: NDArray[np.float64], wanted_phi: NDArray[np.float64], beside: NDArray[Any], share: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same for phases of MZIs of which k and k + 1 are neighbours where ``beside[k]`` says so."""
     if not 0 <= share <= 0.1:
         raise ConfigError(f"share={share}: expected 0 to 0.1")
-    beside = neighbours(mesh.layout)
     turn = 2 * np.pi
     most = 6 * share * turn  # at most three heaters are near, none is set above two turns
-    theta, phi = (np.where(each % turn < most, each % turn + turn, each % turn) for each in (mesh.theta, mesh.phi))
+    theta, phi = (np.where(each % turn < most, each % turn + turn, each % turn) for each in (wanted_theta, wanted_phi))
     set_theta, set_phi = theta, phi
     for _ in range(60):  # a contraction by 3 · share
         warm_theta, warm_phi = warmth(set_theta, set_phi, beside)
         set_theta, set_phi = theta - share * warm_theta, phi - share * warm_phi
-    return replace(mesh, theta=set_theta, phi=set_phi)
+    return set_theta, set_phi
+
+
+def corrected(found: Disturbed, *, real: bool = False) -> Disturbed:
+    """Fabricated devices set anew, their couplers and their thermal crosstalk measured and made up for, Σ's included.
+
+    Phase errors, loss, the DAC and detectors remain as they are. ``real`` is that of :func:`correct`.
+
+    Raises:
+        ConfigError: a thermal crosstalk above 0.1.
+    """
+    if isinstance(found, DisturbedMesh):
+        made = found.fabrication
+        reached = correct(found.mesh, made.first, made.second, real=real).mesh
+        return replace(found, mesh=cancel_crosstalk(reached, found.how.thermal_crosstalk))
+    if isinstance(found, DisturbedBlocks):
+        return replace(found, blocks=tuple(_corrected_matrix(block, real) for block in found.blocks))
+    assert isinstance(found, DisturbedMatrix)
+    return _corrected_matrix(found, real)
+
+
+def _corrected_matrix(found: DisturbedMatrix, real: bool) -> DisturbedMatrix:
+    made, share = found.attenuators, found.how.thermal_crosstalk
+    half, outside = _within_reach(found.mapped.attenuations**2, made.first, made.second)
+    turned = np.angle(_elements(half, made.first, made.second)[0])
+    if real:
+        half, turned = np.where(outside, np.arcsin(found.mapped.attenuations), half), np.where(outside, 0.0, turned)
+    theta, phi = 2 * half, (-np.pi / 2 - half - turned) % (2 * np.pi)
+    beside = np.ones(max(theta.size - 1, 0), np.bool_)
+    input_mesh = corrected(found.input_mesh, real=real)
+    output_mesh = found.output_mesh and corrected(found.output_mesh, real=real)
+    assert isinstance(input_mesh, DisturbedMesh)
+    assert output_mesh is None or isinstance(output_mesh, DisturbedMesh)
+    return replace(
+        found, input_mesh=input_mesh, output_mesh=output_mesh, attenuator_phases=cooled(theta, phi, beside, share)
+    )
+
+
+def _within_reach(
+    wanted: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """θ/2 at which the power that passes comes nearest to ``wanted``, and where couplers keep it from getting there."""
+    least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(most > least, (wanted - least) / (most - least), 0.0)
+    return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
+
+
+def _elements(
+    half: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """What passes and what crosses, but for common phases."""
+    straight = np.sin(half) * np.cos(beta - alpha) + 1j * np.cos(half) * np.sin(alpha + beta)
+    across = np.cos(half) * np.cos(alpha + beta) - 1j * np.sin(half) * np.sin(beta - alpha)
+    return straight, across
 
 
 def _passed_on(

@@ -104,9 +104,16 @@ class DisturbedMatrix:
     mapped: MappedMatrix
     how: NonIdealities
     input_mesh: DisturbedMesh
-    column: NDArray[np.complex128]
-    """Field transmissions of the MZIs of Σ."""
+    attenuator_phases: tuple[NDArray[np.float64], NDArray[np.float64]]
+    """θ and φ that the MZIs of Σ are set to."""
+    attenuators: Fabrication
     output_mesh: DisturbedMesh | None
+
+    @cached_property
+    def column(self) -> NDArray[np.complex128]:
+        """Field transmissions of the MZIs of Σ."""
+        beside = np.ones(max(self.attenuators.first.size - 1, 0), np.bool_)
+        return _disturbed_devices(*self.attenuator_phases, beside, self.how, self.attenuators)[:, 0, 0]
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -148,11 +155,10 @@ def disturb(ideal: Mesh | MappedMatrix | MappedBlocks, how: NonIdealities, rng: 
         return DisturbedBlocks(
             shape=ideal.shape, how=how, blocks=tuple(disturb(block, how, rng) for block in ideal.blocks)
         )
-    theta, phi = ideal.attenuator_phases
-    beside = np.ones(max(theta.size - 1, 0), np.bool_)
-    devices = _disturbed_devices(theta, phi, beside, how, fabricate(theta.size, 0, how, rng))
+    attenuators = fabricate(ideal.attenuations.size, 0, how, rng)
     return DisturbedMatrix(
-        mapped=ideal, how=how, input_mesh=disturb(ideal.input_mesh, how, rng), column=devices[:, 0, 0],
+        mapped=ideal, how=how, input_mesh=disturb(ideal.input_mesh, how, rng),
+        attenuator_phases=ideal.attenuator_phases, attenuators=attenuators,
         output_mesh=disturb(ideal.output_mesh, how, rng) if ideal.output_mesh else None,
     )  # fmt: skip
 

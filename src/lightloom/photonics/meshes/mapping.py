@@ -13,6 +13,7 @@ import numpy as np
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import mzi
 from lightloom.photonics.meshes.decompose import checked_matrix, decompose
+from lightloom.photonics.meshes.layout import Kind
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ class MappedMatrix:
         return self.propagate(np.eye(self.shape[1]))
 
 
-def map_matrix(matrix: ArrayLike, form: Form = "economy") -> MappedMatrix:
+def map_matrix(matrix: ArrayLike, form: Form = "economy", kind: Kind = "rectangular") -> MappedMatrix:
     """Meshes for ``matrix`` [outputs, inputs], real or complex.
 
     ``svd`` is the paper's (eq. 1): both unitaries whole, M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out MZIs that no
     light reaches, M · N in all. Both are exact. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square matrix
-    (eq. 4 to 6), N(N+1)/2 MZIs.
+    (eq. 4 to 6), N(N+1)/2 MZIs. ``kind`` is that of square meshes; those with dark ends are triangles.
 
     Raises:
         ConfigError: not a finite matrix, or ``sigma-u`` of one that is not square (:func:`blocks.map_blocks`).
@@ -105,14 +106,14 @@ def map_matrix(matrix: ArrayLike, form: Form = "economy") -> MappedMatrix:
         if outputs != inputs:
             raise ConfigError(f"matrix of {outputs} x {inputs}: sigma-u needs a square one, map_blocks cuts it up")
         unitary, singular = sigma_u(values)
-        return _mapped((outputs, inputs), decompose(unitary), singular, None)
+        return _mapped((outputs, inputs), decompose(unitary, kind), singular, None)
     u, singular, v = np.linalg.svd(values, full_matrices=form == "svd")
     if form == "svd":
         padded = np.zeros(outputs)
         padded[: singular.size] = singular
-        return _mapped((outputs, inputs), decompose(v), padded, decompose(u))
-    input_mesh = decompose(v, "triangular" if inputs > outputs else "rectangular")
-    output_mesh = decompose(u, "triangular" if outputs > inputs else "rectangular")
+        return _mapped((outputs, inputs), decompose(v, kind), padded, decompose(u, kind))
+    input_mesh = decompose(v, "triangular" if inputs > outputs else kind)
+    output_mesh = decompose(u, "triangular" if outputs > inputs else kind)
     return _mapped((outputs, inputs), input_mesh, singular, output_mesh)
 
 
