@@ -1,0 +1,7 @@
+"""Averaging networks that are trained, as in OptINC (arXiv 2603.28290), and noise-aware ones to compare with."""
+
+from lightloom.photonics.onn.recipe import TrainingRecipe
+from lightloom.photonics.onn.rival import RIVALS
+from lightloom.photonics.onn.training import Trained, train
+
+__all__ = ["RIVALS", "Trained", "TrainingRecipe", "train"]

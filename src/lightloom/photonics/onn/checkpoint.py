@@ -1,0 +1,65 @@
+"""A training that was interrupted goes on where it was, to the same end."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.photonics.onn.recipe import TrainingRecipe
+
+SAVE_EVERY = 10.0
+"""Seconds that an interruption may cost."""
+
+
+class Checkpoint:
+    """``checkpoint.pt`` in a folder, while its training lasts."""
+
+    def __init__(self, folder: Path, recipe: TrainingRecipe) -> None:
+        self.path = folder / "checkpoint.pt"
+        self._recipe = json.dumps(recipe.to_json())
+        self._saved = time.monotonic()
+
+    def load(self) -> dict[str, Any] | None:
+        """What was saved last, or None.
+
+        Raises:
+            ConfigError: it cannot be read, or is of another recipe.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            found = torch.load(self.path, weights_only=True)
+            recipe, state = found["recipe"], found["state"]
+        except Exception as error:
+            raise ConfigError(f"cannot go on from {str(self.path)!r}: no checkpoint of a training") from error
+        if recipe != self._recipe:
+            raise ConfigError(f"{str(self.path)!r} is of another recipe: finish that, or give another folder")
+        return dict(state)
+
+    def save_now_and_then(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Saves when the last time is long enough ago."""
+        if time.monotonic() - self._saved >= SAVE_EVERY:
+            self.save(state())
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Saves.
+
+        Raises:
+            ConfigError: the folder cannot be written to.
+        """
+        buffer = io.BytesIO()
+        torch.save({"recipe": self._recipe, "state": state}, buffer)
+        write_atomically(self.path, buffer.getvalue())
+        self._saved = time.monotonic()
+
+    def remove(self) -> None:
+        """The training is finished."""
+        self.path.unlink(missing_ok=True)

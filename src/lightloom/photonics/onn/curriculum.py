@@ -1,0 +1,28 @@
+"""As much noise as the network bears: the share of noisy inputs received right steers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+START = 5e-4
+BORNE = 0.9995
+"""Share of noisy inputs that must come out right for noise to rise; below it noise falls. The limit is defined at
+0.9999 (`averaging.noise.TARGET`); a little beyond it, training sees the errors that set the limit."""
+_STEP = 2e-3
+_MEMORY = 0.02
+
+
+@dataclass
+class Curriculum:
+    """The noise to train with, between `START` and ``largest``."""
+
+    largest: float
+    sigma: float = START
+    right: float = 0.0
+    """Running share of noisy inputs received right."""
+
+    def observe(self, right: float) -> None:
+        """After a batch of which the share ``right`` came out right."""
+        self.right += _MEMORY * (right - self.right)
+        self.sigma *= 1 + _STEP if self.right > BORNE else 1 - _STEP
+        self.sigma = min(max(self.sigma, min(START, self.largest)), self.largest)

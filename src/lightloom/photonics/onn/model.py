@@ -1,0 +1,101 @@
+"""The network of a recipe in torch, noise included, and its way back to plain weights."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.noise import with_measured_full_scale
+from lightloom.photonics.meshes.blocks import approximate
+from lightloom.photonics.onn.recipe import TrainingRecipe
+from lightloom.photonics.onn.squares import CayleyMatrix, FreeMatrix, project_
+
+
+@dataclass
+class Noise:
+    """Gaussian, of standard deviation ``sigma`` times each signal's full scale."""
+
+    sigma: float
+    full_scale: list[Tensor]
+    """A layer's largest signals over the grid, (n,): hidden layers, then outputs."""
+    generator: torch.Generator
+
+    def __call__(self, signal: Tensor, scale: Tensor | float) -> Tensor:
+        """``signal`` (batch, n) with noise."""
+        draws = torch.randn(signal.shape, generator=self.generator, device=signal.device)
+        return signal + draws * (scale * self.sigma)
+
+
+class OpticalNetwork(nn.Module):
+    """Takes light A_k (batch, K) and gives levels (batch, M); inside, inputs are centred: 2 A / A_max − 1."""
+
+    def __init__(self, recipe: TrainingRecipe, generator: torch.Generator) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.largest = max(i.maximum / i.denominator for i in recipe.function.inputs)
+        self.matrices = nn.ModuleList()
+        self.biases = nn.ParameterList()
+        for layer, (inputs, outputs) in enumerate(zip(recipe.layers, recipe.layers[1:], strict=False), 1):
+            kept = recipe.form == "cayley" and layer in recipe.approximated
+            self.matrices.append((CayleyMatrix if kept else FreeMatrix)(outputs, inputs, generator))
+            self.biases.append(nn.Parameter(torch.rand(outputs, generator=generator) - 0.5))
+
+    def forward(self, light: Tensor, noise: Noise | None = None) -> Tensor:
+        """The outputs, (batch, M)."""
+        return self.signals(light, noise)[-1]
+
+    def signals(self, light: Tensor, noise: Noise | None = None) -> list[Tensor]:
+        """Every layer's signals before noise, but for the outputs, which have it: hidden layers, outputs."""
+        if noise is not None:
+            light = noise(light, self.largest)
+        signal = light * (2 / self.largest) - 1
+        found, last = [], len(self.matrices) - 1
+        for layer, (matrix, bias) in enumerate(zip(self.matrices, self.biases, strict=True)):
+            signal = torch.nn.functional.linear(signal, matrix(), bias)
+            if layer < last:
+                signal = signal.clamp(0, 1) if self.recipe.nonlinearity == "clipped" else signal.relu()
+            found.append(signal)
+            if noise is not None:
+                signal = noise(signal, _with_gradient(noise.full_scale[layer], signal))
+        return [*found[:-1], signal]
+
+    @torch.no_grad()
+    def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
+        """Each layer's largest signals over ``light`` (n, K): hidden layers, outputs."""
+        chunks = [[s.abs().amax(0) for s in self.signals(part)] for part in torch.split(light, chunk)]
+        return [torch.stack(layer).amax(0) for layer in zip(*chunks, strict=True)]
+
+    def project_(self) -> None:
+        """Every approximated matrix that is free to leave its form is brought back to it."""
+        for layer in self.recipe.approximated:
+            matrix = self.matrices[layer - 1]
+            if isinstance(matrix, FreeMatrix):
+                project_(matrix.weight)
+
+    @torch.no_grad()
+    def export(self) -> LayeredNetwork:
+        """The same network of plain float64 weights, full scales measured.
+
+        Approximated matrices are projected, in float64, so that they are Σ·U to rounding. The centring of the inputs
+        goes into the first layer; it is one factor for all of them, which changes Σ only.
+        """
+        double = deepcopy(self).double().cpu()
+        weights = [np.asarray(matrix().detach().numpy()) for matrix in double.matrices]
+        biases = [np.asarray(bias.detach().numpy()) for bias in double.biases]
+        for layer in self.recipe.approximated:
+            weights[layer - 1] = approximate(weights[layer - 1])
+        biases[0] = biases[0] - weights[0].sum(axis=1)
+        weights[0] = weights[0] * (2 / self.largest)
+        network = LayeredNetwork.of(weights, biases, self.recipe.nonlinearity)
+        return with_measured_full_scale(network, self.recipe.function)
+
+
+def _with_gradient(full_scale: Tensor, signal: Tensor) -> Tensor:
+    """The full scale, with the gradient of the batch's largest signals: training may lower peaks that cost noise."""
+    largest = signal.abs().amax(0)
+    return full_scale * (largest / largest.detach().clamp_min(1e-12)).where(largest > 0, torch.ones_like(largest))

@@ -1,0 +1,143 @@
+"""What is trained, and how: one frozen record that repeats a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.area import TABLE_I
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.meshes.counts import network_count
+
+Form = Literal["free", "periodic", "cayley"]
+GradientLoss = Literal["raw", "straight-through"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecipe:
+    """How a network learns the averaging function from its whole grid.
+
+    Raises:
+        ConfigError: a value out of range, or layers that do not fit the function.
+    """
+
+    servers: int
+    bits: int
+    layers: tuple[int, ...]
+    """Signals: inputs K, hidden layers, outputs."""
+    approximated: tuple[int, ...] = ()
+    """Matrices made of squares Σ·U, from 1 on (Table I)."""
+    form: Form = "free"
+    """How they become so: ``periodic`` projects every ``project_every`` epochs and at the end (the paper, eq. 4 to 6),
+    ``cayley`` never leaves the form. ``free`` approximates nothing."""
+    nonlinearity: Nonlinearity = "relu"
+    noise: float = 0.0
+    """The largest standard deviation on every signal, relative to its full scale, that is trained for. Noise is raised
+    towards it as long as the network bears it (`curriculum`)."""
+    margin: float = 0.0
+    """Deviations up to this are not punished: the loss is that of max(|o − o*| − margin, 0)."""
+    epochs: int = 120
+    cpu_seconds: float | None = None
+    """Instead of epochs: CPU time of the process. Such runs repeat only roughly."""
+    batch: int = 512
+    learning_rate: float = 2e-3
+    """Of Adam (0.9, 0.99), after a warm-up of 200 steps; a cosine to 0 follows."""
+    project_every: int = 1
+    gradient_epochs: int = 0
+    """The last epochs, in which the loss is that of the reconstructed gradient (eq. 7, second phase). 0 because the
+    phase made every network worse that it was tried on (docs/trained-networks.md)."""
+    gradient_loss: GradientLoss = "raw"
+    """Of outputs as they are, or of received levels with the gradient passed straight through."""
+    output_weights: tuple[float, ...] | None = None
+    """W_T of eq. 7; all 1 unless given."""
+    seed: int = 0
+    threads: int = 1
+    """Fixed, as sums in another order round differently."""
+    device: str = "cpu"
+    inputs: int = 4
+    rounding: Literal["floor", "half-up"] = "floor"
+
+    def __post_init__(self) -> None:
+        function = self.function
+        ends = (len(function.inputs), function.outputs)
+        if len(self.layers) < 2 or (self.layers[0], self.layers[-1]) != ends or min(self.layers) < 1:
+            raise ConfigError(f"layers = {list(self.layers)}: expected {ends[0]}, hidden layers, {ends[1]}")
+        _one_of("form", self.form, get_args(Form))
+        _one_of("nonlinearity", self.nonlinearity, get_args(Nonlinearity))
+        _one_of("gradient_loss", self.gradient_loss, get_args(GradientLoss))
+        if (self.form == "free") != (not self.approximated):
+            raise ConfigError(f"form = {self.form!r}, approximated = {list(self.approximated)}: free is without any")
+        for layer in self.approximated:
+            if not 1 <= layer < len(self.layers):
+                raise ConfigError(f"approximated layer {layer}: the network has matrices 1 to {len(self.layers) - 1}")
+            short, long = sorted(self.layers[layer - 1 : layer + 1])
+            if long % short:
+                raise ConfigError(f"approximated layer {layer}: {long} is no multiple of {short}, squares do not fit")
+        for name in ("epochs", "batch", "project_every", "threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} = {getattr(self, name)}: expected at least 1")
+        if not 0 <= self.gradient_epochs <= self.epochs:
+            raise ConfigError(f"gradient_epochs = {self.gradient_epochs}: expected 0 to {self.epochs}")
+        if not 0 <= self.noise < 1 or not 0 <= self.margin < 0.5 or not 0 < self.learning_rate < 1:
+            raise ConfigError(
+                f"noise = {self.noise}, margin = {self.margin}, learning_rate = {self.learning_rate}: "
+                "expected 0 to 1, 0 to 0.5, above 0 to 1"
+            )
+        if self.cpu_seconds is not None and not self.cpu_seconds > 0:
+            raise ConfigError(f"cpu_seconds = {self.cpu_seconds}: expected a time above 0")
+        if self.output_weights is not None and len(self.output_weights) != ends[1]:
+            raise ConfigError(f"{len(self.output_weights)} output weights: expected {ends[1]}")
+
+    @classmethod
+    def scenario(cls, number: int, **options: Any) -> TrainingRecipe:
+        """A row of the paper's Table I, every matrix that it approximates in the Cayley form unless told otherwise.
+
+        Raises:
+            ConfigError: no such scenario, or an option out of range.
+        """
+        if number not in range(1, len(TABLE_I) + 1):
+            raise ConfigError(f"scenario {number}: expected 1 to {len(TABLE_I)}")
+        row = TABLE_I[number - 1]
+        form = options.pop("form", "cayley")
+        approximated = options.pop("approximated", () if form == "free" else row.approximated)
+        # Large grids: as many steps, fewer epochs.
+        points = AveragingFunction.of(row.servers, row.bits).points
+        defaults = {"epochs": max(6, round(120 * (28_561 / points) ** 0.5)), "batch": 512 if points < 1e5 else 4096}
+        return cls(
+            servers=row.servers,
+            bits=row.bits,
+            layers=row.layers,
+            approximated=approximated,
+            form=form,
+            **(defaults | options),
+        )
+
+    def but(self, **changes: Any) -> TrainingRecipe:
+        """The same with other values."""
+        return replace(self, **changes)
+
+    @property
+    def function(self) -> AveragingFunction:
+        """What is learnt."""
+        return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding)
+
+    @property
+    def mzi_count(self) -> int:
+        """In the paper's convention, P, T and biases apart."""
+        return network_count(self.layers, self.approximated)
+
+    @property
+    def work(self) -> int:
+        """What ``advance`` counts up to: epochs, or CPU seconds where those are the budget."""
+        return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} = {value!r}: expected one of {', '.join(known)}")

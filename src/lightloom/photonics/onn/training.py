@@ -1,0 +1,254 @@
+"""`train`: a recipe becomes a network, the same one every time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.files import FunctionArguments
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.verify import EXHAUSTIVE_POINTS, Verification, verify
+from lightloom.photonics.onn.checkpoint import Checkpoint
+from lightloom.photonics.onn.curriculum import Curriculum
+from lightloom.photonics.onn.losses import gradient_loss, output_loss
+from lightloom.photonics.onn.model import Noise, OpticalNetwork
+from lightloom.photonics.onn.recipe import TrainingRecipe
+
+WARM_UP_STEPS = 200
+EVALUATE_EVERY = 10
+"""Epochs between entries of the history."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Trained:
+    """What came out of a training."""
+
+    network: LayeredNetwork
+    """Takes light A_k, gives levels 0..3; full scales measured, approximated matrices Σ·U to rounding."""
+    recipe: TrainingRecipe
+    verification: Verification
+    """Of `network` in float64, over the whole grid of at most 20 million points."""
+    history: tuple[dict[str, float], ...]
+    """Every `EVALUATE_EVERY` epochs: epoch, loss, accuracy (float32, on the grid), noise, cpu_seconds."""
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of inputs with every output right."""
+        return self.verification.accuracy
+
+    @property
+    def function_arguments(self) -> FunctionArguments:
+        """For `averaging.files.save_network`."""
+        r = self.recipe
+        return FunctionArguments(servers=r.servers, bits=r.bits, inputs=r.inputs, rounding=r.rounding)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `lightloom onn train --json` prints."""
+        v = self.verification
+        return {
+            "recipe": self.recipe.to_json(),
+            "accuracy": v.accuracy,
+            "wrong_outputs": v.wrong_outputs,
+            "checked_inputs": v.checked_inputs,
+            "exhaustive": v.exhaustive,
+            "largest_deviation": v.largest_deviation,
+            "errors": {str(value): count for value, count in v.errors.items()},
+            "mzi_count": self.recipe.mzi_count,
+            "largest_gain": self.network.largest_gain,
+            "epochs": int(self.history[-1]["epoch"]),
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "history": list(self.history),
+        }
+
+
+def _ignore(count: int) -> None:
+    """Nobody watches."""
+
+
+def train(recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[[int], None] = _ignore) -> Trained:
+    """Trains a network as the recipe says; on one machine and one version of torch the result repeats to the bit.
+
+    Args:
+        recipe: everything that matters.
+        folder: where a checkpoint is kept while it lasts; an interrupted training goes on from there, to the same end.
+        advance: called with what is newly done, in units of `TrainingRecipe.work`.
+
+    Raises:
+        ConfigError: no such device, or a checkpoint of another recipe.
+    """
+    with _fixed_arithmetic(recipe.threads):
+        run = _Run(recipe)
+        checkpoint = None if folder is None else Checkpoint(folder, recipe)
+        if checkpoint is not None and (saved := checkpoint.load()) is not None:
+            run.load_state_dict(saved)
+        advance(run.done)
+        while run.progress < 1:
+            before = run.done
+            run.epoch_of_steps()
+            advance(run.done - before)
+            if checkpoint is not None:
+                checkpoint.save_now_and_then(run.state_dict)
+        network = run.network.export()
+    verification = verify(network, recipe.function)
+    if checkpoint is not None:
+        checkpoint.remove()
+    return Trained(
+        network=network,
+        recipe=recipe,
+        verification=verification,
+        history=tuple(run.history),
+        seconds=run.seconds,
+        cpu_seconds=run.cpu_seconds,
+    )
+
+
+@contextmanager
+def _fixed_arithmetic(threads: int) -> Iterator[None]:
+    before, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        torch.use_deterministic_algorithms(deterministic)
+
+
+class _Run:
+    """A training between epochs."""
+
+    def __init__(self, recipe: TrainingRecipe) -> None:
+        self.recipe = recipe
+        try:
+            self.device = torch.device(recipe.device)
+            torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"device = {recipe.device!r}: {str(error).splitlines()[0]}") from error
+        start = torch.Generator().manual_seed(recipe.seed)
+        self.network = OpticalNetwork(recipe, start).to(self.device)
+        self.generator = torch.Generator(self.device).manual_seed(recipe.seed)
+        self.light, self.ideal = (tensor.to(self.device) for tensor in whole_grid(recipe))
+        parameters = list(self.network.parameters())
+        self.optimiser = torch.optim.Adam(parameters, recipe.learning_rate, betas=(0.9, 0.99), fused=True)
+        self.curriculum = Curriculum(recipe.noise)
+        self.epoch = self.step = 0
+        self.seconds = self.cpu_seconds = 0.0
+        self.history: list[dict[str, float]] = []
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        if self.recipe.cpu_seconds is not None:
+            return min(1.0, self.cpu_seconds / self.recipe.cpu_seconds)
+        return self.epoch / self.recipe.epochs
+
+    @property
+    def done(self) -> int:
+        """In units of `TrainingRecipe.work`."""
+        return round(self.progress * self.recipe.work)
+
+    def epoch_of_steps(self) -> None:
+        """One pass over the grid in random order, then a projection when it is due."""
+        began, cpu_began, recipe = time.perf_counter(), time.process_time(), self.recipe
+        # CPU time decides between epochs only; within one, a schedule in steps changes too little to matter.
+        share = 0.0 if recipe.cpu_seconds is not None else 1 / recipe.epochs
+        noise = None
+        if recipe.noise:
+            noise = Noise(self.curriculum.sigma, self.network.full_scales(self.light), self.generator)
+        order = torch.randperm(len(self.light), generator=self.generator, device=self.device)
+        batches = torch.split(order, recipe.batch)
+        losses = [self._one_step(b, noise, self.progress + share * i / len(batches)) for i, b in enumerate(batches)]
+        self.epoch += 1
+        self.cpu_seconds += time.process_time() - cpu_began
+        last = self.progress >= 1
+        if recipe.form == "periodic" and (self.epoch % recipe.project_every == 0 or last):
+            self.network.project_()
+        if self.epoch % EVALUATE_EVERY == 0 or last:
+            self._remember(float(torch.stack(losses).mean()))
+        self.seconds += time.perf_counter() - began
+
+    def _one_step(self, batch: Tensor, noise: Noise | None, progress: float) -> Tensor:
+        recipe = self.recipe
+        rate = recipe.learning_rate * min(1, (self.step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * progress)) / 2
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        ideal = self.ideal[batch]
+        outputs = self.network(self.light[batch], noise)
+        second_phase = self.epoch >= recipe.epochs - recipe.gradient_epochs
+        loss = (gradient_loss if second_phase else output_loss)(outputs, ideal, recipe)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.step += 1
+        if noise is not None:
+            self.curriculum.observe(float(_right(outputs, ideal)))
+            noise.sigma = self.curriculum.sigma
+        return loss.detach()
+
+    @torch.no_grad()
+    def _remember(self, loss: float) -> None:
+        pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
+        right = sum(float(_right(self.network(x), y)) * len(x) for x, y in pairs)
+        self.history.append(
+            {
+                "epoch": self.epoch,
+                "loss": loss,
+                "accuracy": right / len(self.light),
+                "noise": self.curriculum.sigma if self.recipe.noise else 0.0,
+                "cpu_seconds": self.cpu_seconds,
+            }
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on."""
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "generator": self.generator.get_state(),
+            "curriculum": [self.curriculum.sigma, self.curriculum.right],
+            "counters": [self.epoch, self.step, self.seconds, self.cpu_seconds],
+            "history": self.history,
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from there."""
+        self.network.load_state_dict(saved["network"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+        self.generator.set_state(saved["generator"])
+        self.curriculum.sigma, self.curriculum.right = saved["curriculum"]
+        self.epoch, self.step, self.seconds, self.cpu_seconds = saved["counters"]
+        self.history = saved["history"]
+
+
+def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
+    """Light (points, K) and ideal levels (points, M) of every grid point, float32.
+
+    Raises:
+        ConfigError: more points than are ever verified whole.
+    """
+    function = recipe.function
+    if function.points > EXHAUSTIVE_POINTS:
+        raise ConfigError(f"{function.points:,} grid points: a network is trained on at most {EXHAUSTIVE_POINTS:,}")
+    light, ideal = [], []
+    for points in function.grid():
+        light.append(function.light(points).T.astype(np.float32))
+        ideal.append(function.ideal(points).T.astype(np.float32))
+    return torch.from_numpy(np.concatenate(light)), torch.from_numpy(np.concatenate(ideal))
+
+
+def _right(outputs: Tensor, ideal: Tensor) -> Tensor:
+    """The share of rows in which every level is received right."""
+    return (outputs.detach().round().clamp(0, 3) == ideal).all(1).float().mean()
