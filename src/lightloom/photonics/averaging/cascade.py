@@ -9,18 +9,21 @@ second.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.photonics.averaging.construct import Construction, build, candidates
 from lightloom.photonics.averaging.function import AveragingFunction, Floats, GridInput, Ints
 from lightloom.photonics.averaging.networks import Nonlinearity
 from lightloom.photonics.averaging.preprocessing import points_of_servers
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix
+
+_TUPLES_AT_ONCE = 50_000
 
 
 def second_level(
@@ -106,3 +109,32 @@ def random_codes(
     base = rng.integers(0, top + 1, count)
     close = np.clip(base + rng.integers(-3, 4, (groups, servers, count)), 0, top)
     return np.where(rng.random(count) < near_equal, close, uniform)
+
+
+def end_to_end(
+    cascade: Cascade, tuples: int, seed: int = 0, advance: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """Random tuples of all servers' codes through both levels, and how often eq. 9 would have been wrong.
+
+    Raises:
+        VerificationError: eq. 9 is off by anything but one in the last place.
+    """
+    rng = np.random.default_rng(seed)
+    wrong = plain = done = 0
+    while done < tuples:
+        count = min(tuples - done, _TUPLES_AT_ONCE)
+        codes = random_codes(cascade.groups, cascade.servers, cascade.bits, count, rng)
+        once = codes.sum(axis=(0, 1)) // (cascade.groups * cascade.servers)
+        wrong += int((cascade.average(codes) != once).sum())
+        short = once - basic(codes)
+        if not np.isin(short, (0, 1)).all():
+            raise VerificationError(f"eq. 9 is off by {int(short.min())} to {int(short.max())}, expected 0 to 1")
+        plain += int(short.sum())
+        done += count
+        advance(count)
+    return {
+        "tuples": tuples,
+        "wrong_with_decimals": wrong,
+        "wrong_without_decimals": plain,
+        "share_wrong_without_decimals": plain / tuples,
+    }

@@ -8,6 +8,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.photonics.averaging.area import mzi_count, mzi_of_units
 from lightloom.photonics.averaging.circuit import Circuit
@@ -121,6 +123,18 @@ def candidates(
             extras = [f"{how.copies} copies"] * (how.copies > 1) + ["regenerated"] * how.regenerate
             made.append(Construction(", ".join([name, *extras]), function, realise(circuit, function, how)))
     return sorted(made, key=lambda c: c.mzi_count)
+
+
+def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
+    """The construction of the function that has exactly these weights, so that its proof is theirs; None: none has."""
+    for construction in candidates(function, network.nonlinearity):
+        meant = construction.network
+        if meant.layers == network.layers and all(
+            np.array_equal(a, b)
+            for a, b in zip(meant.weights + meant.biases, network.weights + network.biases, strict=True)
+        ):
+            return construction
+    return None
 
 
 def build(

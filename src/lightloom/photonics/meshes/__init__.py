@@ -11,13 +11,14 @@ from lightloom.photonics.meshes.correction import Correction, cancel_crosstalk, 
 from lightloom.photonics.meshes.counts import approximated_count, averager_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
-from lightloom.photonics.meshes.drawing import draw, save_drawing
+from lightloom.photonics.meshes.drawing import draw, draw_mapped, save_drawing
 from lightloom.photonics.meshes.files import document, load, mapped_document, mapped_of, mesh_of, save
 from lightloom.photonics.meshes.layout import KINDS, Kind, Layout, layout
 from lightloom.photonics.meshes.mapping import FORMS, Form, MappedMatrix, map_matrix, sigma_u
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.photonics.meshes.montecarlo import Spread, expected_error, matrix_error, monte_carlo, sweep
 from lightloom.photonics.meshes.netlist import models, netlist
+from lightloom.photonics.meshes.phase_files import check_belongs, load_phases, meshes_of, save_phases
 from lightloom.photonics.meshes.switch import connections, crosstalk_db, switch
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "approximated_count",
     "averager_count",
     "cancel_crosstalk",
+    "check_belongs",
     "connections",
     "correct",
     "corrected",
@@ -46,16 +48,19 @@ __all__ = [
     "disturb",
     "document",
     "draw",
+    "draw_mapped",
     "expected_error",
     "full_count",
     "layout",
     "load",
+    "load_phases",
     "map_blocks",
     "map_matrix",
     "mapped_document",
     "mapped_of",
     "matrix_error",
     "mesh_of",
+    "meshes_of",
     "models",
     "monte_carlo",
     "netlist",
@@ -64,6 +69,7 @@ __all__ = [
     "received_power",
     "save",
     "save_drawing",
+    "save_phases",
     "sigma_u",
     "splitting_loss_db",
     "splitting_matrix",

@@ -13,6 +13,7 @@ from lightloom.core.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from lightloom.photonics.meshes.mapping import MappedMatrix
     from lightloom.photonics.meshes.mesh import Mesh
 
 _DEVICES_UP_TO = 24  # modes; beyond, devices are smaller than a line
@@ -51,6 +52,72 @@ def draw(mesh: Mesh) -> Figure:
     return figure
 
 
+def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
+    """A mapped matrix in the order of the light: V†, the column of Σ, U; of larger ones, maps of θ."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    theta_colours, phi_colours = colormaps["cividis"], colormaps["twilight"]
+    meshes = [mesh for mesh in (mapped.input_mesh, mapped.output_mesh) if mesh is not None]
+    names = ["V†", "U"] if mapped.output_mesh else ["U"]
+    size = max(mesh.layout.size for mesh in meshes)
+    small = size <= _DEVICES_UP_TO
+    widths = [max(mesh.layout.depth, 1) + 2.2 for mesh in meshes]
+    widths.insert(1, 2.6)
+    figure = Figure(
+        figsize=(float(np.clip(0.34 * sum(widths) if small else 11, 5, 16)), 2.0 + (0.28 * size if small else 3.4)),
+        layout="constrained",
+    )
+    axes = list(figure.subplots(1, len(widths), width_ratios=widths))
+    for ax, mesh, name in zip([axes[0], *axes[2:]], meshes, names, strict=True):
+        theta, phi = mesh.theta % (2 * np.pi), mesh.phi % (2 * np.pi)
+        if small:
+            _devices(ax, mesh, theta_colours(theta / np.pi), phi_colours(phi / (2 * np.pi)), size)
+        else:
+            _map(ax, mesh, theta, theta_colours, np.pi)
+            ax.set_ylim(size - 0.5, -0.5)
+        ax.set_title(f"{name}: {mesh.mzis} MZIs in {mesh.layout.depth} columns", loc="left", fontsize=8.5, color=_INK)
+    _attenuators(axes[1], mapped, theta_colours, size)
+    _scale(figure, axes[0], theta_colours, np.pi, "θ: cross to bar")
+    if small:
+        _scale(figure, axes[-1], phi_colours, 2 * np.pi, "φ")
+    outputs, inputs = mapped.shape
+    behind = f", amplified {mapped.gain:.3g} times behind" if mapped.gain > 1 else ""
+    figure.suptitle(
+        f"{title or f'{inputs} to {outputs} signals'}: {mapped.mzis} MZIs in {mapped.depth} columns{behind}",
+        x=0.01, ha="left", fontsize=10, color=_INK,
+    )  # fmt: skip
+    return figure
+
+
+def _attenuators(ax: Any, mapped: MappedMatrix, colours: Any, size: int) -> None:
+    """Σ as boxes on their modes, named by what they let through; only their colours where there are many."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    values = mapped.attenuations
+    place = np.arange(values.size)
+    ax.hlines(place, 0, 1, colors=_GUIDE, linewidth=1, zorder=1)
+    boxes = [Rectangle((0.25, m - 0.25), 0.5, 0.5) for m in place]
+    edge = 0.6 if size <= _DEVICES_UP_TO else 0.0
+    filled = colours(2 * np.arcsin(values) / np.pi)
+    ax.add_collection(PatchCollection(boxes, facecolors=filled, edgecolors=_INK, linewidths=edge, zorder=2))
+    if size <= _DEVICES_UP_TO:
+        for mode, value in zip(place, values, strict=True):
+            ax.text(
+                0.5,
+                mode + 0.43,
+                f"{value:.2g}" if value > 1e-9 else "0",
+                ha="center",
+                va="center",
+                fontsize=6,
+                color=_INK,
+            )
+    ax.set(xlim=(0, 1), ylim=(size - 0.4, -0.6))
+    ax.set_title(f"Σ: {values.size}", loc="left", fontsize=8.5, color=_INK)
+    ax.axis("off")
+
+
 def save_drawing(mesh: Mesh, path: Path) -> Path:
     """Draw to ``.svg``, ``.png`` or ``.pdf``, whole or not at all.
 
@@ -66,7 +133,7 @@ def save_drawing(mesh: Mesh, path: Path) -> Path:
     return write_atomically(path, buffer.getvalue())
 
 
-def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any) -> None:
+def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any, rows: int | None = None) -> None:
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Circle, Rectangle
 
@@ -82,7 +149,9 @@ def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any) -> None:
             ax.text(-1.0, mode, f"{mode}", ha="right", va="center", fontsize=7, color=_INK)
         if mode < mesh.outputs:
             ax.text(depth, mode, f"{mode}", ha="left", va="center", fontsize=7, color=_INK)
-    ax.set(xlim=(-1.6, depth + 0.6), ylim=(size - 0.4, -0.6), aspect="equal")
+    ax.set(xlim=(-1.6, depth + 0.6), ylim=((rows or size) - 0.4, -0.6))
+    if rows is None:
+        ax.set_aspect("equal")
     ax.axis("off")
 
 

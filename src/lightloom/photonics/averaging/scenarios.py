@@ -1,0 +1,88 @@
+"""The paper's four scenarios: constructed networks on their full grids, beside the networks of Table I."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lightloom.photonics.averaging.area import TABLE_I, PaperNetwork, mzi_count
+from lightloom.photonics.averaging.construct import Construction, candidates
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.meshes.counts import network_count
+
+CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
+    ("", "relu"),
+    ("lsb-ripple, regenerated", "relu"),
+    ("", "clipped"),
+    ("lsb-ripple, carry-save", "clipped"),
+)
+"""What each scenario is built as; no name means the smallest that is proved exact."""
+ROWS = len(TABLE_I) * (2 + len(CHOSEN))
+
+
+def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: int = 400_000) -> list[dict[str, Any]]:
+    """One row a network: the paper's whole and approximated one of each scenario, then the constructed ones.
+
+    Wrong outputs are counted over the whole grid. What the paper does not state is None.
+    """
+    rows = []
+    for paper in TABLE_I:
+        function = AveragingFunction.of(paper.servers, paper.bits)
+        for approximated in (False, True):
+            rows.append(_paper_row(paper, function, approximated))
+            advance(1)
+        for name, nonlinearity in CHOSEN:
+            construction = _pick(function, name, nonlinearity)
+            rows.append(_row(paper, construction, evaluations))
+            advance(1)
+    return rows
+
+
+def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) -> Construction:
+    """The smallest that is proved exact, of that name where there is one."""
+    for construction in candidates(function, nonlinearity):
+        if name in ("", construction.name) and construction.proof.float64:
+            return construction
+    raise AssertionError(f"no {nonlinearity} construction {name!r} for {function}")
+
+
+def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
+    found = construction.verify()
+    layers = construction.network.layers
+    return {
+        "bits": paper.bits,
+        "servers": paper.servers,
+        "network": f"{construction.name}, {construction.network.nonlinearity}",
+        "constructed": True,
+        "wrong_outputs": found.wrong_outputs,
+        "checked_inputs": found.checked_inputs,
+        "exhaustive": found.exhaustive,
+        "proved": construction.proof.float64,
+        "layers": list(layers),
+        "hidden_layers": construction.network.depth,
+        "mzi_count": construction.mzi_count,
+        "mzi_count_economy": mzi_count(layers, "economy"),
+        "largest_gain": construction.network.largest_gain,
+        "noise_limit": construction.noise_limit(evaluations),
+    }
+
+
+def _paper_row(paper: PaperNetwork, function: AveragingFunction, approximated: bool) -> dict[str, Any]:
+    chosen = paper.approximated if approximated else ()
+    return {
+        "bits": paper.bits,
+        "servers": paper.servers,
+        "network": "the paper's, approximated" if approximated else "the paper's",
+        "constructed": False,
+        "wrong_outputs": None,
+        "checked_inputs": function.points,
+        "exhaustive": None,
+        "proved": False,
+        "layers": list(paper.layers),
+        "hidden_layers": len(paper.layers) - 2,
+        "mzi_count": network_count(paper.layers, chosen),
+        "mzi_count_economy": network_count(paper.layers, chosen, "economy"),
+        "largest_gain": None,
+        "noise_limit": None,
+    }

@@ -1,0 +1,181 @@
+"""All meshes of a network, part by part, in one file: JSON for people and programs, npz for many phases.
+
+    {"schema", "parts": [{"name", "shape", "blocks": [a mesh, or a mapped matrix, ...]}, ...]}
+
+In an ``.npz`` the same document stands under ``document``, every list of numbers in it replaced by ``{"array": name}``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.photonics.archives import read_arrays
+from lightloom.photonics.meshes.blocks import MappedBlocks
+from lightloom.photonics.meshes.files import SCHEMA as MESH_SCHEMA
+from lightloom.photonics.meshes.files import document, mapped_document, mapped_of, mesh_of
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SCHEMA = "lightloom.phases/1"
+Part = Mesh | MappedMatrix | MappedBlocks
+
+
+def meshes_of(part: Part) -> dict[str, Mesh]:
+    """Every mesh of a part by where it stands: ``u``, or ``v`` and ``u`` of a matrix, with the number of a block."""
+    if isinstance(part, Mesh):
+        return {"u": part}
+    if isinstance(part, MappedBlocks):
+        return {f"{name}{i}": mesh for i, block in enumerate(part.blocks, 1) for name, mesh in meshes_of(block).items()}
+    return {"u": part.input_mesh} if part.output_mesh is None else {"v": part.input_mesh, "u": part.output_mesh}
+
+
+def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
+    """The parts for JSON, in the order of the light."""
+    return {"schema": SCHEMA, "parts": [_part_document(name, part) for name, part in parts.items()]}
+
+
+def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
+    """Write ``.json`` or ``.npz``, whole or not at all.
+
+    Raises:
+        ConfigError: another ending, or the place cannot be written to.
+    """
+    check_phases_name(path)
+    content = phases_document(parts)
+    if path.suffix == ".json":
+        return write_atomically(path, json.dumps(content, allow_nan=False) + "\n")
+    arrays: dict[str, NDArray[np.float64]] = {}
+    lean = _without_arrays(content, arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(lean)), **arrays)  # type: ignore[arg-type]
+    return write_atomically(path, buffer.getvalue())
+
+
+def check_phases_name(path: Path) -> None:
+    """Refuse a name that :func:`save_phases` could not write.
+
+    Raises:
+        ConfigError: another ending than .json or .npz.
+    """
+    if path.suffix not in (".json", ".npz"):
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in .json or .npz")
+
+
+def load_phases(path: Path) -> dict[str, Part]:
+    """Read what :func:`save_phases` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read, is not of this schema, or holds meshes that are none.
+    """
+    check_phases_name(path)
+    source = repr(str(path))
+    content = _read_json(path) if path.suffix == ".json" else _read_npz(path)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise ConfigError(f"{source}: schema {found!r}, expected {SCHEMA!r}")
+    if not isinstance(content.get("parts"), list) or not content["parts"]:
+        raise ConfigError(f"{source}: expected a list of parts")
+    parts: dict[str, Part] = {}
+    for index, each in enumerate(content["parts"]):
+        if not isinstance(each, dict) or set(each) != {"name", "shape", "blocks"} or not isinstance(each["name"], str):
+            raise ConfigError(f"{source}: part {index}: expected name, shape and blocks")
+        parts[each["name"]] = _part_of(each, f"{source}: {each['name']}")
+    return parts
+
+
+def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: str) -> float:
+    """The largest difference of any matrix element, relative to the largest of its matrix, between equal meshes.
+
+    Raises:
+        ConfigError: other parts, or meshes of another kind or size, than ``like``.
+    """
+    if list(parts) != list(like):
+        raise ConfigError(f"{source}: phases of {', '.join(parts)}, expected {', '.join(like)}")
+    largest = 0.0
+    for name, part in parts.items():
+        found, wanted = _outline(part), _outline(like[name])
+        if found != wanted:
+            raise ConfigError(f"{source}: {name} has the phases of {found}, expected {wanted}")
+        matrix = like[name].matrix()
+        off = float(np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300))
+        largest = max(largest, off)
+    return largest
+
+
+def _outline(part: Part) -> str:
+    sizes = [f"a {mesh.kind} mesh from {mesh.inputs} to {mesh.outputs} modes" for mesh in meshes_of(part).values()]
+    return " and ".join(sizes)
+
+
+def _part_document(name: str, part: Part) -> dict[str, Any]:
+    if isinstance(part, Mesh):
+        return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
+    blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
+    return {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in blocks]}
+
+
+def _part_of(content: Mapping[str, Any], source: str) -> Part:
+    blocks, shape = content["blocks"], content["shape"]
+    if not isinstance(blocks, list) or not blocks:
+        raise ConfigError(f"{source}: expected a list of meshes")
+    if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and n > 0 for n in shape)):
+        raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
+    if isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
+        part: Part = mesh_of(blocks[0], source)
+        found = (part.outputs, part.inputs) if isinstance(part, Mesh) else part.shape
+    else:
+        mapped = tuple(mapped_of(block, f"{source}: mesh {index}") for index, block in enumerate(blocks, 1))
+        side, long = sorted(shape)
+        if len(mapped) == 1 and mapped[0].shape == tuple(shape):
+            return mapped[0]
+        fits = len(mapped) == -(-long // side) and all(block.shape == (side, side) for block in mapped)
+        part, found = MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped), (shape[0], shape[1]) if fits else (0, 0)
+    if found != tuple(shape):
+        raise ConfigError(f"{source}: its meshes do not make a matrix of {shape[0]} x {shape[1]}")
+    return part
+
+
+def _without_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_arrays(value, arrays) for key, value in content.items()}
+    if isinstance(content, list) and all(isinstance(each, float) for each in content):
+        name = f"array_{len(arrays)}"
+        arrays[name] = np.asarray(content, np.float64)
+        return {"array": name}
+    return [_without_arrays(each, arrays) for each in content] if isinstance(content, list) else content
+
+
+def _with_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    if isinstance(content, dict):
+        if set(content) == {"array"}:
+            return arrays[content["array"]].tolist()
+        return {key: _with_arrays(value, arrays) for key, value in content.items()}
+    return [_with_arrays(each, arrays) for each in content] if isinstance(content, list) else content
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r}: {error.strerror or 'cannot be read'}") from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r}: not a .json file of phases") from error
+
+
+def _read_npz(path: Path) -> Any:
+    arrays = read_arrays(path)
+    try:
+        return _with_arrays(json.loads(str(arrays["document"])), arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r}: not a .npz file of phases") from error
