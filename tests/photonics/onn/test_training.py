@@ -18,13 +18,13 @@ from lightloom.photonics.onn.model import Noise, OpticalNetwork  # noqa: E402
 
 def small(**options: Any) -> TrainingRecipe:
     """Two servers of 4 bits: 49 points."""
-    defaults = {"layers": (2, 16, 16, 2), "epochs": 20, "batch": 16, "learning_rate": 5e-3}
-    return TrainingRecipe(servers=2, bits=4, **(defaults | options))
+    defaults: dict[str, Any] = {"layers": (2, 16, 16, 2), "epochs": 20, "batch": 16, "learning_rate": 5e-3}
+    return TrainingRecipe(**({"servers": 2, "bits": 4} | defaults | options))
 
 
 def smallest(**options: Any) -> TrainingRecipe:
     """Two servers of 2 bits: 7 points, learnt in a blink."""
-    defaults = {"layers": (1, 8, 8, 1), "epochs": 400, "batch": 16, "learning_rate": 1e-2}
+    defaults: dict[str, Any] = {"layers": (1, 8, 8, 1), "epochs": 400, "batch": 16, "learning_rate": 1e-2}
     return TrainingRecipe(servers=2, bits=2, **(defaults | options))
 
 
@@ -168,7 +168,7 @@ def test_losses_are_those_of_eq_7() -> None:
 )
 def test_bad_recipes_are_refused_in_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        TrainingRecipe(**({"servers": 2, "bits": 4, "layers": (2, 16, 16, 2)} | options))
+        small(**options)
     assert "\n" not in str(caught.value)
 
 

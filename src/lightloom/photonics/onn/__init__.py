@@ -2,6 +2,7 @@
 
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.rival import RIVALS
+from lightloom.photonics.onn.search import SearchResult, Trial, search
 from lightloom.photonics.onn.training import Trained, train
 
-__all__ = ["RIVALS", "Trained", "TrainingRecipe", "train"]
+__all__ = ["RIVALS", "SearchResult", "Trained", "TrainingRecipe", "Trial", "search", "train"]

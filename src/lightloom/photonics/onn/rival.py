@@ -1,4 +1,4 @@
-"""The fair rivals of constructed networks: the paper's first structure, trained with noise, recipe and budget fixed here.
+"""The fair rivals of constructed networks: the paper's first structure, trained with noise, recipe and budget fixed.
 
 Budget: 2,400 s of CPU time each (20 minutes on 2 cores), whole training, one seed, one thread, float32.
 
@@ -14,18 +14,18 @@ How it was chosen: pilots of 240 CPU seconds in all, judged by the noise limit a
 between the two. The rate is a little lower, as the runs are 40 times as long. One seed; nothing was changed after the
 runs that are kept had begun.
 
-    python -m lightloom.photonics.onn.rival relu FOLDER
+    python -m lightloom.photonics.onn rival relu FOLDER
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging.files import save_network
@@ -56,19 +56,24 @@ TRAINED = Path(__file__).parent / "trained"
 
 
 def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Trained:
-    """Trains one of `KEPT`; its weights (float32, which is what is verified) and its log go into the folder."""
-    trained = train(KEPT[name], folder / f"{name}.under-way", advance)
+    """Trains one of `KEPT`, or goes on with it; its weights, in float32, and its log go into the folder.
+
+    Raises:
+        UnknownNameError: no such network.
+        ConfigError: the folder cannot be written to, or holds a checkpoint of another recipe.
+    """
+    if name not in KEPT:
+        raise UnknownNameError("trained network", name, KEPT)
+    under_way = folder / f"{name}.under-way"
+    trained = train(KEPT[name], under_way, advance)
     keep(trained, name, folder)
-    (folder / f"{name}.under-way").rmdir()
+    if under_way.exists():
+        under_way.rmdir()
     return trained
 
 
 def keep(trained: Trained, name: str, folder: Path) -> None:
-    """Writes ``name``.npz and ``name``.json.
-
-    Raises:
-        ConfigError: the folder cannot be written to.
-    """
+    """Writes ``name``.npz and ``name``.json; what the log says of accuracy is that of the float64 network."""
     n = trained.network
     weights, biases, scales = (
         tuple(np.asarray(a, np.float32) for a in arrays) for arrays in (n.weights, n.biases, n.full_scale)
@@ -77,7 +82,3 @@ def keep(trained: Trained, name: str, folder: Path) -> None:
     save_network(folder / f"{name}.npz", single, trained.function_arguments)
     document = {"schema": SCHEMA, "provenance": provenance(trained.recipe.to_json(), trained.recipe.seed)}
     write_atomically(folder / f"{name}.json", json.dumps(document | trained.to_json(), indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    train_and_keep(sys.argv[1], Path(sys.argv[2]))

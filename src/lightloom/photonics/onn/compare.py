@@ -1,0 +1,134 @@
+"""Trained against constructed networks of scenario 1: how much noise each bears, and how many MZIs it takes.
+
+python -m lightloom.photonics.onn compare trained/noise.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.files import load_network
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.noise import EVALUATIONS, input_bound, noise_curve, noise_limit
+from lightloom.photonics.averaging.verify import verify
+from lightloom.photonics.onn.rival import KEPT, TRAINED
+
+SCHEMA = "lightloom.noise/1"
+SIGMAS = tuple(float(f"{s:.3g}") for s in np.geomspace(1e-4, 3e-2, 24))
+CONSTRUCTED = {
+    "regenerated": {"noise": 3e-3},
+    "smallest clipped": {"noise": 4e-3, "nonlinearity": "clipped"},
+    "sturdiest clipped": {"noise": 6e-3, "nonlinearity": "clipped"},
+}
+"""Arguments of `build(4, 8, ...)`."""
+TARGET_TOLERANCE = 2.0
+TARGET_AREA = 0.02
+"""What a constructed network should reach: this many times the best trained one's noise, at this share of its MZIs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Contender:
+    """A network of scenario 1."""
+
+    name: str
+    kind: str
+    """``trained`` or ``constructed``."""
+    network: LayeredNetwork
+    mzi_count: int
+
+
+def contenders() -> Iterator[Contender]:
+    """Every trained network whose weights are kept, and the best constructed ones."""
+    for name, recipe in KEPT.items():
+        if (path := TRAINED / f"{name}.npz").exists():
+            network, _ = load_network(path)
+            yield Contender(name=name, kind="trained", network=network, mzi_count=recipe.mzi_count)
+    for name, arguments in CONSTRUCTED.items():
+        made = build(4, 8, **arguments)  # type: ignore[arg-type]
+        yield Contender(name=name, kind="constructed", network=made.network, mzi_count=made.mzi_count)
+
+
+def compare(
+    sigmas: tuple[float, ...] = SIGMAS, evaluations: int = EVALUATIONS, advance: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """Noise limits (99.99 %) and error rates at ``sigmas`` of all contenders, and the verdict; minutes.
+
+    Gaussian noise on every signal relative to its own full scale, the same draws for all.
+    """
+    function = AveragingFunction.of(4, 8)
+    rows = []
+    for contender in contenders():
+        rows.append(_row(contender, function, sigmas, evaluations))
+        advance(1)
+    configuration = {"sigmas": sigmas, "evaluations": evaluations, "constructed": CONSTRUCTED}
+    return {
+        "schema": SCHEMA,
+        "provenance": provenance(configuration, 0),
+        "evaluations": evaluations,
+        "bound": input_bound(function),
+        "sigmas": list(sigmas),
+        "networks": rows,
+        "verdict": verdict(rows),
+    }
+
+
+def _row(
+    contender: Contender, function: AveragingFunction, sigmas: tuple[float, ...], evaluations: int
+) -> dict[str, Any]:
+    network = contender.network
+    found = verify(network, function)
+    return {
+        "name": contender.name,
+        "kind": contender.kind,
+        "nonlinearity": network.nonlinearity,
+        "layers": list(network.layers),
+        "mzi_count": contender.mzi_count,
+        "largest_gain": network.largest_gain,
+        "wrong_outputs": found.wrong_outputs,
+        "checked_inputs": found.checked_inputs,
+        "noise_limit": noise_limit(network, function, evaluations=evaluations),
+        "error_rates": [float(e) for e in noise_curve(network, function, sigmas, evaluations)],
+    }
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every constructed network against the trained one that bears the most noise, and the most with its units."""
+    found = []
+    for ours in (r for r in rows if r["kind"] == "constructed"):
+        for units in ("any", ours["nonlinearity"]):
+            trained = [r for r in rows if r["kind"] == "trained" and units in ("any", r["nonlinearity"])]
+            if not trained:
+                continue
+            best = max(trained, key=lambda r: r["noise_limit"])
+            tolerance = ours["noise_limit"] / best["noise_limit"] if best["noise_limit"] else float("inf")
+            area = ours["mzi_count"] / best["mzi_count"]
+            found.append(
+                {
+                    "constructed": ours["name"],
+                    "trained": best["name"],
+                    "units": units,
+                    "tolerance_ratio": tolerance,
+                    "area_ratio": area,
+                    "met": tolerance >= TARGET_TOLERANCE and area < TARGET_AREA,
+                }
+            )
+    return found
+
+
+def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
+    """`compare` as a file.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    write_atomically(path, json.dumps(compare(advance=advance), indent=1) + "\n")

@@ -1,0 +1,187 @@
+"""How small may a trained network be? Successive halving over depth and width, and the front of what came out.
+
+Every round trains what is left anew with twice the epochs (a schedule must know its end) and keeps the half that is
+nearest to the front of MZIs against accuracy, so that small networks are not lost to large ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import content_hash
+from lightloom.photonics.averaging.files import FunctionArguments
+from lightloom.photonics.averaging.noise import TARGET, noise_limit
+from lightloom.photonics.onn.recipe import TrainingRecipe
+from lightloom.photonics.onn.training import train
+
+LIMIT_EVALUATIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One network, trained for ``epochs``."""
+
+    layers: tuple[int, ...]
+    epochs: int
+    mzi_count: int
+    accuracy: float
+    noise_limit: float
+    """0 below 99.99 %."""
+
+    def beats(self, other: Trial) -> bool:
+        """No more MZIs, no less accuracy, no smaller limit, and one of them better."""
+        ours = (-self.mzi_count, self.accuracy, self.noise_limit)
+        theirs = (-other.mzi_count, other.accuracy, other.noise_limit)
+        return ours != theirs and all(a >= b for a, b in zip(ours, theirs, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """All trials, in the order in which they were trained."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def front(self) -> tuple[Trial, ...]:
+        """Trials that none beats, the smallest first."""
+        return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `lightloom onn train --search --json` prints."""
+        return {"front": [asdict(t) for t in self.front], "trials": [asdict(t) for t in self.trials]}
+
+
+def search(
+    function: FunctionArguments,
+    widths: Sequence[int],
+    depths: Sequence[int],
+    budget: int = 160,
+    folder: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+    **options: Any,
+) -> SearchResult:
+    """Trains networks of ``depths`` hidden layers of each of ``widths``; repeats to the bit.
+
+    Args:
+        function: what they learn.
+        widths: neurons of a hidden layer.
+        depths: hidden layers.
+        budget: epochs of the last round, which trains one network; a round before has twice as many, half as long.
+        folder: where finished trials and the one under way are kept, so that an interrupted search goes on.
+        advance: called with epochs done, up to `work`.
+        options: of every recipe (`TrainingRecipe`): seed, noise, nonlinearity, ...
+
+    Raises:
+        ConfigError: no widths or depths, one below 1, a budget with less than an epoch in the first round, or a folder
+            that holds another search.
+    """
+    first = candidates(function, widths, depths, budget, options)
+    known = _Known(folder, first)
+    trials: list[Trial] = []
+    left = first
+    for count, epochs in rounds(len(first), budget):
+        nearest = [t.layers for t in _nearest(trials[-len(left) :])][:count] if trials else [r.layers for r in left]
+        left = [r.but(epochs=epochs) for r in first if r.layers in nearest]
+        trials += [known.trial(recipe, advance) for recipe in left]
+    return SearchResult(tuple(trials))
+
+
+def candidates(
+    function: FunctionArguments, widths: Sequence[int], depths: Sequence[int], budget: int, options: dict[str, Any]
+) -> list[TrainingRecipe]:
+    """A recipe for every width and depth."""
+    if not widths or not depths or min(*widths, *depths, 1) < 1:
+        raise ConfigError(f"widths = {list(widths)}, depths = {list(depths)}: expected some, each of at least 1")
+    ideal = function.function()
+    ends = len(ideal.inputs), ideal.outputs
+    count = len(set(widths)) * len(set(depths))
+    if rounds(count, budget)[0][1] < 1:
+        raise ConfigError(f"budget = {budget} epochs: too few to halve {count} networks down to one")
+    return [
+        TrainingRecipe(
+            servers=function.servers,
+            bits=function.bits,
+            inputs=function.inputs,
+            rounding=function.rounding,
+            layers=(ends[0], *[width] * depth, ends[1]),
+            epochs=budget,
+            **options,
+        )
+        for depth in dict.fromkeys(depths)
+        for width in dict.fromkeys(widths)
+    ]
+
+
+def rounds(count: int, budget: int) -> list[tuple[int, int]]:
+    """Networks and epochs of every round."""
+    counts = [count]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // 2))
+    return [(n, budget >> len(counts) - 1 - i) for i, n in enumerate(counts)]
+
+
+def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
+    """Epochs of a whole search."""
+    return sum(count * epochs for count, epochs in rounds(len(set(widths)) * len(set(depths)), budget))
+
+
+def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Trials that none beats, then those that only these beat, and so on."""
+    left, found = list(trials), []
+    while left:
+        front = [t for t in left if not any(other.beats(t) for other in left)]
+        found.append(front)
+        left = [t for t in left if t not in front]
+    return found
+
+
+def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
+    for front in fronts(trials):
+        yield from sorted(front, key=lambda t: (-t.accuracy, t.mzi_count))
+
+
+class _Known:
+    """Finished trials, ``search.json`` in the folder."""
+
+    def __init__(self, folder: Path | None, first: list[TrainingRecipe]) -> None:
+        self._folder = folder
+        self._path = None if folder is None else folder / "search.json"
+        self._of = content_hash([r.to_json() for r in first])
+        self._trials: list[Trial] = []
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            found = json.loads(self._path.read_text())
+            of = found["search"]
+            self._trials = [Trial(**(t | {"layers": tuple(t["layers"])})) for t in found["trials"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"cannot go on from {str(self._path)!r}: no record of a search") from error
+        if of != self._of:
+            raise ConfigError(f"{str(self._path)!r} is of another search: give another folder")
+
+    def trial(self, recipe: TrainingRecipe, advance: Callable[[int], None]) -> Trial:
+        for known in self._trials:
+            if (known.layers, known.epochs) == (recipe.layers, recipe.epochs):
+                advance(recipe.epochs)
+                return known
+        trained = train(recipe, self._folder, advance)
+        bears = trained.accuracy >= TARGET
+        limit = noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0
+        trial = Trial(
+            layers=recipe.layers,
+            epochs=recipe.epochs,
+            mzi_count=recipe.mzi_count,
+            accuracy=trained.accuracy,
+            noise_limit=limit,
+        )
+        self._trials.append(trial)
+        if self._path is not None:
+            document = {"search": self._of, "trials": [asdict(t) for t in self._trials]}
+            write_atomically(self._path, json.dumps(document, indent=1) + "\n")
+        return trial
