@@ -51,7 +51,7 @@ def test_cayley_reaches_every_square_of_the_form() -> None:
     matrix = CayleyMatrix(4, 4, torch.Generator().manual_seed(0)).double()
     names, parameters = zip(*matrix.named_parameters(), strict=True)
 
-    def value(*given: "torch.Tensor") -> "torch.Tensor":
+    def value(*given: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(matrix, dict(zip(names, given, strict=True)), ())
 
     jacobian = torch.autograd.functional.jacobian(value, tuple(parameters))

@@ -146,7 +146,7 @@ def test_losses_are_those_of_eq_7() -> None:
     straight = recipe.but(gradient_loss="straight-through")
     loss = gradient_loss(outputs, ideal, straight)
     assert loss.item() == pytest.approx(4**2 / 2)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     assert outputs.grad is not None
     assert outputs.grad[1, 0].item() == pytest.approx(2 * -4 * 4 / 2)
 

@@ -25,6 +25,8 @@ from lightloom.photonics.onn.model import Noise, OpticalNetwork
 from lightloom.photonics.onn.recipe import TrainingRecipe
 
 WARM_UP_STEPS = 200
+LARGEST_GRADIENT = 1.0
+"""Norm to which gradients are clipped: long trainings at a high rate diverged without."""
 EVALUATE_EVERY = 10
 """Epochs between entries of the history."""
 
@@ -191,6 +193,7 @@ class _Run:
         loss = (gradient_loss if second_phase else output_loss)(outputs, ideal, recipe)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
         self.optimiser.step()
         self.step += 1
         if noise is not None:
