@@ -1,4 +1,4 @@
-"""HDC on MNIST, data-parallel with DDP, as INCEPTIONN trains it (Table I): the worker function of ``launch``.
+"""Digits, data-parallel with DDP: HDC as INCEPTIONN trains it (Table I), or a LeNet; the worker function of ``launch``.
 
 Every rank draws its batches from its own part of the training set, in an order that seed, epoch and rank fix, so that
 runs with equal seeds see equal data and start from equal weights: they can be compared in pairs.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,12 +21,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn, find, tag_histogram
+from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
+from lightloom.photonics.averaging.averagers import Rounding
 from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
 from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn
+from lightloom.training.optical_hook import OpticalAverageState, attach_optical_average
 from lightloom.training.worker import Worker
+from lightloom.workloads.torch.zoo.lenet import lenet
 from lightloom.workloads.torch.zoo.mlp import hdc
 
+_NETWORKS: dict[str, Callable[[], nn.Module]] = {"hdc": hdc, "lenet": lenet}
+_TIMEOUT = 120.0
 BOUNDS = (10, 8, 6)
 """Exponents k of the bounds 2^-k whose tags are counted, as in Table III."""
 
@@ -35,8 +42,14 @@ class Recipe:
     """One run. The defaults are Table I's column for HDC."""
 
     seed: int
+    network: str = "hdc"
+    """``hdc`` or ``lenet``."""
     gradients: str = "none"
-    """Codec on every hop, or ``none``: DDP's own all-reduce."""
+    """Codec on every hop, ``optical:AVERAGER`` (see ``find_averager``), or ``none``: DDP's own all-reduce."""
+    bits: int = 16
+    """Of a code, with ``optical``."""
+    rounding: Rounding = "half-up"
+    """Of the mean, with ``optical``."""
     error_feedback: bool = False
     weights: str = "none"
     """Codec through which the weights go after each update (the paper's Fig. 4), or ``none``."""
@@ -100,20 +113,12 @@ class _Run:
         self.part = _part(training_digits(data), worker.rank, worker.size)
         self.test = _part(test_digits(data), worker.rank, worker.size)
         torch.manual_seed(recipe.seed)
-        self.net = hdc()
+        self.net = _network(recipe.network)
         self.model = DistributedDataParallel(self.net)
         self.optimizer = torch.optim.SGD(
             self.net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
         )
-        self.state: InceptionnState | None = None
-        if recipe.gradients != "none":
-            self.state = attach_inceptionn(
-                self.model,
-                find(recipe.gradients),
-                error_feedback=recipe.error_feedback,
-                step_aside=False,
-                timeout=120.0,
-            )
+        self.state = _attached(self.model, recipe)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()
         self.epoch, self.order = -1, np.zeros(0, np.int64)
@@ -234,6 +239,24 @@ class _Run:
     def _path(self, iteration: int) -> Path:
         assert self.folder is not None
         return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
+
+
+def _network(name: str) -> nn.Module:
+    if name not in _NETWORKS:
+        raise UnknownNameError("network", name, _NETWORKS)
+    return _NETWORKS[name]()
+
+
+def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
+    """The hook that the recipe names."""
+    family, _, averager = recipe.gradients.partition(":")
+    if family == "none":
+        return None
+    if family == "optical":
+        options: dict[str, Any] = {"bits": recipe.bits, "rounding": recipe.rounding, "seed": recipe.seed}
+        return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
+    codec = find(recipe.gradients)
+    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, step_aside=False, timeout=_TIMEOUT)
 
 
 def _part(digits: Digits, rank: int, ranks: int) -> Digits:

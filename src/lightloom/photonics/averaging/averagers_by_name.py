@@ -1,0 +1,99 @@
+"""Averagers by the name that people write: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:A.npz``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.photonics.averaging.averagers import (
+    TABLE_II_ERRORS,
+    Averager,
+    ErringAverager,
+    IdealAverager,
+    NetworkAverager,
+    Rounding,
+)
+
+KNOWN = {
+    "ideal": "the exact mean",
+    "constructed": "constructed[:noise=SHARE]: the smallest constructed network that bears the noise, with it",
+    "table2": "table2:LAYERS: the exact mean with the errors of a row of Table II (4-6, 4-7, 4-8, 3-6, 3-7; 16 bits)",
+    "network": "network:FILE.npz[,noise=SHARE]: a network from a file, with noise on every signal",
+}
+"""Families, and how each is written."""
+_TABLE_II_BITS = 16
+
+
+def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = "half-up", seed: int = 0) -> Averager:
+    """The averager of that name.
+
+    Args:
+        spec: as in `KNOWN`.
+        servers: whose codes are averaged.
+        bits: of a code.
+        rounding: of the mean.
+        seed: of noise and errors.
+
+    Raises:
+        UnknownNameError: no such family, or no such row of Table II; lists what is known.
+        ConfigError: an option that cannot be read, a file that is not a network, or one for other servers, bits or
+            rounding.
+        UnsupportedError: nothing constructed bears that noise.
+    """
+    family, _, rest = spec.partition(":")
+    if family not in KNOWN:
+        raise UnknownNameError("averager", family, KNOWN)
+    if family == "ideal":
+        if rest:
+            raise ConfigError(f"averager {spec!r}: ideal takes no options")
+        return IdealAverager(servers, bits, rounding)
+    if family == "table2":
+        return _table_ii(rest, servers, bits, rounding, seed)
+    if family == "constructed":
+        return _constructed(_noise(spec, rest), servers, bits, rounding, seed)
+    return _from_file(spec, rest, servers, bits, rounding, seed)
+
+
+def _table_ii(row: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
+    if row not in TABLE_II_ERRORS:
+        raise UnknownNameError("row of Table II", row, TABLE_II_ERRORS)
+    if bits != _TABLE_II_BITS:
+        raise ConfigError(f"averager 'table2:{row}' with {bits} bits: Table II is about {_TABLE_II_BITS}")
+    return ErringAverager(IdealAverager(servers, bits, rounding), TABLE_II_ERRORS[row], seed)
+
+
+def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
+    from lightloom.photonics.averaging.construct import build
+    from lightloom.photonics.averaging.files import FunctionArguments
+
+    made = build(servers, bits, noise=noise or None, rounding=rounding)
+    arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
+    return NetworkAverager(made.network, arguments, noise, seed)
+
+
+def _from_file(spec: str, rest: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
+    from lightloom.photonics.averaging.files import load_network
+
+    name, _, options = rest.partition(",")
+    network, arguments = load_network(Path(name))
+    found, due = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
+    if found != due:
+        raise ConfigError(f"{name!r}: a network for {_words(*found)}, expected {_words(*due)}")
+    return NetworkAverager(network, arguments, _noise(spec, options), seed)
+
+
+def _words(servers: int, bits: int, rounding: str) -> str:
+    return f"{servers} servers, {bits} bits, {rounding}"
+
+
+def _noise(spec: str, options: str) -> float:
+    if not options:
+        return 0.0
+    name, equals, text = options.partition("=")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if name != "noise" or not equals or not 0 <= value < 1:
+        raise ConfigError(f"averager {spec!r}: expected noise=SHARE, from 0 to below 1 of full scale")
+    return value
