@@ -26,7 +26,7 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 
 WARM_UP_STEPS = 200
 LARGEST_GRADIENT = 1.0
-"""Norm to which gradients are clipped: long trainings at a high rate diverged without."""
+"""Norm to which gradients are clipped."""
 EVALUATE_EVERY = 10
 """Epochs between entries of the history."""
 
