@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.averagers import IdealAverager, Rounding
+from lightloom.photonics.averaging.averagers import (
+    Averager,
+    ErringAverager,
+    ErrorDistribution,
+    IdealAverager,
+    Rounding,
+)
 from lightloom.photonics.block_quantisation import BlockQuantisation
 
 torch = pytest.importorskip("torch")
@@ -35,28 +42,43 @@ TINY = language.Recipe(
 @given(
     gradients=hnp.arrays(
         np.float32,
-        st.tuples(st.integers(1, 5), st.integers(0, 70)),
-        elements=st.floats(width=32, allow_nan=False, allow_infinity=False) | st.floats(-1, 1, width=32),
+        st.tuples(st.integers(1, 5), st.integers(1, 70)),
+        elements=st.floats(-(2.0**126), 2.0**126, width=32) | st.floats(-1, 1, width=32),
     ),
     bits=st.sampled_from([2, 7, 8, 16, 24]),
     block=st.sampled_from([1, 16, 256]),
     rounding=st.sampled_from(["floor", "half-up"]),
+    erring=st.booleans(),
+    data=st.data(),
 )
-def test_averages_equal_those_of_block_quantisation(gradients: Any, bits: int, block: int, rounding: Rounding) -> None:
-    averager = IdealAverager(len(gradients), bits, rounding)
-    reference = BlockQuantisation(bits=bits, block=block, rounding=rounding)
-    exponents = reference.agree(*(reference.exponents(row) for row in gradients))
-    codes = np.stack([reference.encode(row, exponents) for row in gradients])
-    expected = reference.decode(averager(codes), exponents).astype(np.float32)
-    found = averaged(gradients, averager, block, rounding)
-    assert found.tobytes() == expected.tobytes()
+def test_averages_equal_those_of_block_quantisation(
+    gradients: Any, bits: int, block: int, rounding: Rounding, erring: bool, data: st.DataObject
+) -> None:
+    """Parameter by parameter, with NumPy alone."""
+    errors = ErrorDistribution(rate=0.3, shares=((1, 0.5), (-2, 0.5)))
+
+    def averager() -> Averager:
+        ideal = IdealAverager(len(gradients), bits, rounding)
+        return ErringAverager(ideal, errors, 7) if erring else ideal
+
+    first = data.draw(st.integers(0, gradients.shape[1]))
+    found = averaged(gradients, averager(), [first, gradients.shape[1] - first], block)
+    reference = BlockQuantisation(bits=bits, block=block)
+    parts = [part for part in (gradients[:, :first], gradients[:, first:]) if part.size]
+    exponents = [reference.agree(*(reference.exponents(row) for row in part)) for part in parts]
+    codes = [
+        np.stack([reference.encode(row, each) for row in part]) for part, each in zip(parts, exponents, strict=True)
+    ]
+    means = np.split(averager()(np.concatenate(codes, axis=1)), [first] if len(parts) == 2 else [])
+    expected = np.concatenate([reference.decode(mean, each) for mean, each in zip(means, exponents, strict=True)])
+    assert found.tobytes() == expected.astype(np.float32).tobytes()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_no_scale_fits_is_refused(bad: float) -> None:
     gradients = np.ones((2, 10), np.float32)
     gradients[1, 7] = bad
-    with pytest.raises(InputError, match="NaN or Inf"):
+    with pytest.raises(InputError, match="NaN, Inf or"):
         averaged(gradients, IdealAverager(2, 8))
     with pytest.raises(InputError, match="one row for each of 3"):
         averaged(gradients, IdealAverager(3, 8))
@@ -77,19 +99,27 @@ def test_servers_see_the_gradient_of_the_joint_batch() -> None:
         torch.testing.assert_close(mean, parameter.grad)
 
 
-def test_an_interrupted_run_ends_like_one_that_was_not(tmp_path: Path) -> None:
-    whole = language.train(TEXT, TINY)
+class StopError(Exception):
+    """Stands for whatever ends a process."""
 
-    class StopError(Exception):
-        pass
 
-    def stop(done: int) -> None:
-        if (tmp_path / "progress.json").exists():
+def stop_after(count: int) -> Callable[[int], None]:
+    left = iter([None] * count)
+
+    def advance(done: int) -> None:
+        if done and next(left, "stop") == "stop":
             raise StopError
 
+    return advance
+
+
+def test_an_interrupted_run_ends_like_one_that_was_not(tmp_path: Path) -> None:
+    whole = language.train(TEXT, TINY)
     with pytest.raises(StopError):
-        language.train(TEXT, TINY, tmp_path, advance=stop)
-    resumed = language.train(TEXT, TINY, tmp_path)
+        language.train(TEXT, TINY, tmp_path, advance=stop_after(4))
+    done: list[int] = []
+    resumed = language.train(TEXT, TINY, tmp_path, advance=done.append)
+    assert done[0] == 3 and sum(done) == TINY.steps
     for record in (whole, resumed):
         assert record.pop("cpu_seconds") > 0
     assert resumed == whole
@@ -109,16 +139,25 @@ def test_a_text_too_short_is_refused() -> None:
         language.train(Corpus("short", TEXT.training[:20], TEXT.validation), TINY)
 
 
-def test_images_are_learned_with_any_averager() -> None:
-    """Two classes, told apart by their brightness."""
+def test_images_are_learned_with_any_averager(tmp_path: Path) -> None:
+    """Two classes, told apart by their brightness; interrupted and not."""
     labels = np.arange(32, dtype=np.uint8) % 2
     pixels = np.clip(CHANCE.normal(70 + 110 * labels, 20, (3, 32, 32, 32)).T, 0, 255).astype(np.uint8)
     data = Images(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels)
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 2))
     recipe = images.ImageRecipe(seed=0, images_per_server=2, epochs=5, learning_rate=1e-3)
-    record = images.train(data, data, recipe, IdealAverager(4, 8), net)
+    errors = ErrorDistribution(rate=0.01, shares=((1, 1.0),))
+
+    def run(folder: Path | None, advance: Callable[[int], None]) -> dict[str, Any]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 2))
+        return images.train(data, data, recipe, ErringAverager(IdealAverager(4, 8), errors), net, folder, advance)
+
+    record = run(None, lambda _: None)
     assert record["accuracy"][-1] == 1.0
     assert record["training_loss"][-1] < record["training_loss"][0]
+    with pytest.raises(StopError):
+        run(tmp_path, stop_after(1))
+    assert run(tmp_path, lambda _: None) == record
     with pytest.raises(ConfigError, match="a step takes 128"):
         images.train(data, data, images.ImageRecipe(seed=0))
 

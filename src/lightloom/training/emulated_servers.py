@@ -10,7 +10,7 @@ the same numbers as N processes and a hook, and needs neither the processes nor 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -18,41 +18,43 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.averagers import Averager
-from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
+from lightloom.photonics.averaging.averagers import Averager, IdealAverager
+from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers, mean_codes
 
 Floats = NDArray[np.float32]
 
 
 def averaged(
-    gradients: Floats, averager: Averager, block: int = 256, rounding: Rounding = "half-up"
+    gradients: Floats, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256
 ) -> NDArray[np.float32]:
-    """What every server receives: gradients (servers, n) float32 to (n,), equal to the steps of `BlockQuantisation`.
+    """What every server receives: gradients (servers, n) float32 to (n,), as the DDP hook computes it.
 
     Args:
         gradients: one row a server.
         averager: of the codes.
+        sizes: of the parameters in a row, as no block reaches over the end of one; one parameter unless given.
         block: values that share a scale.
-        rounding: of the servers when they quantise; the averager has its own.
 
     Raises:
-        InputError: another number of servers than the averager has, NaN or Inf.
-        ConfigError: more bits than float32 gradients can fill.
+        InputError: another number of servers than the averager has, NaN, Inf or a size of 2^127 or more.
+        ConfigError: bits or block out of range.
     """
-    from lightloom.training._block_kernels import decode_blocks, encode_blocks
-
-    quantisation = BlockQuantisation(bits=averager.bits, block=block, rounding=rounding)
-    if averager.bits > 24:
-        raise ConfigError(f"bits = {averager.bits}: expected at most 24, which fill a float32")
     if gradients.ndim != 2 or len(gradients) != averager.servers:
         raise InputError(f"gradients of shape {gradients.shape}: expected one row for each of {averager.servers}")
-    count = gradients.shape[1]
-    exponents = np.zeros(quantisation.blocks(count), np.int16)
-    codes = np.empty(gradients.shape, np.uint16 if averager.bits <= 16 else np.uint32)
-    if not encode_blocks(gradients, block, averager.bits, rounding == "half-up", exponents, codes):
-        raise InputError("the gradient holds NaN or Inf: expected finite values, which alone share a scale")
-    values = np.empty(count, np.float32)
-    decode_blocks(averager(codes), block, averager.bits, exponents, values)
+    quantise = CodeBuffers.of(sizes if sizes is not None else [gradients.shape[1]], averager.bits, block)
+    scales = np.maximum.reduce([quantise.scales(row) for row in gradients])
+    if scales.size and scales.max() == UNFIT:
+        raise InputError("a gradient holds NaN, Inf or a size of 2^127 or more: expected values that share a scale")
+    codes = np.empty(gradients.shape, quantise.code_type)
+    for row, out in zip(gradients, codes, strict=True):
+        quantise.encode(row, scales, out)
+    means = np.empty(gradients.shape[1], quantise.code_type)
+    if isinstance(averager, IdealAverager):
+        mean_codes(codes, averager.rounding, means)
+    else:
+        means[:] = averager(codes)
+    values = np.empty(gradients.shape[1], np.float32)
+    quantise.decode(means, scales, values)
     return values
 
 
@@ -94,7 +96,8 @@ class EmulatedServers:
         if self.averager is None:
             self._attach(self.gradients.mean(0))
         else:
-            mean = averaged(self.gradients.cpu().numpy(), self.averager, self.block)
+            sizes = [p.numel() for p in self.parameters]
+            mean = averaged(self.gradients.cpu().numpy(), self.averager, sizes, self.block)
             self._attach(torch.from_numpy(mean).to(self.gradients.device))
         return losses
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,13 @@ from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.averagers import Averager
 from lightloom.training.datasets.cifar import CLASSES, SIDE, Images
 from lightloom.training.emulated_servers import EmulatedServers
+from lightloom.training.run_checkpoint import RunCheckpoint
 from lightloom.workloads.torch.zoo.resnet import ResNet, resnet50
 
 _MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 """Of CIFAR-100's training images, for pixels from 0 to 1."""
 _MARGIN = 4
+Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +55,16 @@ class ImageRecord:
     """Share of the test images that are classified rightly."""
 
 
-def resnet50_for_cifar() -> ResNet:
-    """The zoo's ResNet-50 for 32 x 32 pixels and 100 classes: its stem keeps the resolution, as is customary there."""
+def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
+    """The zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
+
+    Args:
+        keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
+            that keeps it, as is customary for CIFAR and takes 15 times the arithmetic.
+    """
     net = resnet50()
-    net.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
+    if not keep_stem:
+        net.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
     net.fc = nn.Linear(net.fc.in_features, CLASSES)
     net.image_size = SIDE
     return net
@@ -66,6 +76,7 @@ def train(
     recipe: ImageRecipe,
     averager: Averager | None = None,
     net: nn.Module | None = None,
+    folder: Path | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Train from scratch.
@@ -75,6 +86,7 @@ def train(
         recipe: how.
         averager: of the servers' codes; None averages in float32.
         net: another network than ``resnet50_for_cifar``.
+        folder: for a checkpoint after each epoch, from which an interrupted run goes on; None keeps none.
         advance: told 1 after each epoch.
 
     Returns:
@@ -93,22 +105,26 @@ def train(
         net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
     )
     servers = EmulatedServers(net, recipe.servers, averager, recipe.block)
-    record = ImageRecord()
-    for epoch in range(recipe.epochs):
+    checkpoint, record, done = RunCheckpoint(folder, net, optimizer, averager), ImageRecord(), 0
+    if (kept := checkpoint.load()) is not None:
+        done, record = kept[0], ImageRecord(**kept[1])
+    advance(done)
+    for epoch in range(done, recipe.epochs):
         net.train()
         chance = np.random.default_rng((recipe.seed, epoch))
         order = chance.permutation(len(training.labels))
         losses: list[float] = []
         for step in range(steps):
             for group in optimizer.param_groups:
-                done = (epoch + step / steps) / recipe.epochs
-                group["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+                progress = (epoch + step / steps) / recipe.epochs
+                group["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
             chosen = order[step * size : (step + 1) * size].reshape(recipe.servers, -1)
             batches = [(augmented(training.pixels[rows], chance), training.labels[rows]) for rows in chosen]
-            losses += servers.step(lambda server, batches=batches: _loss(net, *batches[server], recipe.device))  # type: ignore[misc]
+            losses += servers.step(partial(_loss_of, net, batches, recipe.device))
             optimizer.step()
         record.training_loss.append(float(np.mean(losses)))
         record.accuracy.append(accuracy(net, test, recipe.device))
+        checkpoint.save(epoch + 1, asdict(record))
         advance(1)
     return {"recipe": asdict(recipe), **asdict(record)}
 
@@ -134,7 +150,8 @@ def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int =
     return right / len(images.labels)
 
 
-def _loss(net: nn.Module, pixels: NDArray[np.uint8], labels: NDArray[np.uint8], device: str) -> Tensor:
+def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
+    pixels, labels = batches[server]
     with torch.autocast(device, torch.bfloat16):
         logits = net(_light(pixels, device))
     return nn.functional.cross_entropy(logits.float(), torch.from_numpy(labels.astype(np.int64)).to(device))

@@ -6,11 +6,11 @@ from equal weights: they can be compared in pairs.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import write_atomically
 from lightloom.photonics.averaging.averagers import (
     TABLE_II_ERRORS,
     Averager,
     ErringAverager,
     IdealAverager,
-    NetworkAverager,
     Rounding,
 )
 from lightloom.training.datasets.text import VOCABULARY, Corpus
 from lightloom.training.emulated_servers import EmulatedServers
+from lightloom.training.run_checkpoint import RunCheckpoint
 from lightloom.workloads.torch.zoo.llama import Llama, LlamaConfig
 
 
@@ -113,7 +112,7 @@ def train(
 
 class _Run:
     def __init__(self, corpus: Corpus, recipe: Recipe, averager: Averager | None, folder: Path | None) -> None:
-        self.recipe, self.averager, self.folder = recipe, averager, folder
+        self.recipe = recipe
         self.training = _windows(corpus.training, recipe.sequence)
         validation = _windows(corpus.validation, recipe.sequence)
         per_step = recipe.servers * recipe.windows_per_server
@@ -139,26 +138,32 @@ class _Run:
             self.net.parameters(), recipe.learning_rate, (0.9, 0.95), weight_decay=recipe.weight_decay
         )
         self.servers = EmulatedServers(self.net, recipe.servers, averager, recipe.block)
+        self.checkpoint = RunCheckpoint(folder, self.net, self.optimizer, averager)
         self.record = Record()
 
     def run(self, advance: Callable[[int], None]) -> Record:
         recipe = self.recipe
         losses: list[float] = []
-        done = self._resume()
+        done = 0
+        if (kept := self.checkpoint.load()) is not None:
+            done, self.record = kept[0], Record(**kept[1])
         advance(done)
         began = time.process_time() - self.record.cpu_seconds
         for step in range(done + 1, recipe.steps + 1):
             windows = self._batch(step)
             for group in self.optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * _schedule(step, recipe)
-            losses += self.servers.step(lambda server, windows=windows: self._loss(windows[server]))  # type: ignore[misc]
+            losses += self.servers.step(partial(self._loss_of, windows))
             self.optimizer.step()
             if step % recipe.record_every == 0 or step == recipe.steps:
                 self._note(step, losses)
                 self.record.cpu_seconds = time.process_time() - began
-                self._checkpoint(step)
+                self.checkpoint.save(step, asdict(self.record))
             advance(1)
         return self.record
+
+    def _loss_of(self, windows: NDArray[np.uint8], server: int) -> Tensor:
+        return self._loss(windows[server])
 
     def _loss(self, windows: NDArray[np.uint8]) -> Tensor:
         tokens = torch.from_numpy(windows.astype(np.int64))
@@ -185,39 +190,12 @@ class _Run:
             total = sum(float(self._loss(part)) * len(part) for part in parts)
         self.record.validation_loss.append(total / len(self.validation))
 
-    def _checkpoint(self, step: int) -> None:
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        chance = self.averager.rng if isinstance(self.averager, ErringAverager | NetworkAverager) else None
-        content = {
-            "step": step,
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "averager": None if chance is None else json.dumps(chance.bit_generator.state),
-            "record": asdict(self.record),
-        }
-        path = self.folder / "checkpoint.pt"
-        torch.save(content, path.with_suffix(".part"))
-        path.with_suffix(".part").replace(path)
-        write_atomically(self.folder / "progress.json", json.dumps({"step": step}))
-
-    def _resume(self) -> int:
-        if self.folder is None or not (self.folder / "checkpoint.pt").exists():
-            return 0
-        content = torch.load(self.folder / "checkpoint.pt", weights_only=True)
-        self.net.load_state_dict(content["net"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        if isinstance(self.averager, ErringAverager | NetworkAverager):
-            self.averager.rng.bit_generator.state = json.loads(content["averager"])
-        self.record = Record(**content["record"])
-        return int(content["step"])
-
 
 def _windows(tokens: NDArray[np.uint8], sequence: int) -> NDArray[np.uint8]:
     """Non-overlapping inputs with the token that follows: (n, sequence + 1)."""
     count = max(0, (tokens.size - 1) // sequence)
-    return tokens[np.arange(count)[:, None] * sequence + np.arange(sequence + 1)]
+    windows: NDArray[np.uint8] = tokens[np.arange(count)[:, None] * sequence + np.arange(sequence + 1)]
+    return windows
 
 
 def _schedule(step: int, recipe: Recipe) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_every_fault_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "empty").mkdir()
     (tmp_path / "wikitext-2").mkdir()
     (tmp_path / "wikitext-2" / "valid.txt").write_bytes(b"another text")
-    faults = {
+    faults: dict[str, Callable[[], object]] = {
         "has no tinyshakespeare/input.txt": tiny_shakespeare,
         "SHA-256": wikitext_2,
         "too short": lambda: plain_text(tmp_path / "short.txt"),

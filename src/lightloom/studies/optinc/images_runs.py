@@ -1,0 +1,64 @@
+"""ResNet-50 on CIFAR-100 behind Fig. 7(a): only where the data folder holds CIFAR-100, best on a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.files import write_atomically
+
+SEED = 0
+VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
+    "float32": (None, None),
+    "16-bit floor": (16, None),
+    "16-bit floor, errors 3-6": (16, "3-6"),
+    "16-bit floor, errors 4-8": (16, "4-8"),
+}
+"""Bits of a code, and row of Table II whose errors are injected."""
+
+
+def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
+    """Do what is not done yet and write ``images.json`` into ``work``; None where there is no CIFAR-100.
+
+    Args:
+        work: for results and checkpoints.
+        data: the data folder.
+        advance: told 1 after each run.
+
+    Raises:
+        ConfigError: the data set is there, but not as published.
+    """
+    from lightloom.training.datasets.cifar import is_there
+
+    if not is_there(data):
+        advance(len(VARIANTS))
+        return None
+    records = {}
+    for name in VARIANTS:
+        records[name] = [_once(name, work, data)]
+        advance(1)
+        write_atomically(work / "images.json", json.dumps({"runs": records}))
+    return work / "images.json"
+
+
+def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
+    folder = work / f"images-{name.replace(',', '').replace(' ', '-')}"
+    result = folder / "result.json"
+    if not result.exists():
+        import torch
+
+        from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
+        from lightloom.training.datasets.cifar import test_images, training_images
+        from lightloom.training.images import ImageRecipe, train
+
+        recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")
+        bits, errors = VARIANTS[name]
+        averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
+        erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
+        record = train(training_images(data), test_images(data), recipe, erring, folder=folder)
+        write_atomically(result, json.dumps(record))
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+    found: dict[str, Any] = json.loads(result.read_text())
+    return found

@@ -1,0 +1,43 @@
+"""What takes too long to be repeated by every run: kept as JSON beside this file, or in a folder of the user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError
+
+COMMANDS: Mapping[str, str] = {
+    "training, language": "lightloom reproduce optinc --work DIR --data DIR",
+    "noise": "python -m lightloom.photonics.onn compare FILE",
+}
+
+
+def measured(name: str, folder: Path | None = None) -> Any:
+    """The measurement of that name; None where it is not there.
+
+    Args:
+        name: ``training`` (MNIST), ``language`` or ``images`` (CIFAR-100).
+        folder: where to look instead of among the measurements that come with the package.
+
+    Raises:
+        ConfigError: the file in ``folder`` is not JSON.
+    """
+    place = folder if folder is not None else files(__package__) / "measured"
+    path = place / f"{name}.json"
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+
+
+def noise_comparison() -> Any:
+    """Trained against constructed networks of scenario 1 under noise; None where it is not there."""
+    # The package that holds it would bring PyTorch along.
+    path = files("lightloom.photonics") / "onn" / "trained" / "noise.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -1,0 +1,135 @@
+"""Where the paper's own numbers do not agree with each other, or where a plain reading fails: each with its proof."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from lightloom.core.claims import Claim
+from lightloom.photonics.averaging.area import TABLE_I
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.verify import adversarial_points
+from lightloom.photonics.block_quantisation import averaging_bias
+from lightloom.photonics.pam4 import encode, symbols_for
+
+_SERVERS, _BITS = 4, 8
+
+
+def claims() -> tuple[Claim, ...]:
+    """Rows, one a slip."""
+    return (*_combinations(), *_areas(), _floor(), _twos_complement())
+
+
+def combinations(signals: int, servers: int) -> int:
+    """Different inputs of ``signals`` PAM4 signals from each of ``servers``, counted one by one."""
+    return len(set(product(range(4), repeat=signals * servers)))
+
+
+def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
+    """Share of means that come out wrong when eq. 2's digits are those of two's complement."""
+    rng = np.random.default_rng(seed)
+    half = 1 << (_BITS - 1)
+    values = rng.integers(-half, half, (_SERVERS, count))
+    received = (values & (2 * half - 1)).sum(axis=0) // _SERVERS
+    signed = np.where(received >= half, received - 2 * half, received)
+    return float((signed != values.sum(axis=0) // _SERVERS).mean())
+
+
+def floor_bias() -> float:
+    """Mean of floor(T/N) − T/N over the whole grid of scenario 1, in units of the last place."""
+    function = AveragingFunction.of(_SERVERS, _BITS)
+    points = np.concatenate(list(function.grid()), axis=1)
+    return float((function.average(points) - function.total(points) / _SERVERS).mean())
+
+
+def _combinations() -> list[Claim]:
+    signals, servers = symbols_for(_BITS), _SERVERS
+    small = {(m, n): combinations(m, n) for m, n in ((1, 2), (2, 2), (1, 4), (2, 4))}
+    assert all(count == 4 ** (m * n) for (m, n), count in small.items())
+    function = AveragingFunction.of(servers, _BITS)
+    return [
+        Claim(
+            id="optinc.slips.input_combinations",
+            paper=2 ** (signals * servers),
+            ours=4 ** (signals * servers),
+            unit="inputs",
+            why="2^(MN) is printed for M = 4 signals and N = 4 servers; a PAM4 signal has four levels, so it is 4^(MN), "
+            f"counted one by one for (M, N) = {', '.join(map(str, small))}",
+        ),
+        Claim(
+            id="optinc.slips.dataset",
+            paper=(servers * 3 + 1) ** signals,
+            ours=function.points,
+            unit="inputs",
+            why="(N(4^ceil(M/K) − 1) + 1)^K, the grid after P. It holds when the signals of a group are weighted by "
+            "powers of 4 when they are added, which the text calls averaging",
+        ),
+    ]
+
+
+def _areas() -> list[Claim]:
+    lowest = min(TABLE_I, key=lambda network: network.printed)
+    rows = [
+        Claim(
+            id="optinc.slips.lowest_area",
+            paper=39.2,
+            ours=round(lowest.ratio(), 1),
+            unit="%",
+            tolerance=0.05,
+            why="the text says 39.2 % to 49.3 %, Table I says 39.3 %; 39.27 % is what the counts give",
+        ),
+        Claim(
+            id="optinc.slips.area_reduction",
+            paper=50.0,
+            ours=round(100 - max(network.ratio() for network in TABLE_I), 1),
+            unit="%",
+            tolerance=0.5,
+            why="the conclusion says nearly 50 %; by Table I the area falls by 50.7 to 60.7 %",
+        ),
+    ]
+    for network in TABLE_I:
+        plain = network.ratio(units=False)
+        rows.append(
+            Claim(
+                id=f"optinc.slips.area_without_units_{network.bits}x{network.servers}",
+                paper=network.printed,
+                ours=round(plain, 1),
+                unit="%",
+                tolerance=0.05,
+                why=f"the formula of section II-B over the network's matrices alone: {plain:.2f} %. All four ratios of "
+                "Table I come out once P and T are counted, too, which the text does not say",
+            )
+        )
+    return rows
+
+
+def _floor() -> Claim:
+    found, law = floor_bias(), averaging_bias(_SERVERS, "floor")
+    assert abs(found - law) < 1e-12
+    function = AveragingFunction.of(_SERVERS, 16)
+    sampled = next(points for points in adversarial_points(function, 100_000, 0) if points.shape[1] > 100)
+    there = float((function.average(sampled) - function.total(sampled) / _SERVERS).mean())
+    return Claim(
+        id="optinc.slips.floor_bias",
+        paper=0,
+        ours=round(found, 4),
+        unit="last places",
+        why=f"100 % accuracy counts against a mean whose decimals are discarded: it is off by −(N−1)/(2N) = {law:g} on "
+        f"average, on the whole grid of 8 bits ({there:.2f} on samples of 16), more than all of Table II's errors "
+        "together move it (1e-4 at most). Half-up is the same network with another bias, and off by 1/(2N)",
+    )
+
+
+def _twos_complement() -> Claim:
+    wrong = twos_complement_wrong()
+    values = np.array([-1, 1])
+    digits = ["".join(map(str, row)) for row in encode(values & 0xFF, _BITS)]
+    return Claim(
+        id="optinc.slips.twos_complement",
+        paper=0,
+        ours=round(100 * wrong, 1),
+        unit="% wrong",
+        why="eq. 2 does not say how negative gradients are written. As two's complement "
+        f"−1 is {digits[0]} and 1 is {digits[1]}, and means of signed numbers come out wrong; in offset binary, none",
+    )

@@ -1,0 +1,55 @@
+"""The two models of Fig. 7(b) as graphs, kept with the package so that the study needs no PyTorch.
+
+python -m lightloom.studies.optinc.workloads        # traces them anew
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.files import write_atomically
+from lightloom.workloads.graph import ComputeGraph
+
+TOKENS = 16
+"""Length of the short sequences, which batches below one of 256 tokens are made of."""
+_FACTORY = "lightloom.training.images:resnet50_for_cifar"
+GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
+    "resnet50": (_FACTORY, {"keep_stem": True}, None),
+    "resnet50-small-stem": (_FACTORY, {}, None),
+    "llama": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, 256),
+    "llama-short": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, TOKENS),
+}
+"""By name: factory, its arguments, tokens of a sample."""
+
+
+@cache
+def workload(name: str) -> ComputeGraph:
+    """The kept graph of one sample."""
+    text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
+    return ComputeGraph.from_json(json.loads(text))
+
+
+def traced(name: str) -> ComputeGraph:
+    """The same traced anew.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
+    from lightloom.workloads.load import TRACE_BATCH
+    from lightloom.workloads.resolve import resolve
+    from lightloom.workloads.torch.build import trace_factory
+
+    factory, arguments, tokens = GRAPHS[name]
+    graph = trace_factory(resolve(factory), name=name, batch=TRACE_BATCH, sequence_length=tokens, arguments=arguments)
+    return graph.with_batch(1)
+
+
+if __name__ == "__main__":
+    for each in GRAPHS:
+        place = Path(__file__).parent / "graphs" / f"{each}.json"
+        write_atomically(place, json.dumps(traced(each).to_json(), separators=(",", ":")))
