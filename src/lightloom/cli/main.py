@@ -11,6 +11,7 @@ import typer
 from lightloom.cli.catalog import catalog
 from lightloom.cli.collective import collective
 from lightloom.cli.compress import compress
+from lightloom.cli.onn import onn
 from lightloom.cli.plan import plan
 from lightloom.cli.reproduce import reproduce
 from lightloom.cli.schema import schema
@@ -27,6 +28,7 @@ app = typer.Typer(
 for command in (plan, collective, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
+app.add_typer(onn, name="onn")
 
 
 @app.callback(invoke_without_command=True)

@@ -17,7 +17,8 @@ def content_hash(value: Any) -> str:
 
 def provenance_line(origin: Mapping[str, Any]) -> str:
     """The same in one line, for terminals and for what a picture file says of itself."""
-    return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {origin['seed'] or 'none'}"
+    seed = "none" if origin["seed"] is None else origin["seed"]
+    return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {seed}"
 
 
 def provenance(configuration: Any, seed: int | None = None) -> dict[str, Any]:

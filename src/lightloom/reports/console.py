@@ -168,6 +168,17 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     return table
 
 
+def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
+    """Names and what they are, without a heading."""
+    table = _table(title)
+    table.show_header = False
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(name), Text(value))
+    return table
+
+
 def _table(title: str) -> Table:
     return Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title_justify="left", title_style="bold",

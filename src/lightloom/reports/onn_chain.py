@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.figures import plain, styled
 from lightloom.reports.palette import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from lightloom.photonics.meshes.phase_files import Part
 
 _FILL = {"passive": "#d5dbe6", "layer": "#aebfe3"}
 _UNIT = "#e0892b"
@@ -32,6 +35,29 @@ class ChainPart:
     """Whether nonlinear units follow."""
     passive: bool = False
     """P or T: not part of the network."""
+
+
+def chain_parts(parts: Mapping[str, Part]) -> list[ChainPart]:
+    """Boxes for mapped parts in the order of the light; P and T are known by their names."""
+    names = [name for name in parts if name not in ("P", "T")]
+    return [_chain_part(name, part, name in names[:-1]) for name, part in parts.items()]
+
+
+def _chain_part(name: str, part: Part, units: bool) -> ChainPart:
+    if isinstance(part, Mesh):
+        outputs, inputs, columns, gain = part.outputs, part.inputs, part.layout.depth, 1.0
+    else:
+        (outputs, inputs), columns, gain = part.shape, part.depth, part.gain
+    return ChainPart(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        mzis=part.mzis,
+        columns=columns,
+        gain=gain,
+        units=units,
+        passive=name in ("P", "T"),
+    )
 
 
 @styled

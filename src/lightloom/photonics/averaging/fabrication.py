@@ -11,20 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lightloom.photonics.averaging.files import FunctionArguments
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.noise import noisy_accuracy
 from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.averager_units import preprocessing_matrix, splitting_matrix
 from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, disturb
 from lightloom.photonics.meshes.layout import Kind
 from lightloom.photonics.meshes.mapping import Form, MappedMatrix, map_matrix
 from lightloom.photonics.meshes.montecarlo import Evaluate
+from lightloom.photonics.pam4 import LEVELS, symbols_for
 
+Matrix = NDArray[np.float64]
 SAMPLES = 400_000
 """Grid points behind one accuracy: all of them where there are no more."""
 
@@ -34,8 +40,6 @@ class MappedNetwork:
     """The meshes of every layer, in the order of the light."""
 
     network: LayeredNetwork
-    units: tuple[float, ...]
-    """What an amplitude of 1 stands for: in front of the first layer, and behind every layer."""
     matrices: tuple[MappedMatrix | MappedBlocks, ...]
 
     @property
@@ -53,17 +57,28 @@ class MappedNetwork:
         """The largest amplification behind a layer."""
         return max(each.gain for each in self.matrices)
 
-    def wanted(self, layer: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        """W in units of light, layers counted from 0."""
-        scaled = self.network.weights[layer] * (self.units[layer] / self.units[layer + 1])
-        return np.asarray(scaled, np.float64)
+    @cached_property
+    def wanted(self) -> list[Matrix]:
+        """What ideal devices carry out."""
+        return light_matrices(self.network)
 
     def largest_error(self) -> float:
         """Of any element of what ideal devices carry out, relative to the largest element of its matrix."""
         return max(
-            float(np.abs(each.matrix() - self.wanted(layer)).max() / max(np.abs(self.wanted(layer)).max(), 1e-300))
-            for layer, each in enumerate(self.matrices)
+            float(np.abs(each.matrix() - wanted).max() / max(np.abs(wanted).max(), 1e-300))
+            for each, wanted in zip(self.matrices, self.wanted, strict=True)
         )
+
+
+def light_units(network: LayeredNetwork) -> tuple[float, ...]:
+    """What an amplitude of 1 stands for in front of the first layer and behind every layer: its largest full scale."""
+    return tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
+
+
+def light_matrices(network: LayeredNetwork) -> list[Matrix]:
+    """The weights of every layer in units of light."""
+    units = light_units(network)
+    return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 
 
 def map_network(network: LayeredNetwork, form: Form = "economy", kind: Kind = "rectangular") -> MappedNetwork:
@@ -72,12 +87,19 @@ def map_network(network: LayeredNetwork, form: Form = "economy", kind: Kind = "r
     Raises:
         UnknownNameError: no such form or kind of mesh.
     """
-    units = tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
-    found: list[MappedMatrix | MappedBlocks] = []
-    for layer, weights in enumerate(network.weights):
-        scaled = weights * (units[layer] / units[layer + 1])
-        found.append(map_blocks(scaled, kind) if form == "sigma-u" else map_matrix(scaled, form, kind))
-    return MappedNetwork(network=network, units=units, matrices=tuple(found))
+    found: list[MappedMatrix | MappedBlocks] = [
+        map_blocks(matrix, kind) if form == "sigma-u" else map_matrix(matrix, form, kind)
+        for matrix in light_matrices(network)
+    ]
+    return MappedNetwork(network=network, matrices=tuple(found))
+
+
+def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
+    """P in front of the network and T behind it, in units of the full scales of what enters and leaves them."""
+    function, signals = arguments.function(), symbols_for(arguments.bits)
+    first = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
+    full = max(each.maximum / each.denominator for each in function.inputs)
+    return {"P": first * (LEVELS - 1) / full, "T": splitting_matrix(arguments.servers, signals)}
 
 
 def carried_out(
@@ -92,14 +114,13 @@ def carried_out(
             the same everywhere is then no error.
         correct: whether couplers and crosstalk are measured and made up for, see `meshes.corrected`.
     """
-    weights = []
-    for layer, device in enumerate(found):
+    weights, units = [], light_units(mapped.network)
+    for layer, (device, wanted) in enumerate(zip(found, mapped.wanted, strict=True)):
         matrix = (corrected(device, real=True) if correct else device).matrix().real
-        wanted = mapped.wanted(layer)
         power = float(np.vdot(matrix, matrix))
         if calibrated and power > 0:
             matrix = matrix * (float(np.vdot(matrix, wanted)) / power)
-        weights.append(matrix * (mapped.units[layer + 1] / mapped.units[layer]))
+        weights.append(matrix * (units[layer + 1] / units[layer]))
     network = mapped.network
     return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
 

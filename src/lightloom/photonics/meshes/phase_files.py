@@ -58,7 +58,7 @@ def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
     arrays: dict[str, NDArray[np.float64]] = {}
     lean = _without_arrays(content, arrays)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(lean)), **arrays)  # type: ignore[arg-type]
+    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(lean)), **arrays)
     return write_atomically(path, buffer.getvalue())
 
 
