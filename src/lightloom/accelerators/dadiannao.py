@@ -1,0 +1,126 @@
+"""The DaDianNao chip: multipliers and adders in tiles, all data in embedded DRAM, four links.
+
+Source: Ro, Lee and Ahn, "Impact of optical interconnects on a multi-chip machine-learning architecture", Electronics
+2018, 7, 130: Table 1, Eqs. 1 and 2, section 4.1. ``catalog/dadiannao.yaml`` is the same chip as a roofline.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import UnknownNameError
+from lightloom.core.fields import Bandwidth, Config, Count, Seconds, Size, Watts
+
+FILE = Path(__file__).with_suffix(".yaml")
+
+
+class ChipLink(Config):
+    """A link to a neighbouring chip."""
+
+    bidirectional_bandwidth: Bandwidth
+    """Bytes a second of both directions together, as Table 1 prints it."""
+    latency: Seconds
+    """Seconds from a chip to its neighbour."""
+    phy_power: Watts | None = None
+    """Peak watts of one PHY; null when no source gives them."""
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second in one direction."""
+        return self.bidirectional_bandwidth / 2
+
+
+class DaDianNao(Config):
+    """One chip and the links that it can be built with."""
+
+    frequency: Annotated[float, Field(gt=0)]
+    """Hertz."""
+    tiles: Count
+    multipliers: Count
+    """16-bit multipliers of a tile."""
+    adders: Count
+    """16-bit adders of a tile."""
+    multipliers_per_product: Count
+    """16-bit multipliers that make one 32-bit product."""
+    adders_per_sum: Count
+    """16-bit adders that make one 32-bit sum."""
+    local_edram: Size
+    """Bytes of a tile's eDRAM."""
+    central_edram: Size
+    """Bytes of the eDRAM that all tiles share."""
+    local_edram_cycles: Count
+    """Latency of an access."""
+    central_edram_cycles: Count
+    """Latency of an access."""
+    neuron_buffer: Size
+    """Bytes of a tile's SRAM buffer."""
+    power: Watts
+    """Peak watts of the chip without its PHYs."""
+    phys: Count
+    """Links of a chip."""
+    edge: Annotated[float, Field(gt=0)]
+    """Metres; the chip is square."""
+    links: dict[str, ChipLink]
+    """The kinds of links that it can be built with, by name."""
+    edram_bandwidth: Bandwidth | None = None
+    """Bytes a second of all eDRAM together; null leaves the transfer out of Eq. 2."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Where each value comes from, by field name."""
+
+    @property
+    def product_rate(self) -> float:
+        """32-bit products a second: 72 · 16 · 606 MHz = 698.1e9."""
+        return self.tiles * self.multipliers / self.multipliers_per_product * self.frequency
+
+    @property
+    def sum_rate(self) -> float:
+        """32-bit sums a second: twice the products, so that adders never bind in a network."""
+        return self.tiles * self.adders / self.adders_per_sum * self.frequency
+
+    @property
+    def peak(self) -> float:
+        """Products and sums a second together, the 2.09 TeraOPS of Table 1."""
+        return self.product_rate + self.sum_rate
+
+    @property
+    def edram(self) -> float:
+        """Bytes of all eDRAM: 16 · 2 + 4 = 36 MiB."""
+        return self.tiles * self.local_edram + self.central_edram
+
+    def computation_time(self, products: float, sums: float) -> float:
+        """Eq. 1, seconds: the kind of operation that takes longest."""
+        return max(products / self.product_rate, sums / self.sum_rate)
+
+    def edram_time(self, nbytes: float, *, central: bool = False) -> float:
+        """Eq. 2, seconds: the transfer, and the latency once, as accesses are pipelined."""
+        cycles = self.central_edram_cycles if central else self.local_edram_cycles
+        return self._transfer_time(nbytes) + cycles / self.frequency
+
+    def layer_time(self, products: float, sums: float, nbytes: float) -> float:
+        """Seconds of one layer on one chip: Eqs. 1 and 2 side by side, as the pipeline runs them, latency once."""
+        busy = max(self.computation_time(products, sums), self._transfer_time(nbytes))
+        return busy + self.local_edram_cycles / self.frequency
+
+    def _transfer_time(self, nbytes: float) -> float:
+        return 0.0 if self.edram_bandwidth is None else nbytes / self.edram_bandwidth
+
+    def link(self, name: str) -> ChipLink:
+        """The kind of link of that name.
+
+        Raises:
+            UnknownNameError: the chip has no such links.
+        """
+        if name not in self.links:
+            raise UnknownNameError("link of DaDianNao", name, self.links)
+        return self.links[name]
+
+
+def load_dadiannao() -> DaDianNao:
+    """The chip of Table 1, with the source of every value."""
+    fields = {key: value for key, value in read_yaml(FILE).items() if key != "description"}
+    chip: DaDianNao = validate(DaDianNao, fields, FILE.stem)
+    return chip

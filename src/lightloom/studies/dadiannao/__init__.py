@@ -1,0 +1,1 @@
+"""DaDianNao clusters with optical links (Ro, Lee and Ahn, Electronics 2018)."""

@@ -1,0 +1,194 @@
+"""Fig. 5's 27 cases under a choice of bandwidths and constants, and the percentages that follow.
+
+    C = R · MACs · B / (698.1e9 · p) + β · S / 6.4 GB/s          computation, with its eDRAM accesses
+    M = layers · 2 · latency · (√p − 1) + S · (p − 1) / (p · BW)   communication, Eq. 3
+    T = C + M        E ∝ p · (7.96 W · C + 4 · PHY power · M)        EDP = E · T
+
+R is how often the chips work through the forward pass for each pass of broadcasts, times what a multiplier idles; the
+paper does not say (three passes to two broadcasts would be 1.5). β stands for time that grows with the synapses that
+every chip holds after a broadcast. Both are fitted to the headlines (:mod:`lightloom.studies.dadiannao.fit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from lightloom.accelerators.dadiannao import DaDianNao, load_dadiannao
+from lightloom.parallelism.dadiannao import (
+    Hops,
+    Link,
+    Network,
+    Step,
+    Strategy,
+    broadcast_bytes,
+    chips_needed,
+    communication_time,
+    computation_time,
+    link_of,
+    mesh_hops,
+    step,
+)
+from lightloom.studies.dadiannao.networks import printed
+from lightloom.studies.dadiannao.paper import BATCHES, LINKS
+
+Case = tuple[str, int]
+"""(network, batch)."""
+Figures = Mapping[Case, float]
+
+SYNAPSE_RATE = 6.4e9
+"""Bytes a second that β is relative to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """What the paper leaves open about computation."""
+
+    passes: float
+    """R: passes of multiply-accumulates at the peak rate, for each pass of broadcasts."""
+    synapse: float = 0.0
+    """β: seconds for the synapses that a chip holds, as a share of the time in which 6.4 GB/s carries them."""
+
+
+FITTED = Constants(passes=10.19, synapse=0.034)
+"""Two constants fitted to the ten headlines."""
+ONE_FITTED = Constants(passes=10.87)
+"""One constant fitted to the ten headlines."""
+PEAK = Constants(passes=1.5)
+"""Nothing fitted: three passes of arithmetic at the peak rate for two of broadcasts."""
+
+Bandwidths = tuple[float, float, float]
+"""Bytes a second of 25-E, 100-O and 400-O in Eq. 3."""
+MIXED: Bandwidths = (6.4e9, 12.5e9, 50e9)
+"""Both directions for the electrical links, one for the optical ones: what the headlines need."""
+ONE_DIRECTION: Bandwidths = (3.2e9, 12.5e9, 50e9)
+"""Gigabits a second over eight."""
+BOTH_DIRECTIONS: Bandwidths = (6.4e9, 25e9, 100e9)
+"""As printed in Table 1, both directions."""
+
+
+@cache
+def chip() -> DaDianNao:
+    """The chip of Table 1."""
+    return load_dadiannao()
+
+
+def links(bandwidths: Bandwidths) -> dict[str, Link]:
+    """The three kinds of links, latencies and PHY powers as in Table 1."""
+    found = {}
+    for name, bandwidth in zip(LINKS, bandwidths, strict=True):
+        table = link_of(chip(), name)
+        found[name] = Link(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
+    return found
+
+
+def cases() -> tuple[Case, ...]:
+    """Fig. 5: nine networks at three batch sizes."""
+    return tuple((name, batch) for name in printed() for batch in BATCHES)
+
+
+def strategy(name: str, batch: int) -> Strategy:
+    """Section 5: model parallelism for AlexNet at batch 1 and 32, data parallelism for all else."""
+    return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
+
+
+def run(
+    network: Network,
+    batch: int,
+    link: Link,
+    constants: Constants,
+    *,
+    parallel: Strategy | None = None,
+    hops: Hops = mesh_hops,
+) -> Step:
+    """One case on one kind of link."""
+    chosen = parallel or strategy(network.name, batch)
+    p = chips_needed(network, batch, chip())
+    held = network.synapses if chosen == "data" else network.synapses / p
+    computation = constants.passes * computation_time(network, batch, p, chip())
+    return step(
+        chip(),
+        link,
+        chips=p,
+        computation=computation + constants.synapse * held / SYNAPSE_RATE,
+        communication=communication_time(network, batch, p, link, chosen, hops),
+    )
+
+
+def saved(
+    link: Link,
+    base: Link,
+    constants: Constants,
+    what: Callable[[Step], float | None],
+    *,
+    hops: Hops = mesh_hops,
+    networks: Mapping[str, Network] | None = None,
+) -> Figures:
+    """Per cent of time or EDP that ``link`` saves against ``base`` (on the mesh) in each case."""
+    found = {}
+    for name, network in (networks or printed()).items():
+        for batch in BATCHES:
+            new = what(run(network, batch, link, constants, hops=hops))
+            old = what(run(network, batch, base, constants))
+            if new is None or not old:
+                raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
+            found[name, batch] = 100 * (1 - new / old)
+    return found
+
+
+def time_of(each: Step) -> float:
+    """Seconds of a step."""
+    return each.time
+
+
+def edp_of(each: Step) -> float | None:
+    """Energy-delay product of a step."""
+    return each.edp
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Per cent saved in each case: time and EDP at 100 and 400 Gb/s, by ``"100"`` and ``"400"``."""
+
+    time: Mapping[str, Figures]
+    edp: Mapping[str, Figures]
+
+    def headlines(self) -> dict[str, float]:
+        """The ten percentages, by the names of :data:`~lightloom.studies.dadiannao.paper.HEADLINE`."""
+        found = {}
+        for speed in ("100", "400"):
+            for what, figures in (("time", self.time[speed]), ("edp", self.edp[speed])):
+                found[f"{what}_average_{speed}"] = mean(figures)
+                found[f"{what}_best_{speed}"] = max(figures.values())
+            found[f"time_batch256_{speed}"] = mean(self.time[speed], batch=256)
+        return found
+
+
+def savings(
+    constants: Constants, bandwidths: Bandwidths = MIXED, networks: Mapping[str, Network] | None = None
+) -> Savings:
+    """Both optical systems against the electrical one in all 27 cases."""
+    electrical, *optical = links(bandwidths).values()
+    parts = []
+    for what in (time_of, edp_of):
+        pair = [saved(link, electrical, constants, what, networks=networks) for link in optical]
+        parts.append(dict(zip(("100", "400"), pair, strict=True)))
+    return Savings(*parts)
+
+
+def mean(figures: Figures, batch: int | None = None) -> float:
+    """Mean over all cases, or those of one batch."""
+    chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
+    return sum(chosen) / len(chosen)
+
+
+def best(figures: Figures) -> Case:
+    """The case that saves most."""
+    return max(figures, key=lambda case: figures[case])
+
+
+def exchanged(network: Network, batch: int) -> dict[Strategy, float]:
+    """Bytes that a pass broadcasts under either strategy."""
+    ways: tuple[Strategy, Strategy] = ("data", "model")
+    return {way: broadcast_bytes(network, batch, way) for way in ways}
