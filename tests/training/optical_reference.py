@@ -37,7 +37,7 @@ def emulated(ranks: int, steps: int, **options: Any) -> str:
         everyone = [_gradients(net, rank, step) for rank in range(ranks)]
         sizes = [parameter.numel() for parameter in net.parameters()]
         mean = torch.from_numpy(reference_mean(everyone, sizes, **options))
-        for parameter, piece in zip(net.parameters(), mean.split(sizes), strict=True):
+        for parameter, piece in zip(net.parameters(), torch.split(mean, sizes), strict=True):
             parameter.grad = piece.view_as(parameter).clone()
         optimizer.step()
     return workers.digest(net)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.averagers import Averager, IdealAverager
@@ -51,7 +52,7 @@ class Links:
     def __init__(self, group: dist.ProcessGroup, timeout: float) -> None:
         store, self.rank, self.ranks = group.get_group_store(), group.rank(), group.size()
         number = store.add(f"lightloom/optical/{self.rank}", 1)
-        own = dist.PrefixStore(f"lightloom/optical/links/{number}", store)
+        own = PrefixStore(f"lightloom/optical/links/{number}", store)
         self._gloo: Any = dist.ProcessGroupGloo(own, self.rank, self.ranks, timedelta(seconds=timeout))
 
     def largest(self, values: NDArray[np.uint8]) -> None:

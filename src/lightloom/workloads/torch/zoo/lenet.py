@@ -1,6 +1,6 @@
 """A LeNet for 28 x 28 digits, after LeCun et al., Proc. IEEE 86, 2278 (1998): two convolutions, two linear layers.
 
-Units are ReLUs and pooling takes maxima, as is usual now; 80,202 parameters.
+Units are ReLUs and pooling takes maxima, as is usual now; 37,610 parameters.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class LeNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(1, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(512, 128), nn.ReLU(inplace=True), nn.Linear(128, 10),
+            nn.Conv2d(1, 8, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(256, 128), nn.ReLU(inplace=True), nn.Linear(128, 10),
         )  # fmt: skip
 
     def forward(self, digits: Tensor) -> Tensor:
@@ -30,5 +30,5 @@ class LeNet(nn.Module):
 
 
 def lenet() -> LeNet:
-    """5x5 convolutions to 16 and 32 channels, 512-128-10."""
+    """5x5 convolutions to 8 and 16 channels, 256-128-10."""
     return LeNet()

@@ -1,0 +1,155 @@
+"""The training runs of the study: a LeNet on MNIST, four processes, five paired seeds; long, hence resumable.
+
+Equal seeds start from equal weights and see equal batches, so that runs are compared in pairs. A run that has its
+result is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance
+
+if TYPE_CHECKING:
+    from lightloom.training.digits import Recipe
+    from lightloom.training.worker import Worker
+
+RANKS = 4
+SEEDS = (0, 1, 2, 3, 4)
+BASELINE = "float32"
+ITERATIONS = 1_200
+"""Five epochs at 64 images a rank; the rate has been divided twice by then, and the accuracy stands still."""
+_TIMEOUT = 7_200.0
+_KEPT = ("iterations", "accuracy", "loss", "nbytes_raw", "nbytes_sent", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant of the training."""
+
+    name: str
+    averager: str | None = None
+    """See ``find_averager``; None is DDP's own all-reduce."""
+    bits: int = 16
+    rounding: Literal["floor", "half-up"] = "half-up"
+
+    def recipe(self, seed: int, iterations: int = ITERATIONS) -> Recipe:
+        """The run with one seed."""
+        from lightloom.training.digits import Recipe
+
+        return Recipe(
+            seed=seed,
+            network="lenet",
+            gradients="none" if self.averager is None else f"optical:{self.averager}",
+            bits=self.bits,
+            rounding=self.rounding,
+            iterations=iterations,
+            batch_per_rank=64,
+            iterations_per_division=500,
+            record_every=300,
+            checkpoint_every=iterations,
+        )
+
+
+RUNS = (
+    Run(BASELINE),
+    Run("16 bits, half-up", "ideal"),
+    Run("16 bits, floor", "ideal", rounding="floor"),
+    Run("8 bits, half-up", "ideal", bits=8),
+    Run("8 bits, floor", "ideal", bits=8, rounding="floor"),
+    *(Run(f"Table II, layers {row}", f"table2:{row}") for row in ("4-7", "4-8", "3-6", "3-7")),
+    Run("8 bits, constructed, noise 3e-3", "constructed:noise=3e-3", bits=8),
+)
+"""Those that decide most first. Table II's errors meet the exact mean, rounded half-up."""
+
+
+def jobs(runs: Sequence[Run] = RUNS) -> list[tuple[Run, int]]:
+    """Runs and seeds in the order in which they are done: the first two pair by pair, then run by run."""
+    paired, others = runs[:2], runs[2:]
+    return [(run, seed) for seed in SEEDS for run in paired] + [(run, seed) for run in others for seed in SEEDS]
+
+
+def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Do what is not done yet and write ``training.json`` into ``work``.
+
+    All of it is one launch, as starting processes takes as long as some of the runs.
+
+    Args:
+        work: folder for results, one file a run.
+        data: the data folder with MNIST.
+        advance: told 1 after each run that had a result before, and the rest at the end.
+
+    Raises:
+        ConfigError: the data set is not there.
+        LaunchError: a run failed; calling again goes on with it.
+    """
+    from lightloom.training.datasets.mnist import training_digits
+    from lightloom.training.launch import launch
+
+    training_digits(data)
+    work.mkdir(parents=True, exist_ok=True)
+    missing = [(run, seed) for run, seed in jobs() if not _result(work, run, seed).exists()]
+    advance(len(jobs()) - len(missing))
+    if missing:
+        tasks = [{"recipe": asdict(run.recipe(seed)), "result": str(_result(work, run, seed))} for run, seed in missing]
+        launch("lightloom.studies.optinc.training_runs:train_all", RANKS, _TIMEOUT, {"tasks": tasks, "data": str(data)})
+        advance(len(missing))
+    return collect(work)
+
+
+def train_all(worker: Worker) -> None:
+    """The worker function: one run after the other, each result in its own file."""
+    from lightloom.training.digits import train
+    from lightloom.training.worker import Worker
+
+    for task in worker.arguments["tasks"]:
+        arguments = {"recipe": task["recipe"], "data": worker.arguments["data"], "folder": None}
+        record = train(Worker(worker.rank, worker.size, arguments))
+        if worker.rank == 0:
+            kept = {"seed": task["recipe"]["seed"], **{name: record[name] for name in _KEPT}}
+            write_atomically(Path(task["result"]), json.dumps(kept))
+
+
+def collect(work: Path) -> Path:
+    """Write ``training.json`` from the results that are there."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for run, seed in jobs():
+        if _result(work, run, seed).exists():
+            records.setdefault(run.name, []).append(json.loads(_result(work, run, seed).read_text()))
+    recipes = {run.name: asdict(run.recipe(SEEDS[0])) for run in RUNS if run.name in records}
+    document = {"ranks": RANKS, "recipes": recipes, "runs": records, "provenance": provenance(recipes, seed=SEEDS[0])}
+    write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
+    return work / "training.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Test accuracy of a variant minus float32's, of equal seeds; percentage points."""
+
+    mean: float
+    half_width: float
+    """Of the 95 % interval (Student's t)."""
+    pairs: int
+
+
+def difference(document: dict[str, Any], name: str) -> Difference:
+    """The paired difference of run ``name`` in a document of ``measure``; half_width is infinite for a single pair."""
+    import numpy as np
+    from scipy.stats import t
+
+    base, own = ({run["seed"]: run["accuracy"][-1] for run in document["runs"][each]} for each in (BASELINE, name))
+    found = np.array([100 * (own[seed] - base[seed]) for seed in sorted(own.keys() & base.keys())])
+    if found.size < 2:
+        return Difference(float(found.mean()), float("inf"), found.size)
+    spread = float(found.std(ddof=1)) / found.size**0.5
+    return Difference(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * spread, found.size)
+
+
+def _result(work: Path, run: Run, seed: int) -> Path:
+    words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
+    return work / f"{words}-seed{seed}.json"
