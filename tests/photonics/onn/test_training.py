@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 from lightloom.core.errors import ConfigError  # noqa: E402
 from lightloom.photonics.averaging import verify  # noqa: E402
 from lightloom.photonics.meshes.blocks import approximate  # noqa: E402
-from lightloom.photonics.onn import Trained, TrainingRecipe, checkpoint, train, training  # noqa: E402
+from lightloom.photonics.onn import Trained, TrainingRecipe, checkpoint, model, train, training  # noqa: E402
 from lightloom.photonics.onn.losses import gradient_loss, output_loss  # noqa: E402
 from lightloom.photonics.onn.model import Noise, OpticalNetwork  # noqa: E402
 
@@ -127,6 +127,22 @@ def test_noise_is_what_the_evaluation_adds() -> None:
     np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.05 * ours.std(0).max())
 
 
+def test_a_full_scale_has_the_gradient_of_its_largest_signal_however_rare() -> None:
+    signal = torch.tensor([[0.0], [1e-7], [5e-8]], requires_grad=True)
+    scale = model.full_scale_of(torch.ones(1), signal)
+    assert scale.item() == 1.0
+    (gradient,) = torch.autograd.grad(scale, signal)
+    assert gradient.flatten().tolist() == [0.0, 1.0, 0.0]
+
+
+def test_a_budget_of_cpu_time_is_used_up_whatever_the_epochs() -> None:
+    """Past the recipe's number of epochs the loss stays that of the first phase."""
+    trained = train(smallest(epochs=1, cpu_seconds=1.0))
+    assert trained.cpu_seconds >= 1.0
+    assert trained.history[-1]["epoch"] > 1
+    assert trained.accuracy == 1.0
+
+
 @pytest.mark.slow
 def test_training_with_noise_bears_more_of_it() -> None:
     from lightloom.photonics.averaging import noisy_accuracy
@@ -162,6 +178,7 @@ def test_losses_are_those_of_eq_7() -> None:
         ({"noise": -1.0}, "noise = -1.0"),
         ({"form": "other"}, "form = 'other'"),
         ({"gradient_epochs": 1000}, "gradient_epochs"),
+        ({"cpu_seconds": 1.0, "gradient_epochs": 5}, "no gradient_epochs"),
         ({"output_weights": (1.0,)}, "expected 2"),
         ({"servers": 0}, "servers = 0"),
     ],

@@ -61,7 +61,7 @@ class OpticalNetwork(nn.Module):
                 signal = signal.clamp(0, 1) if self.recipe.nonlinearity == "clipped" else signal.relu()
             found.append(signal)
             if noise is not None:
-                signal = noise(signal, _with_gradient(noise.full_scale[layer], signal))
+                signal = noise(signal, full_scale_of(noise.full_scale[layer], signal))
         return [*found[:-1], signal]
 
     @torch.no_grad()
@@ -95,7 +95,10 @@ class OpticalNetwork(nn.Module):
         return with_measured_full_scale(network, self.recipe.function)
 
 
-def _with_gradient(full_scale: Tensor, signal: Tensor) -> Tensor:
-    """The full scale, with the gradient of the batch's largest signals: training may lower peaks that cost noise."""
+def full_scale_of(full_scale: Tensor, signal: Tensor) -> Tensor:
+    """The full scale (n,), with the gradient of the largest of the signals (batch, n).
+
+    So training may lower peaks, which cost noise.
+    """
     largest = signal.abs().amax(0)
     return full_scale + (largest - largest.detach())

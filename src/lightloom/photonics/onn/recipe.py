@@ -85,8 +85,8 @@ class TrainingRecipe:
                 f"noise = {self.noise}, margin = {self.margin}, learning_rate = {self.learning_rate}: "
                 "expected 0 to 1, 0 to 0.5, above 0 to 1"
             )
-        if self.cpu_seconds is not None and not self.cpu_seconds > 0:
-            raise ConfigError(f"cpu_seconds = {self.cpu_seconds}: expected a time above 0")
+        if self.cpu_seconds is not None and (not self.cpu_seconds > 0 or self.gradient_epochs):
+            raise ConfigError(f"cpu_seconds = {self.cpu_seconds}: expected a time above 0, and no gradient_epochs")
         if self.output_weights is not None and len(self.output_weights) != ends[1]:
             raise ConfigError(f"{len(self.output_weights)} output weights: expected {ends[1]}")
 

@@ -2,18 +2,19 @@
 
 Budget: 2,400 s of CPU time each (20 minutes on 2 cores), whole training, one seed, one thread, float32.
 
-Recipe: the whole grid, batches of 512, noise drawn anew in every step on inputs, every hidden output and outputs,
+Recipe: the whole grid, batches of 256, noise drawn anew in every step on inputs, every hidden output and outputs,
 relative to each signal's own full scale (measured on the grid once an epoch; gradients reach it, so that training may
 lower peaks). Noise starts at 5e-4 and rises by 0.2 % a step while 99.95 % of noisy inputs come out right, else it falls
-(`curriculum`), so that the network is always trained where its errors begin. Adam, warm-up, cosine to 0, clipped
-gradients, mean square error.
+(`curriculum`), so that the network is always trained where its errors begin. Mean square error beyond a margin of 0.1 of
+a level, Adam, warm-up, cosine to 0, clipped gradients.
 
 How it was chosen: pilots of 240 CPU seconds in all, judged by the noise limit and the accuracy at their end: batches of
 1024 at a rate of 2e-3 (88 epochs: 3,267 wrong), 512 at 3e-3 with clipped units (19 wrong), 256 at 3e-3 (0 wrong, limit
-2.0e-3), the same with clipped units and no margin (1.9e-3) or one of 0.2 (1.9e-3). Two versions for the long runs
-diverged at about epoch 110, because the gradient of a full scale was wrong for neurons that are rarely active; they were
-stopped after 110 and 60 CPU seconds, the mistake was mended and gradients have been clipped since. One seed; nothing
-was changed after the runs that are kept had begun.
+2.0e-3), the same with clipped units and no margin (1.9e-3) or one of 0.2 (1.9e-3): hence smaller batches, and a margin
+between the two; the rate is a little lower, as the runs are 40 times as long. Three earlier starts of the long runs
+(batches of 256 and 512, rates of 1e-3 and 2e-3, with and without margin) were stopped within 110 CPU seconds: a mistake
+in the code turned on the second phase of eq. 7 after 120 epochs, which ruined them all. One seed; nothing was changed
+after the runs that are kept had begun.
 
     python -m lightloom.photonics.onn rival relu FOLDER
 """
@@ -40,8 +41,9 @@ SCHEMA = "lightloom.training/1"
 
 _NOISE_AWARE = {
     "noise": 1.2e-2,  # No network bears more: noise.input_bound.
-    "batch": 512,
+    "batch": 256,
     "learning_rate": 2e-3,
+    "margin": 0.1,
     "cpu_seconds": BUDGET,
 }
 RIVALS: Mapping[str, TrainingRecipe] = {

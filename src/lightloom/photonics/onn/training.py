@@ -189,7 +189,7 @@ class _Run:
             group["lr"] = rate
         ideal = self.ideal[batch]
         outputs = self.network(self.light[batch], noise)
-        second_phase = self.epoch >= recipe.epochs - recipe.gradient_epochs
+        second_phase = recipe.gradient_epochs > 0 and self.epoch >= recipe.epochs - recipe.gradient_epochs
         loss = (gradient_loss if second_phase else output_loss)(outputs, ideal, recipe)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
