@@ -45,6 +45,7 @@ def studies() -> Mapping[str, Entry]:
     return MappingProxyType(
         {
             "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
+            "optinc": Entry(_optinc, Measuring(_optinc_jobs, _optinc_measure)),
             "optree": Entry(lambda _: _optree()),
         }
     )
@@ -87,6 +88,25 @@ def _inceptionn_jobs() -> int:
 
 def _inceptionn_measure(work: Path, data: Path | None, advance: Callable[[int], None]) -> object:
     from lightloom.studies.inceptionn.training_runs import measure
+    from lightloom.training.datasets.folder import data_folder
+
+    return measure(work, data_folder(data), advance)
+
+
+def _optinc(work: Path | None) -> Study:
+    from lightloom.studies.optinc.study import study
+
+    return study(work)
+
+
+def _optinc_jobs() -> int:
+    from lightloom.studies.optinc.runs import jobs
+
+    return jobs()
+
+
+def _optinc_measure(work: Path, data: Path | None, advance: Callable[[int], None]) -> object:
+    from lightloom.studies.optinc.runs import measure
     from lightloom.training.datasets.folder import data_folder
 
     return measure(work, data_folder(data), advance)

@@ -52,7 +52,7 @@ def claims() -> tuple[Claim, ...]:
             paper=0,
             ours=wrong,
             unit="outputs",
-            why=f"eq. 10, analogue from the servers to the receivers, {TUPLES:,} tuples; the slow tests try 10 million. "
+            why=f"eq. 10, analogue from the servers to the receivers, {TUPLES:,} tuples; slow tests try 10 million. "
             "No receiver decides between the levels, so that 100 % at each alone would not suffice",
         ),
         _overhead(),

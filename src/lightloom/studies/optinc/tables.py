@@ -100,8 +100,8 @@ def _constructed(network: PaperNetwork) -> list[Claim]:
             ours=construction.mzi_count,
             unit="MZIs",
             why=f"our own: the smallest constructed network {'-'.join(map(str, construction.network.layers))} instead "
-            "of the paper's trained and approximated one; P, T and biases apart. It bears next to no noise, see "
-            "the rows on noise",
+            "of the paper's trained and approximated one; P, T and biases apart. How much noise either bears is "
+            "another matter: optinc.noise",
         ),
     ]
 

@@ -1,0 +1,238 @@
+"""Figures 6, 7(a) and 7(b) drawn anew, and what Table II and noise look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.noise import input_bound
+from lightloom.studies.optinc import latency
+from lightloom.studies.optinc.learning import BASE, paired
+from lightloom.studies.optinc.paper import ACCURACY, RING_TRAFFIC, ROWS, SAVED
+from lightloom.studies.optinc.tables import rms
+from lightloom.studies.optinc.traffic import sent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers.
+BLUE, GREEN, ORANGE, RED, SKY, PURPLE, GREY = (
+    "#0072B2",
+    "#009E73",
+    "#E69F00",
+    "#D55E00",
+    "#56B4E9",
+    "#CC79A7",
+    "#999999",
+)
+_COLOURS = (BLUE, GREEN, ORANGE, RED, SKY, PURPLE)
+_IMAGES = tuple(2**k for k in range(10))
+_SEQUENCES = tuple(2**k for k in range(8))
+_SHORT = (1, 2, 4, 8)
+
+
+def traffic() -> Figure:
+    """Figure 6."""
+    figure, (axes,) = canvas(1)
+    servers = list(RING_TRAFFIC)
+    for shift, label, algorithm, colour in ((-0.2, "ring", "ring", GREY), (0.2, "OptINC", "in-network", BLUE)):
+        values = [sent(algorithm, n) for n in servers]
+        drawn = axes.bar([i + shift for i in range(len(servers))], values, 0.37, color=colour, label=label)
+        axes.bar_label(drawn, [f"{value:g}" for value in values], padding=2)
+    axes.plot([i - 0.2 for i in range(3)], list(RING_TRAFFIC.values()), "D", color=RED, ms=5, label="paper")
+    axes.plot([i + 0.2 for i in range(3)], [1, 1, 1], "D", color=RED, ms=5)
+    axes.set_xticks(range(len(servers)), [f"{n} servers" for n in servers])
+    axes.set_ylim(0, 2.2)
+    axes.set_ylabel("bytes a server sends over bytes of the gradient")
+    axes.legend(loc="upper left", ncols=3)
+    return figure
+
+
+def training(language: Any, digits: Any) -> Figure:
+    """Figure 7(a): loss of the language model; accuracy on MNIST."""
+    figure, (left, right) = canvas(2)
+    runs = language["runs"]
+    recipe = runs[BASE][0]["recipe"]
+    tokens = recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
+    for (name, records), colour in zip(runs.items(), (GREY, *_COLOURS), strict=False):
+        at = [step * tokens / 1e3 for step in records[0]["steps"]]
+        mean = np.mean([record["validation_loss"] for record in records], axis=0)
+        wide = name == BASE
+        left.plot(at, mean, color=colour, lw=5 if wide else 1.3, alpha=0.5 if wide else 1, label=name)
+    left.set_xlabel(f"thousand tokens of {language['corpus']}")
+    left.set_ylabel("validation loss, nats a byte (mean over seeds)")
+    left.legend(loc="upper right")
+    _accuracies(right, digits)
+    return figure
+
+
+def _accuracies(axes: Axes, digits: Any) -> None:
+    if digits is None:
+        axes.set_axis_off()
+        return
+    for (name, records), colour in zip(digits["runs"].items(), (GREY, *_COLOURS), strict=False):
+        mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
+        wide = name == BASE
+        axes.plot(
+            records[0]["iterations"], mean, color=colour, lw=5 if wide else 1.3, alpha=0.5 if wide else 1, label=name
+        )
+    axes.set_xlabel("iteration, CNN on MNIST")
+    axes.set_ylabel("test accuracy, % (mean over seeds)")
+    axes.legend(loc="lower right")
+
+
+def pairs(language: Any, digits: Any) -> Figure:
+    """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
+    figure, panels = canvas(2)
+    sources = (
+        (language, "validation_loss", 1.0, "more validation loss than float32, nats a byte"),
+        (digits, "accuracy", 100.0, "more test accuracy than float32, points (MNIST)"),
+    )
+    for axes, (record, key, scale, label) in zip(panels, sources, strict=True):
+        if record is None:
+            axes.set_axis_off()
+            continue
+        runs = record["runs"]
+        names = [name for name in runs if name != BASE]
+        first = {each["recipe"]["seed"]: each[key][-1] for each in runs[BASE]}
+        for place, name in enumerate(reversed(names)):
+            found = paired(runs, name, key, scale)
+            assert found is not None
+            single = [scale * (r[key][-1] - first[r["recipe"]["seed"]]) for r in runs[name]]
+            axes.plot(single, [place] * len(single), "o", color=SKY, ms=4, alpha=0.9)
+            half = found.half if found.count > 1 else 0.0
+            axes.errorbar([found.mean], [place], xerr=[half], fmt="D", color=BLUE, ms=5, capsize=3)
+        axes.set_yticks(range(len(names)), names[::-1])
+        axes.axvline(0, color=GREY, lw=1)
+        axes.grid(True, axis="x", color="0.92")
+        axes.set_xlabel(label)
+    return figure
+
+
+def savings() -> Figure:
+    """Figure 7(b) against the batch: our curves, the paper's two figures marked where they lie on them."""
+    figure, (left, right) = canvas(2, sharey=True)
+    for nbytes, style, label in (
+        (latency.CODE_BYTES, "-", "16-bit codes in both"),
+        (latency.FLOAT_BYTES, "--", "ring in float32"),
+    ):
+        left.plot(
+            _IMAGES, [latency.step("resnet50", b, nbytes).saving for b in _IMAGES], style, color=BLUE, label=label
+        )
+        small = [latency.step("resnet50-small-stem", b, nbytes).saving for b in _IMAGES]
+        left.plot(_IMAGES, small, style, color=ORANGE, label=f"{label}, stem of stride 1")
+        points = [(b * latency.TOKENS, latency.step("llama-short", b, nbytes).saving) for b in _SHORT]
+        points += [(b * 256, latency.step("llama", b, nbytes).saving) for b in _SEQUENCES]
+        right.plot(*zip(*points, strict=True), style, color=GREEN, label=label)
+        for axes, model, key, size in ((left, "resnet50", "resnet50", 1), (right, "llama-short", "llama", 16)):
+            at = latency.batch_of(model, SAVED[key], nbytes) * size
+            axes.plot([at], [SAVED[key]], "D", color=RED, ms=7, zorder=5)
+            axes.annotate(f"{at:.2g}", (at, SAVED[key]), xytext=(7, 5), textcoords="offset points", color=RED)
+    for axes, key, what in ((left, "resnet50", "images"), (right, "llama", "tokens")):
+        axes.axhline(SAVED[key], color=RED, lw=0.8, ls=":", label=f"the paper's {SAVED[key]:g} %")
+        axes.axhline(latency.bound(4), color=GREY, lw=0.8, ls="-.", label="bound for equal widths")
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel(f"{what} a server and step")
+        axes.legend(loc="upper right")
+    left.set_title("ResNet-50 on 32 × 32 pixels")
+    right.set_title("LLaMA-like network")
+    left.set_ylabel("less time than with the ring, %")
+    left.set_ylim(0, 72)
+    return figure
+
+
+def breakdown() -> Figure:
+    """Figure 7(b) as bars: computing and network of a step over the ring's whole step."""
+    figure, panels = canvas(2, sharey=True)
+    chosen = (
+        ("ResNet-50", "resnet50", (2, 8, 32), "{} images", 1),
+        ("LLaMA-like network", "llama-short", (2, 16, 128), "{:,} tokens", latency.TOKENS),
+    )
+    for axes, (title, model, batches, words, size) in zip(panels, chosen, strict=True):
+        names, place = [], 0.0
+        for batch in batches:
+            step = latency.step(model, batch)
+            whole = step.compute + step.ring
+            for label, network in (("ring", step.ring), ("OptINC", step.optical)):
+                axes.bar(place, step.compute / whole, color=GREY, label="computing" if not names else None)
+                colour = ORANGE if label == "ring" else BLUE
+                axes.bar(
+                    place,
+                    network / whole,
+                    bottom=step.compute / whole,
+                    color=colour,
+                    label=f"network, {label}" if len(names) < 2 else None,
+                )
+                axes.annotate(f"{(step.compute + network) / whole:.2f}", (place, 1.01), ha="center", va="bottom")
+                names.append((place, label))
+                place += 1
+            axes.annotate(
+                words.format(batch * size), (place - 1.5, -0.13), ha="center", va="top", annotation_clip=False,
+                xycoords=("data", "axes fraction"),
+            )  # fmt: skip
+            place += 0.6
+        axes.set_xticks([at for at, _ in names], [label for _, label in names])
+        axes.set_title(title)
+    panels[0].set_ylabel("time of a step over the ring's")
+    panels[0].set_ylim(0, 1.28)
+    panels[0].legend(loc="upper left", ncols=3)
+    return figure
+
+
+def errors() -> Figure:
+    """Table II: how often a network errs says little about how much its errors weigh."""
+    figure, (axes,) = canvas(1)
+    for row in ROWS[1:]:
+        wrong = 1 - ACCURACY[row] / 100
+        axes.plot([wrong], [rms(row)], "o", color=BLUE, ms=8)
+        axes.annotate(f"layers {row}: {ACCURACY[row]} %", (wrong, rms(row)), xytext=(8, -3), textcoords="offset points")
+    axes.axhline(0.375, color=RED, lw=1, ls="--", label="size of floor's bias at N = 4")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(4e-9, 4e-3)
+    axes.grid(True, which="major", color="0.92")
+    axes.set_xlabel("share of wrong outputs")
+    axes.set_ylabel("RMS error of a mean code, last places")
+    axes.legend(loc="upper left")
+    return figure
+
+
+def noise(comparison: Any) -> Figure:
+    """Error rate against noise: trained and constructed networks of scenario 1, cliff included."""
+    figure, (axes,) = canvas(1)
+    sigmas = np.array(comparison["sigmas"])
+    trained, constructed = iter((RED, ORANGE, PURPLE, "#882255")), iter((BLUE, GREEN, SKY))
+    for row in comparison["networks"]:
+        ours = row["kind"] == "constructed"
+        rates = np.array(row["error_rates"])
+        shown = rates > 0
+        axes.plot(
+            sigmas[shown], rates[shown], "-" if ours else "--", color=next(constructed if ours else trained), lw=1.6,
+            label=f"{row['kind']}: {row['name']}, {row['nonlinearity']}, {row['mzi_count']:,} MZIs",
+        )  # fmt: skip
+    axes.axhline(1e-4, color=GREY, lw=1, ls=":")
+    axes.annotate("99.99 % right", (sigmas[0], 1e-4), va="bottom", color=GREY)
+    axes.axvline(input_bound(AveragingFunction.of(4, 8)), color=GREY, lw=1, ls="-.", label="no network bears more")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(2e-6, 1)
+    axes.set_xlabel("noise on every signal, share of its full scale")
+    axes.set_ylabel("share of wrong outputs")
+    axes.legend(loc="upper left", fontsize=7)
+    return figure
+
+
+def canvas(panels: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    """Panels side by side, with a light grid."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.4) if panels > 1 else (7, 4.2), dpi=120, layout="constrained")
+    found = list(figure.subplots(1, panels, sharey=sharey, squeeze=False)[0])
+    for axes in found:
+        axes.grid(True, axis="y", color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, found
