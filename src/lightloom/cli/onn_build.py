@@ -33,6 +33,9 @@ def build(
         typer.Option(metavar="GROUPS", help="Two levels: an averager of N servers for each group, one above them."),
     ] = None,
     tuples: Annotated[str, typer.Option(metavar="N", help="Tuples of codes sent through a cascade.")] = _TUPLES,
+    evaluations: Annotated[
+        str, typer.Option(metavar="N", help="Noisy draws behind each accuracy on the way to the noise limit.")
+    ] = "400000",
     scenarios: Annotated[
         bool, typer.Option("--scenarios", help="The paper's four scenarios on their full grids; takes minutes.")
     ] = False,
@@ -48,8 +51,11 @@ def build(
     from lightloom.core.provenance import provenance
     from lightloom.reports.figures import check_format
 
+    draws = read_count(evaluations, "--evaluations")
+    if draws < 1:
+        raise ConfigError(f"--evaluations {draws}: expected at least 1")
     if scenarios:
-        _scenarios(as_json)
+        _scenarios(draws, as_json)
         return
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
@@ -84,10 +90,15 @@ def build(
         rounding=arguments.rounding,
         carries_decimals=carries_decimals,
     )
-    origin = provenance([count, width, noise, nonlinearity, arguments.inputs, rounding, carries_decimals], 0)
-    document = _document(made, count, width) | {"inputs": arguments.inputs, "rounding": rounding, "provenance": origin}
+    settings = [count, width, noise, nonlinearity, arguments.inputs, rounding, carries_decimals, draws]
+    origin = provenance(settings, 0)
+    document = _document(made, count, width, draws) | {
+        "inputs": arguments.inputs,
+        "rounding": rounding,
+        "provenance": origin,
+    }
     if figure is not None:
-        document["noise_curve"] = _draw(made, document, figure)
+        document["noise_curve"] = _draw(made, document, draws, figure)
     if out is not None:
         save_network(out, made.network, arguments)
     if as_json:
@@ -96,14 +107,14 @@ def build(
         _print(document, out, figure)
 
 
-def _document(made: Construction, servers: int, bits: int) -> dict[str, Any]:
+def _document(made: Construction, servers: int, bits: int, draws: int) -> dict[str, Any]:
     from lightloom.photonics.averaging.noise import input_bound
     from lightloom.reports.progress import progress
 
     with progress("Checking", 2) as advance:
         verification = made.verify()
         advance(1)
-        limit = made.noise_limit()
+        limit = made.noise_limit(draws)
         advance(1)
     found = made.to_json(servers, bits, verification, limit)
     return {
@@ -115,12 +126,11 @@ def _document(made: Construction, servers: int, bits: int) -> dict[str, Any]:
     }
 
 
-def _draw(made: Construction, document: dict[str, Any], figure: Path) -> list[dict[str, float]]:
+def _draw(made: Construction, document: dict[str, Any], draws: int, figure: Path) -> list[dict[str, float]]:
     import numpy as np
 
     from lightloom.core.provenance import provenance_line
     from lightloom.photonics.averaging import noisy_accuracy
-    from lightloom.photonics.averaging.noise import EVALUATIONS
     from lightloom.reports.figures import save
     from lightloom.reports.onn_noise import NoiseCurve, noise_figure, noise_steps
     from lightloom.reports.progress import progress
@@ -130,13 +140,13 @@ def _draw(made: Construction, document: dict[str, Any], figure: Path) -> list[di
     rates = []
     with progress("Noise", len(sigmas)) as advance:
         for sigma in sigmas:
-            rates.append(1 - noisy_accuracy(made.network, made.function, float(sigma)))
+            rates.append(1 - noisy_accuracy(made.network, made.function, float(sigma), draws))
             advance(1)
     curve = NoiseCurve(
         name=f"{made.name}, {made.mzi_count} MZIs",
         sigmas=sigmas,
         error_rates=np.array(rates),
-        evaluations=EVALUATIONS,
+        evaluations=draws,
         limit=limit,
     )
     title = f"{document['servers']} servers, {document['bits']} bits, {document['nonlinearity']}"
@@ -239,16 +249,16 @@ def _level(made: Cascade, name: str) -> dict[str, Any]:
     }
 
 
-def _scenarios(as_json: bool) -> None:
+def _scenarios(draws: int, as_json: bool) -> None:
     from lightloom.cli.output import print_json
     from lightloom.core.provenance import provenance, provenance_line
     from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
     from lightloom.reports.console import make_console, plain_table
     from lightloom.reports.progress import progress
 
-    origin = provenance(["scenarios"], 0)
+    origin = provenance(["scenarios", draws], 0)
     with progress("Networks", ROWS) as advance:
-        found = scenario_rows(advance)
+        found = scenario_rows(advance, draws)
     if as_json:
         print_json({"schema": "lightloom.onn-scenarios/1", "rows": found, "provenance": origin})
         return

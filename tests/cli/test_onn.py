@@ -1,0 +1,184 @@
+"""``lightloom onn``: from two numbers to weights, phases and accuracy, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.photonics.averaging.files import load_network
+from lightloom.photonics.meshes import load_phases, mesh_of
+from tests.cli.test_onn_bad_input import run
+
+SMALL = ["--servers", "2", "--bits", "4"]
+QUICK = ["--evaluations", "5000"]
+
+
+class Command:
+    """Runs commands in one folder of their own and reads their JSON."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._monkeypatch, self._capfd = folder, monkeypatch, capfd
+
+    def text(self, *arguments: str) -> str:
+        assert run(["onn", *arguments], self._monkeypatch, self.folder) == 0, self._capfd.readouterr().err
+        found = self._capfd.readouterr()
+        assert found.err == ""
+        return found.out
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.text(*arguments, "--json"))
+        assert found["schema"].startswith("lightloom.onn-") and set(found["provenance"]) == {
+            "lightloom", "configuration", "seed",
+        }  # fmt: skip
+        return found
+
+
+@pytest.fixture
+def onn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    return Command(tmp_path, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--rounding", "half-up"],
+        ["--carries-decimals"],
+        ["--inputs", "1"],
+    ],
+    ids=["plain", "half-up", "decimals", "one input"],
+)
+def test_what_is_built_is_verified_and_recognised(onn: Command, options: list[str]) -> None:
+    built = onn.json("build", *SMALL, *QUICK, *options, "--nonlinearity", "clipped", "--out", "net.npz")
+    assert built["wrong_outputs"] == 0 and built["exhaustive"] and built["proof"]
+    assert {"mzi_count", "layers", "largest_gain", "noise_limit", "checked_inputs"} <= set(built)
+    assert 0 < built["noise_limit"] < built["noise_bound_of_any_network"]
+    verified = onn.json("verify", "net.npz", "--noise", "0")
+    for key in ("layers", "checked_inputs", "wrong_outputs", "construction", "proof", "largest_gain"):
+        assert verified[key] == built[key]
+    assert verified["accuracy_at_noise"] == 1
+
+
+def test_the_papers_first_scenario_as_text_and_picture(onn: Command) -> None:
+    text = onn.text("build", "--servers", "4", "--bits", "8", *QUICK, "--figure", "noise.svg")
+    assert "0 of 28,561 inputs (all)" in text and "digits: 4 outputs" in text
+    picture = (onn.folder / "noise.svg").read_text()
+    assert "no network passes" in picture and "limit" in picture
+
+
+def test_errors_are_counted_by_their_size(onn: Command) -> None:
+    onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
+    with np.load(onn.folder / "net.npz") as archive:
+        content = {name: archive[name] for name in archive.files}
+    last = max(name for name in content if name.startswith("biases_"))
+    np.savez(onn.folder / "off.npz", **(content | {last: content[last] + np.array([0.0, 1.0])}))  # type: ignore[arg-type]
+    found = onn.json("verify", "off.npz")
+    assert found["construction"] is None and found["proof"] == []
+    assert found["wrong_outputs"] > 0
+    assert [each["error"] for each in found["errors"]] == [1]
+    assert sum(each["count"] for each in found["errors"]) == found["wrong_outputs"]
+    assert "+1" in onn.text("verify", "off.npz")
+
+
+def test_a_cascade_is_exact_with_decimals_alone(onn: Command) -> None:
+    found = onn.json("build", *SMALL, "--cascade", "3", "--tuples", "20000")
+    assert [each["wrong_outputs"] for each in found["levels"]] == [0, 0]
+    ends = found["end_to_end"]
+    assert ends["wrong_with_decimals"] == 0 and ends["share_wrong_without_decimals"] > 0.1
+    assert "end to end, 20,000 tuples: 0 wrong" in onn.text("build", *SMALL, "--cascade", "3", "--tuples", "20000")
+
+
+@pytest.mark.parametrize(("form", "ending"), [("economy", "json"), ("svd", "npz"), ("sigma-u", "npz")])
+def test_phases_there_and_back(onn: Command, form: str, ending: str) -> None:
+    onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
+    options = ["--units", "--form", form, "--mesh", "triangular"]
+    found = onn.json("map", "net.npz", *options, "--out", f"phases.{ending}", "--netlist", "sax.json")
+    network, _ = load_network(onn.folder / "net.npz")
+    names = ["P", *(f"layer {i}" for i in range(1, len(network.weights) + 1)), "T"]
+    assert [each["name"] for each in found["parts"]] == names
+    assert (found["largest_error"] < 1e-12) == (form != "sigma-u")
+    if form != "sigma-u":
+        assert found["mzi_count"] == found["mzi_count_economy" if form == "economy" else "mzi_count_paper"]
+    parts = load_phases(onn.folder / f"phases.{ending}")
+    assert sum(part.mzis for part in parts.values()) == found["mzi_count"]
+    back = onn.json("map", "--phases", f"phases.{ending}", "--like", "net.npz", *options)
+    assert back["largest_difference"] == 0
+    nets = json.loads((onn.folder / "sax.json").read_text())["netlists"]
+    placed = [name for net in nets.values() for name in net["instances"] if name.startswith("mzi")]
+    attenuators = sum(min(each["outputs"], each["inputs"]) for each in found["parts"])
+    if form == "economy":
+        assert len(placed) == found["mzi_count"] - attenuators
+
+
+def test_a_unitary_is_a_single_mesh(onn: Command) -> None:
+    unitary = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+    np.save(onn.folder / "u.npy", unitary)
+    found = onn.json("map", "u.npy", "--form", "unitary", "--out", "u.json", "--figure", "u.svg")
+    assert (found["mzi_count"], found["columns"], found["largest_gain"]) == (10, 5, 1)
+    [part] = json.loads((onn.folder / "u.json").read_text())["parts"]
+    assert mesh_of(part["blocks"][0]).matrix() == pytest.approx(unitary, abs=1e-13)
+    assert "rectangular mesh, 5 modes" in (onn.folder / "u.svg").read_text()
+
+
+def test_pictures_of_a_layer_and_of_the_chain(onn: Command) -> None:
+    onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
+    text = onn.text("map", "net.npz", "--units", "--figure", "mesh.svg", "--layer", "1", "--chain", "chain.svg")
+    found = onn.json("map", "net.npz", "--units")
+    assert "network drawn: chain.svg" in text
+    assert f"{found['mzi_count']:,} MZIs" in (onn.folder / "chain.svg").read_text()
+    assert "layer 1" in (onn.folder / "mesh.svg").read_text()
+
+
+def test_every_error_of_devices_is_swept(onn: Command) -> None:
+    onn.json("build", *SMALL, *QUICK, "--nonlinearity", "clipped", "--out", "net.npz")
+    sweeps = {
+        "phase-error": "1e-6..1:3",
+        "coupler-error": "1e-6..1:3",
+        "loss": "0..10:3",
+        "loss-spread": "0..10:3",
+        "crosstalk": "0..0.1:3",
+        "detector-noise": "1e-6..1:3",
+        "dac-bits": "1..16",
+    }
+    options = [part for name, ends in sweeps.items() for part in ("--sweep", f"{name}={ends}")]
+    found = onn.json("disturb", "net.npz", *options, "--draws", "2", "--figure", "sweeps.svg")
+    assert found["accuracy"] == {"mean": 1, "standard_deviation": 0, "least": 1, "largest": 1}
+    assert len(found["sweeps"]) == len(sweeps)
+    for sweep in found["sweeps"]:
+        rates = [row["mean"] for row in sweep["rows"]]
+        good, bad = (rates[-1], rates[0]) if sweep["parameter"] == "dac_bits" else (rates[0], rates[-1])
+        assert good == 1 and bad < 1, sweep["parameter"]
+    assert "bits of the DAC" in (onn.folder / "sweeps.svg").read_text()
+
+
+def test_corrected_couplers_are_never_worse(onn: Command) -> None:
+    onn.json("build", *SMALL, *QUICK, "--out", "net.npz")
+    common = ["disturb", "net.npz", "--coupler-error", "0.1", "--draws", "10"]
+    plain, corrected = onn.json(*common), onn.json(*common, "--correct")
+    assert corrected["accuracy"]["mean"] >= plain["accuracy"]["mean"]
+    assert "measured and made up for" in onn.text(*common, "--correct")
+
+
+def test_training_ends_in_a_network_that_verifies(onn: Command) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    common = ["train", *SMALL, "--layers", "2-16-16-2", "--epochs", "8"]
+    found = onn.json(*common, "--form", "free", "--folder", "work", "--out", "net.npz")
+    verified = onn.json("verify", "net.npz")
+    assert verified["wrong_outputs"] == found["wrong_outputs"]
+    assert verified["layers"] == found["layers"] == [2, 16, 16, 2]
+    approximated = onn.json(*common, "--out", "flat.npz")
+    assert approximated["mzi_count"] < found["mzi_count"]
+    mapped = onn.json("map", "flat.npz", "--form", "sigma-u")
+    assert mapped["largest_error"] < 1e-6 and mapped["mzi_count"] == approximated["mzi_count"]
+
+
+def test_a_search_prints_its_front(onn: Command) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    found = onn.json("train", "--search", *SMALL, "--widths", "4,8", "--depths", "1", "--epochs", "4")
+    assert found["front"] and len(found["trials"]) == 3
+    text = onn.text("train", "--search", *SMALL, "--widths", "4,8", "--depths", "1", "--epochs", "4")
+    assert "front" in text

@@ -1,0 +1,193 @@
+"""Bad input to ``lightloom onn``: one line that says what is wrong, exit 2, nothing on stdout, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightloom.cli.main import main
+from lightloom.photonics.averaging import build
+from lightloom.photonics.averaging.files import FunctionArguments, save_network
+from lightloom.photonics.meshes import map_matrix, save_phases
+from tests.cli.test_bad_input import _assert_refused, lightloom
+
+Files = Callable[[Path], None]
+
+
+def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
+    """The command in this process: its exit status."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["lightloom", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    code = caught.value.code
+    return code if isinstance(code, int) else 0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good network beside everything that is not one."""
+    folder = tmp_path_factory.mktemp("onn")
+    made, arguments = build(2, 4), FunctionArguments(servers=2, bits=4)
+    save_network(folder / "net.npz", made.network, arguments)
+    save_network(folder / "other.npz", build(3, 8).network, FunctionArguments(servers=3, bits=8))
+    with np.load(folder / "net.npz") as archive:
+        content = {name: archive[name] for name in archive.files}
+    spoilt = content["weights_1"].copy()
+    spoilt[0, 0] = np.nan
+    np.savez(folder / "nan.npz", **(content | {"weights_1": spoilt}))  # type: ignore[arg-type]
+    np.savez(folder / "schema.npz", **(content | {"schema": "lightloom.network/9"}))  # type: ignore[arg-type]
+    np.savez(folder / "servers.npz", **(content | {"servers": 0}))  # type: ignore[arg-type]
+    np.savez(folder / "shapes.npz", **(content | {"weights_1": content["weights_1"][:, 1:]}))  # type: ignore[arg-type]
+    (folder / "cut.npz").write_bytes((folder / "net.npz").read_bytes()[:200])
+    (folder / "text.npz").write_text("no archive")
+    (folder / "text.npy").write_text("no array")
+    np.save(folder / "skew.npy", np.array([[1.0, 0.1], [0.0, 1.0]]))
+    np.save(folder / "unitary.npy", np.array([[0.6, 0.8], [-0.8, 0.6]]))
+    np.save(folder / "nan.npy", np.array([[1.0, np.nan], [0.0, 1.0]]))
+    np.save(folder / "row.npy", np.ones(3))
+    np.save(folder / "names.npy", np.array(["a", "b"]))
+    save_phases({"matrix": map_matrix(np.eye(3))}, folder / "three.json")
+    save_phases({"matrix": map_matrix(np.array([[0.0, 1.0], [1.0, 0.0]]))}, folder / "swapped.json")
+    save_phases({"matrix": map_matrix(np.array([[0.0, 1.0], [1.0, 0.0]]))}, folder / "swapped.npz")
+    document = json.loads((folder / "three.json").read_text())
+    document["schema"] = "lightloom.phases/7"
+    (folder / "schema.json").write_text(json.dumps(document))
+    document = json.loads((folder / "three.json").read_text())
+    document["parts"][0]["blocks"][0]["input_mesh"]["theta"].pop()
+    (folder / "short.json").write_text(json.dumps(document))
+    (folder / "torn.json").write_text('{"schema": ')
+    return folder
+
+
+BUILD = ["onn", "build", "--servers", "2", "--bits", "4"]
+CASES: list[tuple[list[str], str]] = [
+    (["onn", "build"], "give --servers N and --bits B"),
+    (["onn", "build", "--servers", "0", "--bits", "8"], "servers = 0: expected a whole number from 1"),
+    (["onn", "build", "--servers", "-4", "--bits", "8"], "servers = -4"),
+    (["onn", "build", "--servers", "four", "--bits", "8"], "--servers 'four': expected a whole number"),
+    (["onn", "build", "--servers", "4", "--bits", "33"], "bits = 33: expected a whole number from 1 to 32"),
+    (["onn", "build", "--servers", "4", "--bits", "0"], "bits = 0"),
+    ([*BUILD, "--inputs", "0"], "inputs = 0"),
+    ([*BUILD, "--noise", "nan"], "noise = nan"),
+    ([*BUILD, "--noise", "0.4"], "the inputs' own noise"),
+    ([*BUILD, "--nonlinearity", "tanh"], "nonlinearity = 'tanh': expected relu or clipped"),
+    ([*BUILD, "--rounding", "ceil"], "rounding = 'ceil': expected floor or half-up"),
+    ([*BUILD, "--rounding", "half-up", "--carries-decimals"], "decimals are carried of floor only"),
+    ([*BUILD, "--out", "net.json"], "'net.json': expected a name that ends in .npz"),
+    ([*BUILD, "--out", "/proc/net.npz"], "cannot write '/proc/net.npz'"),
+    ([*BUILD, "--figure", "noise.bmp"], "'noise.bmp'"),
+    ([*BUILD, "--cascade", "0"], "groups = 0"),
+    ([*BUILD, "--cascade", "2", "--tuples", "0"], "--tuples 0"),
+    ([*BUILD, "--cascade", "2", "--noise", "1e-3"], "--cascade takes --servers"),
+    (["onn", "verify", "none.npz"], "'none.npz': No such file"),
+    (["onn", "verify", "nan.npz"], "'nan.npz': layer 1: a weight or bias is NaN or infinite"),
+    (["onn", "verify", "schema.npz"], "schema 'lightloom.network/9', expected 'lightloom.network/1'"),
+    (["onn", "verify", "servers.npz"], "'servers.npz': servers = 0"),
+    (["onn", "verify", "shapes.npz"], "'shapes.npz': "),
+    (["onn", "verify", "cut.npz"], "'cut.npz': not an .npz file"),
+    (["onn", "verify", "text.npz"], "'text.npz': not an .npz file"),
+    (["onn", "verify", "net.npz", "--samples", "0"], "--samples 0"),
+    (["onn", "verify", "net.npz", "--noise", "-1"], "--noise -1"),
+    (["onn", "map"], "give NET.npz or MATRIX.npy"),
+    (["onn", "map", "none.npy"], "'none.npy': No such file"),
+    (["onn", "map", "text.npy"], "'text.npy': not a .npy file of numbers"),
+    (["onn", "map", "names.npy"], "'names.npy': not a .npy file of numbers"),
+    (["onn", "map", "row.npy"], "(3,)"),
+    (["onn", "map", "nan.npy"], "nan"),
+    (["onn", "map", "skew.npy", "--form", "unitary"], "not unitary"),
+    (["onn", "map", "net.npz", "--form", "qr"], "unknown form 'qr'"),
+    (["onn", "map", "net.npz", "--mesh", "hexagonal"], "unknown mesh 'hexagonal'"),
+    (["onn", "map", "unitary.npy", "--units"], "has no P and T"),
+    (["onn", "map", "net.npz", "--out", "phases.csv"], "'phases.csv': expected a name that ends in .json or .npz"),
+    (["onn", "map", "net.npz", "--netlist", "sax.yaml"], "'sax.yaml': expected a name that ends in .json"),
+    (["onn", "map", "net.npz", "--figure", "mesh.png", "--layer", "99"], "--layer '99'"),
+    (["onn", "map", "net.npz", "--out", "/proc/p.json"], "cannot write '/proc/p.json'"),
+    (["onn", "map", "--phases", "three.json"], "with --like"),
+    (["onn", "map", "--phases", "none.json", "--like", "unitary.npy"], "'none.json': No such file"),
+    (["onn", "map", "--phases", "torn.json", "--like", "unitary.npy"], "'torn.json': not a .json file of phases"),
+    (["onn", "map", "--phases", "schema.json", "--like", "unitary.npy"], "schema 'lightloom.phases/7', expected"),
+    (["onn", "map", "--phases", "short.json", "--like", "unitary.npy"], "numbers in theta, expected 3"),
+    (["onn", "map", "--phases", "net.npz", "--like", "unitary.npy"], "'net.npz': not a .npz file of phases"),
+    (
+        ["onn", "map", "--phases", "three.json", "--like", "unitary.npy"],
+        "the phases of a rectangular mesh from 3 to 3 modes",
+    ),
+    (
+        ["onn", "map", "--phases", "swapped.json", "--like", "unitary.npy"],
+        "phases of other matrices than 'unitary.npy'",
+    ),
+    (["onn", "map", "--phases", "swapped.npz", "--like", "unitary.npy"], "phases of other matrices than 'unitary.npy'"),
+    (["onn", "map", "--phases", "three.json", "--like", "net.npz"], "phases of matrix, expected layer 1"),
+    (["onn", "disturb", "none.npz"], "'none.npz': No such file"),
+    (["onn", "disturb", "nan.npz"], "NaN"),
+    (["onn", "disturb", "net.npz", "--phase-error", "-1"], "phase_error=-1.0"),
+    (["onn", "disturb", "net.npz", "--loss", "nan"], "loss_db=nan"),
+    (["onn", "disturb", "net.npz", "--dac-bits", "99"], "dac_bits=99"),
+    (["onn", "disturb", "net.npz", "--crosstalk", "0.9"], "thermal_crosstalk=0.9"),
+    (["onn", "disturb", "net.npz", "--sweep", "colour=0..1"], "unknown sweep 'colour'"),
+    (["onn", "disturb", "net.npz", "--sweep", "phase-error"], "expected NAME=LOW..HIGH[:POINTS]"),
+    (["onn", "disturb", "net.npz", "--sweep", "phase-error=1..0"], "expected 0 <= LOW < HIGH"),
+    (["onn", "disturb", "net.npz", "--sweep", "phase-error=a..b"], "expected numbers"),
+    (["onn", "disturb", "net.npz", "--draws", "0"], "--draws 0"),
+    (["onn", "disturb", "net.npz", "--form", "qr"], "unknown form 'qr'"),
+    (["onn", "disturb", "net.npz", "--figure", "s.png"], "give --sweep"),
+    (["onn", "disturb", "net.npz", "--train", "--sweep", "loss=0..1"], "--train takes the errors"),
+    (["onn", "train", "--scenario", "5"], "scenario 5: expected 1 to 4"),
+    (["onn", "train", "--servers", "4"], "give --servers, --bits and --layers together"),
+    (
+        ["onn", "train", "--servers", "4", "--bits", "8", "--layers", "4-8-4", "--scenario", "1"],
+        "give either --scenario",
+    ),
+    (["onn", "train", "--servers", "4", "--bits", "8", "--layers", "5-8-4"], "layers = [5, 8, 4]: expected 4"),
+    (["onn", "train", "--servers", "4", "--bits", "8", "--layers", "4-x-4"], "--layers 'x'"),
+    (["onn", "train", "--form", "diagonal"], "form = 'diagonal'"),
+    (["onn", "train", "--noise", "nan"], "noise = nan"),
+    (["onn", "train", "--epochs", "0"], "epochs = 0"),
+    (["onn", "train", "--device", "abacus"], "device = 'abacus'"),
+    (["onn", "train", "--out", "/proc/net.npz"], "cannot write '/proc/net.npz'"),
+    (["onn", "train", "--search", "--widths", ""], "--widths ''"),
+    (["onn", "train", "--search", "--depths", "0"], "depths = [0]"),
+    (["onn", "weave"], "No such command 'weave'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), CASES, ids=[" ".join(a[1:])[:60] for a, _ in CASES])
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    complaint: str,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if arguments[1] == "train":
+        pytest.importorskip("torch", reason="needs lightloom[torch]")
+    folder = tmp_path / "work"
+    shutil.copytree(files, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert run(arguments, monkeypatch, folder) == 2
+    found = capfd.readouterr()
+    assert found.out == ""
+    [line] = found.err.strip().splitlines()
+    assert line.startswith("error: ")
+    assert complaint.lower() in line.lower(), line
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_the_same_from_a_shell(files: Path) -> None:
+    _assert_refused(lightloom("onn", "build", "--servers", "0", "--bits", "8"), "servers = 0")
+    _assert_refused(lightloom("onn", "verify", "nan.npz", folder=files), "NaN")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(files: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    _assert_refused(lightloom(*BUILD, "--out", str(tmp_path / "net.npz")), "cannot write")
