@@ -64,6 +64,24 @@ class Recipe:
     checkpoint_every: int = 1_000
 
 
+def lenet_recipe(
+    seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
+) -> Recipe:
+    """A LeNet at 64 images a rank; the rate is divided by five after five twelfths of the way, and after ten."""
+    return Recipe(
+        seed=seed,
+        network="lenet",
+        gradients=gradients,
+        bits=bits,
+        rounding=rounding,
+        iterations=iterations,
+        batch_per_rank=64,
+        iterations_per_division=max(iterations * 5 // 12, 1),
+        record_every=max(iterations // 4, 1),
+        checkpoint_every=max(iterations, 1),
+    )
+
+
 @dataclass(slots=True)
 class Record:
     """What a run leaves behind; lists have one entry for each ``record_every`` iterations."""

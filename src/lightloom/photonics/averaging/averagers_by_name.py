@@ -74,7 +74,9 @@ def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed
 def _from_file(spec: str, rest: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
     from lightloom.photonics.averaging.files import load_network
 
-    name, _, options = rest.partition(",")
+    # Names of files may have commas.
+    name, comma, options = rest.rpartition(",noise=")
+    name, options = (name, f"noise={options}") if comma else (rest, "")
     network, arguments = load_network(Path(name))
     found, due = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
     if found != due:

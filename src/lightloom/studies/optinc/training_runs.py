@@ -38,22 +38,12 @@ class Run:
     bits: int = 16
     rounding: Literal["floor", "half-up"] = "half-up"
 
-    def recipe(self, seed: int, iterations: int = ITERATIONS) -> Recipe:
+    def recipe(self, seed: int) -> Recipe:
         """The run with one seed."""
-        from lightloom.training.digits import Recipe
+        from lightloom.training.digits import lenet_recipe
 
-        return Recipe(
-            seed=seed,
-            network="lenet",
-            gradients="none" if self.averager is None else f"optical:{self.averager}",
-            bits=self.bits,
-            rounding=self.rounding,
-            iterations=iterations,
-            batch_per_rank=64,
-            iterations_per_division=500,
-            record_every=300,
-            checkpoint_every=iterations,
-        )
+        gradients = "none" if self.averager is None else f"optical:{self.averager}"
+        return lenet_recipe(seed, ITERATIONS, gradients, self.bits, self.rounding)
 
 
 RUNS = (
@@ -69,9 +59,8 @@ RUNS = (
 
 
 def jobs(runs: Sequence[Run] = RUNS) -> list[tuple[Run, int]]:
-    """Runs and seeds in the order in which they are done: the first two pair by pair, then run by run."""
-    paired, others = runs[:2], runs[2:]
-    return [(run, seed) for seed in SEEDS for run in paired] + [(run, seed) for run in others for seed in SEEDS]
+    """Runs and seeds in the order in which they are done: the first two pair by pair, then the others seed by seed."""
+    return [(run, seed) for part in (runs[:2], runs[2:]) for seed in SEEDS for run in part]
 
 
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
