@@ -1,0 +1,368 @@
+"""Sub-operators get devices, so that no device talks to more others than the optics give it circuits.
+
+    devices on a ring    0 ── 1 ── 2 ── 3 ── 4 ── 5 ── (0)
+    reach of device 2    └────┴────●────┴────┘              Δ = 4, counted as peers: two behind, two ahead
+
+The degree becomes a distance, as in SiP-ML (Khani et al., SIGCOMM 2021), section 3.2 and Algorithm 1.
+:func:`place` tries the paper's forward pass with its repair and a few placements of its own, keeps the fastest, and
+searches around it. Everything is judged by one function, ``_placement_kernels.iteration_time``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.units import format_size
+from lightloom.parallelism.partition import BalancedGraph
+from lightloom.parallelism.splitting import Floats, Ints
+
+ROUNDS = 8
+"""Backward and forward sweeps of one repair before it is given up."""
+EFFORT = 2_000_000
+"""Edges that the search around the best start may look at; a few hundredths of a second."""
+_UNLIMITED = 1e300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A circuit between two devices."""
+
+    bandwidth: float
+    """Bytes per second in one direction."""
+    latency: float = 0.0
+    """Seconds that every transfer pays."""
+
+    def __post_init__(self) -> None:
+        if not self.bandwidth > 0 or not 0 <= self.latency < math.inf:
+            raise ConfigError(f"{self}: expected more than 0 B/s and at least 0 s")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which devices of a group may communicate.
+
+    ``peers``: i and j may where min((i − j) mod k, (j − i) mod k) ≤ ⌊Δ/2⌋. A device has at most Δ peers, and sends to
+    and receives from no others, activations and gradients together.
+
+    ``forward``: activations may go from j to i where (i − j) mod k ≤ Δ, the paper's formula. A device sends activations
+    to at most Δ others and receives them from at most Δ; gradients take the reverse ways, so that its peers may be 2Δ.
+
+    Where Δ ≥ k − 1 all may communicate.
+    """
+
+    degree: int
+    """Δ: circuits of a device inside its group, one less than the fabric's degree D."""
+    rule: Literal["peers", "forward"] = "peers"
+
+    def offsets(self, devices: int) -> Ints:
+        """Allowed values of (device of the reader − device of the producer) modulo the devices.
+
+        Raises:
+            UnsupportedError: no two devices may communicate.
+        """
+        if self.degree >= devices - 1:
+            return np.arange(devices)
+        behind, ahead = self._window()
+        if ahead < 1:
+            least = min(devices - 1, 2 if self.rule == "peers" else 1)
+            raise UnsupportedError(
+                f"degree Δ = {self.degree} is too small to place {devices} devices a group: "
+                f"expected Δ of at least {least} (D = {least + 1} with one circuit for data parallelism), or k = 1"
+            )
+        return np.arange(-behind, ahead + 1) % devices
+
+    def clique(self, devices: int) -> int:
+        """Neighbouring devices on the ring that may all communicate with one another."""
+        return devices if self.degree >= devices - 1 else self._window()[0] + 1
+
+    def span(self, devices: int) -> int:
+        """Neighbouring devices over which data that never turns back may go from any to any later one."""
+        return devices if self.degree >= devices - 1 else self._window()[1] + 1
+
+    def _window(self) -> tuple[int, int]:
+        half = self.degree // 2
+        return (half, half) if self.rule == "peers" else (0, self.degree)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placement:
+    """Devices and times of all sub-operators, in columns as the balanced graph's."""
+
+    device: NDArray[np.int32]
+    devices: int
+    reach: Reach
+    link: Link
+    start: Floats
+    """Seconds, forward pass."""
+    end: Floats
+    backward_start: Floats
+    """Seconds, counted from the start of the iteration; the backward pass begins when the forward pass has ended."""
+    backward_end: Floats
+    makespan: float
+    """Seconds of both passes: computing and activations and gradients, without the exchange of parameter gradients."""
+    repaired: int
+    """Sub-operators that the repair moved; 0 where no repair was needed or another start was better."""
+    method: str
+    """The start that was best."""
+
+
+class _Problem(NamedTuple):
+    balanced: BalancedGraph
+    before: tuple[Any, Any, Any]
+    after: tuple[Any, Any, Any]
+    order: Ints
+    offsets: Ints
+    allowed: NDArray[np.bool_]
+    capacity: float
+    devices: int
+    reach: Reach
+
+    @property
+    def durations(self) -> tuple[Floats, Floats]:
+        return self.balanced.forward, self.balanced.backward
+
+
+class _Start(NamedTuple):
+    method: str
+    device: NDArray[np.int32]
+    repaired: int
+
+
+def place(
+    balanced: BalancedGraph,
+    devices: int,
+    reach: Reach,
+    memory: float | None,
+    link: Link,
+    *,
+    repair: bool = True,
+    effort: int = EFFORT,
+) -> Placement:
+    """A placement that keeps reach and memory.
+
+    Starts: the paper's forward pass (earliest free device) and one that looks at transfers (earliest finish), both with
+    repair; parts in blocks along the ring, repaired where they break the reach; the same on a clique, devices next to
+    each other that all reach one another; and lines that fill device after device in topological order.
+
+    It ends, with a placement unless memory refuses it. A repair makes at most 2 · ``ROUNDS`` sweeps, each visiting a
+    sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by then gives up
+    its start. Starts on a clique, which has at least one device, break no reach and need no repair; neither does a
+    line over ``Reach.span`` devices.
+
+    Args:
+        balanced: what to place.
+        devices: k, numbered along the ring.
+        reach: who may communicate.
+        memory: bytes of one device; None for no limit.
+        link: what a transfer between two devices costs; transfers do not wait for each other.
+        repair: False leaves out the starts that needed a repair.
+        effort: of the search around the best start; 0 for none.
+
+    Raises:
+        ConfigError: no device, or a memory that is not positive.
+        UnsupportedError: Δ is too small for any communication, or the model does not fit; says what would do.
+    """
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    if devices < 1 or (memory is not None and not memory > 0):
+        raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
+    problem = _problem(balanced, devices, reach, memory, link)
+    times = np.zeros((4, balanced.size))
+    best: _Start | None = None
+    least = math.inf
+    for start in _starts(problem, repair):
+        seconds = _iteration(problem, start.device, times)
+        if seconds < least:
+            best, least = start, seconds
+    if best is None:
+        raise _too_large(problem)
+    steps = effort // (2 * (balanced.size + len(problem.before[1])) + 20)
+    if steps and devices > 1 and balanced.size > 1:
+        kernels.anneal(
+            problem.order, problem.before, problem.after, problem.durations, balanced.memory, problem.capacity,
+            problem.allowed, best.device, steps, 0,
+        )  # fmt: skip
+    seconds = _iteration(problem, best.device, times)
+    half = float(times[1].max(initial=0.0))
+    return Placement(
+        device=best.device,
+        devices=devices,
+        reach=reach,
+        link=link,
+        start=times[0].copy(),
+        end=times[1].copy(),
+        backward_start=times[2] + half,
+        backward_end=times[3] + half,
+        makespan=seconds,
+        repaired=best.repaired,
+        method=best.method,
+    )
+
+
+def iteration_seconds(balanced: BalancedGraph, device: NDArray[Any], devices: int, link: Link) -> float:
+    """The objective for any devices, within reach or not: seconds of a forward and a backward pass.
+
+    Sub-operators start in the order of their longest path to the end of the model, as soon as their device is free and
+    their inputs have arrived, latency + bytes / bandwidth after they were made elsewhere; backward in reverse.
+    """
+    problem = _problem(balanced, devices, Reach(devices), None, link)
+    return _iteration(problem, np.asarray(device, np.int32), np.zeros((4, balanced.size)))
+
+
+def _iteration(problem: _Problem, device: NDArray[np.int32], times: Floats) -> float:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    return float(
+        kernels.iteration_time(
+            problem.order, problem.before, problem.after, problem.durations, device, problem.devices, times
+        )
+    )
+
+
+def _problem(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> _Problem:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    before = _rows(balanced, link)
+    after = kernels.transpose(*before)
+    rank = kernels.ranks(*after, balanced.forward)
+    offsets = reach.offsets(devices)
+    allowed = np.zeros(devices, np.bool_)
+    allowed[offsets] = True
+    return _Problem(
+        balanced=balanced,
+        before=before,
+        after=after,
+        # Equal ranks keep their order, in which producers come first.
+        order=np.argsort(-rank, kind="stable"),
+        offsets=offsets,
+        allowed=allowed,
+        capacity=_UNLIMITED if memory is None else min(memory, _UNLIMITED),
+        devices=devices,
+        reach=reach,
+    )
+
+
+def _rows(balanced: BalancedGraph, link: Link) -> tuple[Any, Any, Any]:
+    """Parents with the seconds of a transfer, and the part before it where gradients are added up, at −1 seconds."""
+    delay = link.latency + balanced.nbytes / link.bandwidth
+    shared = np.flatnonzero(balanced.synchronised > 0)
+    if not len(shared):
+        return balanced.parent_start, balanced.parent, delay
+    ends = balanced.parent_start[shared + 1]
+    start = balanced.parent_start.copy()
+    start[1:] += np.cumsum(balanced.synchronised > 0)
+    source = np.insert(balanced.parent, ends, (shared - 1).astype(np.int32))
+    return start, source, np.insert(delay, ends, -1.0)
+
+
+def _starts(problem: _Problem, repair: bool) -> Iterator[_Start]:
+    k, clique = problem.devices, problem.reach.clique(problem.devices)
+    rounds = ROUNDS if repair else 0
+    for method, early in (("earliest free device", False), ("earliest finish", True)):
+        yield from _pass(problem, method, k, early, rounds)
+    yield from _blocks(problem, k, rounds)
+    for width in sorted({clique, 1} - {k}):
+        yield from _pass(problem, f"earliest finish on {width}", width, True, 0)
+        yield from _blocks(problem, width, 0)
+    for width in sorted({1, problem.reach.span(k), k}):
+        yield from _line(problem, width, rounds)
+
+
+def _pass(problem: _Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[_Start]:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    device = np.full(problem.balanced.size, -1, np.int32)
+    moved = np.zeros(2, np.int64)
+    if kernels.forward_pass(
+        problem.order, problem.before, problem.after, problem.balanced.forward, problem.balanced.memory,
+        problem.capacity, problem.offsets, problem.allowed, width, early, rounds, device, moved,
+    ):  # fmt: skip
+        yield _Start(method, device, int(moved[0]))
+
+
+def _blocks(problem: _Problem, width: int, rounds: int) -> Iterator[_Start]:
+    """Equal places of all operators on one device, so that aligned slices stay where they are."""
+    balanced = problem.balanced
+    parts = np.diff(balanced.first)[balanced.operator]
+    device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
+    yield from _settled(problem, f"blocks on {width}", device, rounds)
+
+
+def _line(problem: _Problem, width: int, rounds: int) -> Iterator[_Start]:
+    """Device after device in topological order, filled to the least memory that suffices."""
+    _, device = _filled(problem.balanced.memory, width)
+    yield from _settled(problem, f"line of {width}", device, rounds)
+
+
+def _settled(problem: _Problem, method: str, device: NDArray[np.int32], rounds: int) -> Iterator[_Start]:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    balanced = problem.balanced
+    used = np.bincount(device, balanced.memory, problem.devices)
+    if used.max(initial=0.0) > problem.capacity:
+        return
+    moved = np.zeros(2, np.int64)
+    if kernels.broken(problem.before, device, problem.allowed):
+        busy = np.bincount(device, balanced.forward, problem.devices)
+        dirty = np.ones(balanced.size, np.bool_)
+        if not rounds or not kernels.settle(
+            problem.order, balanced.size - 1, problem.before, problem.after, balanced.memory, problem.capacity,
+            problem.offsets, problem.allowed, rounds, device, used, balanced.forward, busy, dirty, moved,
+        ):  # fmt: skip
+            return
+    yield _Start(method, device, int(moved[0]))
+
+
+def _filled(memory: Floats, width: int) -> tuple[float, NDArray[np.int32]]:
+    """Least capacity at which neighbours in order fill ``width`` devices, within 1 per mille, and the devices."""
+    low, high = max(float(memory.sum()) / width, float(memory.max(initial=0.0))), float(memory.sum())
+    sums = np.cumsum(memory)
+    device = _fill(sums, high)
+    for _ in range(40):
+        if high <= low * 1.001:
+            break
+        middle = (low + high) / 2
+        tried = _fill(sums, middle)
+        if len(tried) and tried[-1] < width:
+            high, device = middle, tried
+        else:
+            low = middle
+    return high, device
+
+
+def _fill(sums: Floats, capacity: float) -> NDArray[np.int32]:
+    device = np.zeros(len(sums), np.int32)
+    begin, held, number = 0, 0.0, 0
+    while begin < len(sums):
+        end = max(int(np.searchsorted(sums, held + capacity, "right")), begin + 1)
+        device[begin:end] = number
+        begin, held, number = end, float(sums[end - 1]), number + 1
+    return device
+
+
+def _too_large(problem: _Problem) -> UnsupportedError:
+    """What was tried, and three changes each of which is enough."""
+    memory, k = problem.balanced.memory, problem.devices
+    needed, _ = _filled(memory, problem.reach.span(k))
+    largest = int(memory.argmax())
+    text = (
+        f"{problem.balanced.name!r} does not fit: {format_size(float(memory.sum()))} on {k} devices of "
+        f"{format_size(problem.capacity)} with Δ = {problem.reach.degree}; it would with {format_size(needed)} a device"
+    )
+    if memory[largest] > problem.capacity:
+        return UnsupportedError(
+            f"{text}, or with parts smaller than {problem.balanced.label(largest)} "
+            f"({format_size(float(memory[largest]))})"
+        )
+    enough = int(_fill(np.cumsum(memory), problem.capacity)[-1]) + 1
+    if enough > k:
+        return UnsupportedError(f"{text}, or with k = {enough} and Δ = {enough - 1}")
+    degree = 2 * (enough - 1) if problem.reach.rule == "peers" else k - 1
+    return UnsupportedError(f"{text}, or with Δ = {min(degree, k - 1)}")
