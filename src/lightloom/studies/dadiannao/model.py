@@ -123,14 +123,15 @@ def saved(
     what: Callable[[Step], float | None],
     *,
     hops: Hops = mesh_hops,
+    base_hops: Hops = mesh_hops,
     networks: Mapping[str, Network] | None = None,
 ) -> Figures:
-    """Per cent of time or EDP that ``link`` saves against ``base`` (on the mesh) in each case."""
+    """Per cent of time or EDP that ``link`` saves against ``base`` in each case."""
     found = {}
     for name, network in (networks or printed()).items():
         for batch in BATCHES:
             new = what(run(network, batch, link, constants, hops=hops))
-            old = what(run(network, batch, base, constants))
+            old = what(run(network, batch, base, constants, hops=base_hops))
             if new is None or not old:
                 raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
             found[name, batch] = 100 * (1 - new / old)
@@ -166,13 +167,19 @@ class Savings:
 
 
 def savings(
-    constants: Constants, bandwidths: Bandwidths = MIXED, networks: Mapping[str, Network] | None = None
+    constants: Constants,
+    bandwidths: Bandwidths = MIXED,
+    *,
+    hops: Hops = mesh_hops,
+    networks: Mapping[str, Network] | None = None,
 ) -> Savings:
     """Both optical systems against the electrical one in all 27 cases."""
     electrical, *optical = links(bandwidths).values()
     parts = []
     for what in (time_of, edp_of):
-        pair = [saved(link, electrical, constants, what, networks=networks) for link in optical]
+        pair = [
+            saved(link, electrical, constants, what, hops=hops, base_hops=hops, networks=networks) for link in optical
+        ]
         parts.append(dict(zip(("100", "400"), pair, strict=True)))
     return Savings(*parts)
 

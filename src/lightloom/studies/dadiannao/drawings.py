@@ -1,0 +1,252 @@
+"""The figures, drawn anew: ours throughout, as the paper's bars exist only as an image."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lightloom.parallelism.dadiannao import chips_needed
+from lightloom.reports.palette import FAINT, INK, SHARES
+from lightloom.studies.base import StudyFigure
+from lightloom.studies.dadiannao import beyond
+from lightloom.studies.dadiannao.figure2 import BATCHES as FIGURE_2_BATCHES
+from lightloom.studies.dadiannao.figure2 import DOMINATED, share
+from lightloom.studies.dadiannao.floorplan import floorplan
+from lightloom.studies.dadiannao.headline import largest_ratio
+from lightloom.studies.dadiannao.model import (
+    BOTH_DIRECTIONS,
+    FITTED,
+    MIXED,
+    PEAK,
+    Savings,
+    chip,
+    links,
+    mean,
+    run,
+    savings,
+)
+from lightloom.studies.dadiannao.networks import printed
+from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, LINKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COMPUTE, COMMUNICATION = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
+_SPEEDS = {"100": "#56B4E9", "400": "#0072B2"}
+"""Okabe and Ito's blues: the faster, the darker."""
+_RED = "#D55E00"
+
+
+def figures() -> tuple[StudyFigure, ...]:
+    """All figures."""
+    return (
+        StudyFigure(
+            title="Figure 2: what a step's time goes to on electrical links",
+            caption="Paper: communication is dominant for VGG and ResNet, and grows with the batch for AlexNet. Ours, "
+            "with the constants that the headlines need: it is, but for VGG and ResNet50 at batch 32. Diamonds: with "
+            "arithmetic at the peak rate, which would give far larger savings than the paper's. In brackets: chips.",
+            draw=breakdown,
+        ),
+        StudyFigure(
+            title="Figure 5: training time, computation and communication",
+            caption="Ours, fitted; time over that of 25-E at batch 1 (AlexNet: data parallel at batch 1). Paper: "
+            "computation takes a larger share as the batch grows. In brackets: chips.",
+            draw=times,
+        ),
+        StudyFigure(
+            title="Figure 5: energy-delay product",
+            caption="Ours, fitted; EDP over that of 25-E in the same case, lower is better. Paper: DenseNet121 at "
+            "batch 256 gets worse at 400 Gb/s. Ours: the same, and it is the only one of 27 cases.",
+            draw=energy_delay,
+        ),
+        StudyFigure(
+            title="Time saved by optical links",
+            caption="Ours, fitted; dots: the three batch sizes, bar: their mean. Dashed: the paper's means over all "
+            "networks and batches, 20.6 and 35.6 %.",
+            draw=saved_by_network,
+        ),
+        StudyFigure(
+            title="Why Table 1's bandwidths cannot give the headlines",
+            caption="Each dot is one of our 27 cases. With Table 1's bandwidths no case, and no mean of cases, can lie "
+            "above the lower line, whatever the computation; the paper's means (stars) do. With electrical links "
+            "counted in both directions and optical ones in one, they fit.",
+            draw=proof,
+        ),
+        StudyFigure(
+            title="Beyond 400 Gb/s",
+            caption="Ours, fitted; mean time saved over all cases and at batch 256. Returns end after 400 Gb/s, as "
+            "computation is left; in a ring of chips latency eats them.",
+            draw=faster_links,
+        ),
+        StudyFigure(
+            title="Figure 3: the package",
+            caption="Four chips of 8 mm on a 25 mm interposer, to scale; eight waveguides a link, four each way, at a "
+            "pitch of 0.1 mm. Positions are ours.",
+            draw=floorplan,
+        ),
+    )
+
+
+@cache
+def _savings() -> Savings:
+    return savings(FITTED)
+
+
+def chips(name: str, batch: int) -> int:
+    """Chips of a case."""
+    return chips_needed(printed()[name], batch, chip())
+
+
+def breakdown() -> Figure:
+    """Figure 2."""
+    figure, (axes,) = canvas((10, 4.2))
+    cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
+    part = [100 * share(*case) for case in cases]
+    places = range(len(cases))
+    axes.bar(places, [100 - each for each in part], color=COMPUTE, label="computation, eDRAM", width=0.7)
+    bars = axes.bar(places, part, bottom=[100 - each for each in part], color=COMMUNICATION, label="communication",
+                    width=0.7)  # fmt: skip
+    axes.bar_label(bars, [f"{each:.0f} %" for each in part], label_type="center", fontsize=8)
+    peak = [100 - 100 * share(*case, PEAK) for case in cases]
+    axes.plot(places, peak, "D", color="white", mec=INK, ms=5, label="boundary with arithmetic at the peak rate")
+    axes.axhline(50, color=INK, lw=0.8, ls=":")
+    axes.set_xticks(places, [f"{name}\nB = {batch} ({chips(name, batch)})" for name, batch in cases], fontsize=7)
+    axes.set_ylabel("% of a step on 25-E")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
+    return figure
+
+
+def times() -> Figure:
+    """Figure 5, the bars: a panel for each network."""
+    figure, panels = canvas((10, 9), rows=3, columns=3)
+    for axes, network in zip(panels, printed().values(), strict=True):
+        base = run(network, 1, links(MIXED)["25-E"], FITTED, parallel="data").time
+        for group, batch in enumerate(BATCHES):
+            for place, link in enumerate(links(MIXED).values()):
+                found, at = run(network, batch, link, FITTED), group * 4 + place
+                axes.bar(at, found.computation / base, color=COMPUTE, width=0.85)
+                axes.bar(at, found.communication / base, bottom=found.computation / base, color=COMMUNICATION,
+                         width=0.85)  # fmt: skip
+            axes.text(group * 4 + 1, -0.13, f"B = {batch} ({chips(network.name, batch)})", ha="center", va="top",
+                      transform=axes.get_xaxis_transform(), fontsize=8)  # fmt: skip
+        ticks = [group * 4 + place for group in range(3) for place in range(3)]
+        axes.set_xticks(ticks, [name.split("-")[0] for name in LINKS] * 3, fontsize=7)
+        axes.set_title(network.name, fontsize=10)
+    panels[3].set_ylabel("time over 25-E's at batch 1")
+    key = [("computation, eDRAM", COMPUTE), ("communication", COMMUNICATION)]
+    legend(figure, key, "Gb/s: 25 electrical, 100 and 400 optical")
+    return figure
+
+
+def energy_delay() -> Figure:
+    """Figure 5, EDP: a panel for each batch."""
+    figure, panels = canvas((10, 7), rows=3)
+    found = _savings().edp
+    for axes, batch in zip(panels, BATCHES, strict=True):
+        for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
+            values = {name: 1 - found[speed][name, batch] / 100 for name in printed()}
+            colours = [_RED if value > 1 else colour for value in values.values()]
+            bars = axes.bar([i + side for i in range(len(values))], list(values.values()), 0.38, color=colours)
+            plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            axes.bar_label(bars, [f"{value:.2f}" for value in values.values()], fontsize=7, padding=2, bbox=plate)
+        axes.axhline(1, color=INK, lw=0.8, ls="--", zorder=0.5)
+        axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
+        axes.set_ylim(0, 1.18)
+        axes.set_ylabel(f"EDP / 25-E's, B = {batch}")
+    key = [(f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()]
+    legend(figure, [*key, ("worse than 25-E", _RED)])
+    return figure
+
+
+def saved_by_network() -> Figure:
+    """Improvement by network, at both speeds."""
+    figure, (axes,) = canvas((10, 4.4))
+    for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
+        values = _savings().time[speed]
+        each = {name: [values[name, batch] for batch in BATCHES] for name in printed()}
+        places = [i + side for i in range(len(each))]
+        axes.bar(places, [sum(v) / len(v) for v in each.values()], 0.38, color=colour, label=f"{speed} Gb/s")
+        for at, three in zip(places, each.values(), strict=True):
+            axes.plot([at] * 3, three, "o", color="white", mec=INK, ms=4)
+        paper = HEADLINE[f"time_average_{speed}"]
+        axes.axhline(paper, color=colour, lw=1.2, ls="--")
+        axes.annotate(f"paper's mean, {paper} %", (3, paper), (0, 3), textcoords="offset points", ha="center",
+                      fontsize=8, color=INK)  # fmt: skip
+    axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
+    axes.set_ylabel("% of time saved against 25-E")
+    axes.legend(frameon=False, loc="upper right")
+    return figure
+
+
+def proof() -> Figure:
+    """Saved at 400 Gb/s over saved at 100 Gb/s, and the line that no case can pass."""
+    figure, (axes,) = canvas((7, 5))
+    axes.grid(True, axis="x", color="0.92")
+    ends = (0.0, 65.0)
+    lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, _RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
+    for label, bandwidths, colour in lines:
+        bound = largest_ratio(bandwidths)
+        axes.plot(ends, [bound * end for end in ends], color=colour, lw=1.5, label=f"at most {bound:.3f}: {label}")
+        shape: dict[str, Any] = {"marker": "o", "s": 18, "facecolor": "none", "edgecolor": colour, "linewidth": 1}
+        found = savings(FITTED, bandwidths).time
+        axes.scatter(list(found["100"].values()), list(found["400"].values()), **shape)
+    for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
+        x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
+        axes.plot(x, y, "*", color="#E69F00", mec=INK, ms=13, label="the paper's means" if label == "mean" else None)
+        axes.annotate(label, (x, y), (-8, 6), textcoords="offset points", ha="right", fontsize=8)
+    axes.set_xlim(0, 65)
+    axes.set_ylim(0, 85)
+    axes.set_xlabel("% of time saved at 100 Gb/s")
+    axes.set_ylabel("% of time saved at 400 Gb/s")
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    return figure
+
+
+def faster_links() -> Figure:
+    """Mean time saved against the bandwidth of the links, for three topologies."""
+    figure, panels = canvas((10, 4), columns=2)
+    styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", "#009E73"), "ring": ("ring", _RED)}
+    speeds = [int(name.split("-")[0]) for name in beyond.SPEEDS]
+    for axes, batch in zip(panels, (None, BATCHES[-1]), strict=True):
+        for topology, (label, colour) in styles.items():
+            saved = [mean(beyond.time_saved(name, topology), batch) for name in beyond.SPEEDS]
+            axes.plot(speeds, saved, "o-", color=colour, label=label, ms=5)
+        for name, label in (("infinite", "infinitely fast mesh"), ("ideal", "no communication")):
+            level = mean(beyond.time_saved(name), batch)
+            axes.axhline(level, color=FAINT, lw=1, ls="--" if name == "infinite" else ":")
+            axes.annotate(f"{level:.1f} % {label}", (speeds[-1], level), (14, 0), textcoords="offset points",
+                          va="center", fontsize=8, annotation_clip=False)  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(speeds, [str(each) for each in speeds])
+        axes.minorticks_off()
+        axes.set_xlabel("Gb/s of a link, each way")
+        axes.set_title("all 27 cases" if batch is None else f"batch {batch}", fontsize=10)
+    panels[0].set_ylabel("% of time saved against 25-E")
+    panels[0].set_ylim(0, 44)
+    panels[1].axhline(0, color=INK, lw=0.8)
+    panels[0].legend(frameon=False, loc="lower right")
+    return figure
+
+
+def legend(figure: Figure, key: list[tuple[str, str]], note: str = "") -> None:
+    """One key below all panels."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=label) for label, colour in key]
+    if note:
+        handles.append(Patch(alpha=0, label=note))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+
+
+def canvas(size: tuple[float, float], *, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """Panels with a light grid."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=120, layout="constrained")
+    found = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in found:
+        axes.grid(True, axis="y", color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, found
