@@ -76,6 +76,7 @@ def lenet_recipe(
         rounding=rounding,
         iterations=iterations,
         batch_per_rank=64,
+        learning_rate=0.05,
         iterations_per_division=max(iterations * 5 // 12, 1),
         record_every=max(iterations // 4, 1),
         checkpoint_every=max(iterations, 1),
