@@ -26,7 +26,7 @@ def claims() -> tuple[Claim, ...]:
     loses = "errors"
     return (
         Claim(
-            id="optinc.cascade.basic",
+            id="optinc.example.cascade_basic",
             paper=loses,
             ours=loses if wrong_basic else "no errors",
             unit="",
@@ -34,21 +34,21 @@ def claims() -> tuple[Claim, ...]:
             f"wrong, by {low} at most; a fifth of the tuples are near-equal",
         ),
         Claim(
-            id="optinc.cascade.level1_wrong_outputs",
+            id="optinc.example.cascade_level1_wrong_outputs",
             paper=0,
             ours=first.wrong_outputs,
             unit="outputs",
             why=f"all {first.checked_inputs:,} inputs, decimals in the last output included",
         ),
         Claim(
-            id="optinc.cascade.level2_wrong_outputs",
+            id="optinc.example.cascade_level2_wrong_outputs",
             paper=0,
             ours=second.wrong_outputs,
             unit="outputs",
             why=f"all {second.checked_inputs:,} inputs that level 1 can give",
         ),
         Claim(
-            id="optinc.cascade.end_to_end_wrong_outputs",
+            id="optinc.example.cascade_end_to_end_wrong_outputs",
             paper=0,
             ours=wrong,
             unit="outputs",
@@ -84,7 +84,7 @@ def _overhead() -> Claim:
     more = 2 * approximated_count(64, 64)
     alone, units = (100 * more / network.area(units=units) for units in (False, True))
     return Claim(
-        id="optinc.cascade.hardware_overhead",
+        id="optinc.example.cascade_hardware_overhead",
         paper=CASCADE_OVERHEAD,
         ours=round(alone, 2),
         unit="%",

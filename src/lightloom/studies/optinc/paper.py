@@ -22,3 +22,8 @@ SYNCHRONISATION = 0.4
 """Section IV: less than this, percent of the gradient."""
 CASCADE_OVERHEAD = 10.5
 """Section IV: of the two 64 x 64 matrices that the cascade's networks have more, percent."""
+
+
+def ident(row: str) -> str:
+    """A row of Table II as a part of a claim's id."""
+    return f"layers{row.replace('-', '_')}"

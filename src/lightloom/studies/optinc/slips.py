@@ -48,7 +48,7 @@ def _combinations() -> list[Claim]:
     function = AveragingFunction.of(servers, _BITS)
     return [
         Claim(
-            id="optinc.slips.input_combinations",
+            id="optinc.example.input_combinations",
             paper=2 ** (signals * servers),
             ours=4 ** (signals * servers),
             unit="inputs",
@@ -56,7 +56,7 @@ def _combinations() -> list[Claim]:
             f"one by one for (M, N) = {', '.join(map(str, small))}",
         ),
         Claim(
-            id="optinc.slips.dataset",
+            id="optinc.example.dataset",
             paper=(servers * 3 + 1) ** signals,
             ours=function.points,
             unit="inputs",
@@ -70,7 +70,7 @@ def _areas() -> list[Claim]:
     lowest = min(TABLE_I, key=lambda network: network.printed)
     rows = [
         Claim(
-            id="optinc.slips.lowest_area",
+            id="optinc.example.lowest_area",
             paper=39.2,
             ours=round(lowest.ratio(), 1),
             unit="%",
@@ -78,7 +78,7 @@ def _areas() -> list[Claim]:
             why="the text says 39.2 % to 49.3 %, Table I says 39.3 %; 39.27 % is what the counts give",
         ),
         Claim(
-            id="optinc.slips.area_reduction",
+            id="optinc.example.area_reduction",
             paper=50.0,
             ours=round(100 - max(network.ratio() for network in TABLE_I), 1),
             unit="%",
@@ -90,7 +90,7 @@ def _areas() -> list[Claim]:
         plain = network.ratio(units=False)
         rows.append(
             Claim(
-                id=f"optinc.slips.area_without_units_{network.bits}x{network.servers}",
+                id=f"optinc.example.area_without_units_{network.bits}x{network.servers}",
                 paper=network.printed,
                 ours=round(plain, 1),
                 unit="%",
@@ -104,7 +104,7 @@ def _areas() -> list[Claim]:
 
 def _floor() -> Claim:
     return Claim(
-        id="optinc.slips.floor_bias",
+        id="optinc.example.floor_bias",
         paper=0,
         ours=floor_bias(),
         unit="last places",
@@ -119,7 +119,7 @@ def _twos_complement() -> Claim:
     values = np.array([-1, 1])
     digits = ["".join(map(str, row)) for row in encode(values & 0xFF, _BITS)]
     return Claim(
-        id="optinc.slips.twos_complement",
+        id="optinc.example.twos_complement",
         paper=0,
         ours=round(100 * wrong, 1),
         unit="% wrong",

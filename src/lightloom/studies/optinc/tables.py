@@ -11,7 +11,7 @@ from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
 from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.verify import Verification
-from lightloom.studies.optinc.paper import ACCURACY, ROWS
+from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
 _WITHIN = 0.2
 """Points that Table II's areas may be off."""
@@ -101,7 +101,7 @@ def _constructed(network: PaperNetwork) -> list[Claim]:
             unit="MZIs",
             why=f"our own: the smallest constructed network {'-'.join(map(str, construction.network.layers))} instead "
             "of the paper's trained and approximated one; P, T and biases apart. How much noise either bears is "
-            "another matter: optinc.noise",
+            "another matter: optinc.example.noise_*",
         ),
     ]
 
@@ -109,7 +109,7 @@ def _constructed(network: PaperNetwork) -> list[Claim]:
 def _table_ii_areas() -> list[Claim]:
     return [
         Claim(
-            id=f"optinc.table2.area_{row}",
+            id=f"optinc.table2.area_{ident(row)}",
             paper=network.printed,
             ours=round(network.ratio(), 2),
             unit="%",
@@ -127,7 +127,7 @@ def _wrong_outputs() -> list[Claim]:
         several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
         rows.append(
             Claim(
-                id=f"optinc.table2.accuracy_{row}",
+                id=f"optinc.table2.accuracy_{ident(row)}",
                 paper=ACCURACY[row],
                 ours=round(100 * (1 - count / points()), 5),
                 unit="%",

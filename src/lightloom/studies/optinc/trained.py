@@ -84,7 +84,7 @@ def _noise(noise: Any) -> list[Claim]:
             )
         rows.append(
             Claim(
-                id=f"optinc.noise.constructed_over_trained_{label}",
+                id=f"optinc.example.noise_constructed_over_trained_{label}",
                 paper=None,
                 ours=None if ratio is None else round(ratio, 2),
                 unit="times",

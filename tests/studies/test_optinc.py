@@ -1,0 +1,248 @@
+"""The OptINC study: its rows follow from laws that are tried here, what deviates says why, and figures draw."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.claims import Claim, Status
+from lightloom.core.errors import ConfigError
+from lightloom.studies import load
+from lightloom.studies.base import Study
+from lightloom.studies.optinc import cascading, images_runs, language_runs, latency, learning, slips, tables, traffic
+from lightloom.studies.optinc.measured import measured
+from lightloom.studies.optinc.paper import ACCURACY, ROWS, SAVED
+from lightloom.studies.optinc.study import study as regenerate
+from lightloom.studies.optinc.workloads import GRAPHS, traced, workload
+
+ID = re.compile(r"optinc\.(table[12]|figure6|figure7[ab]|headline|example)\.[a-z0-9_]+")
+QUICK: dict[str, tuple[Status, float | str]] = {
+    "figure6.ring_n4": ("match", 1.5),
+    "figure6.ring_n8": ("match", 1.75),
+    "figure6.ring_n16": ("match", 1.875),
+    "figure6.optinc_n16": ("match", 1.0),
+    "headline.ring_overhead_n16": ("match", 87.5),
+    "headline.synchronisation": ("match", "less than 0.4 %"),
+    "figure7b.bound_n4": ("match", "below the bound"),
+    "figure7b.resnet50_saving": ("deviates", 5.6),
+    "example.input_combinations": ("deviates", 4**16),
+    "example.dataset": ("match", 28_561),
+    "example.lowest_area": ("deviates", 39.3),
+    "example.area_without_units_8x4": ("deviates", 39.1),
+    "example.floor_bias": ("deviates", -0.375),
+}
+WHOLE: dict[str, tuple[Status, float | str | None]] = {
+    "table1.area_8x4": ("match", 39.3),
+    "table1.area_8x8": ("match", 40.9),
+    "table1.area_8x16": ("match", 40.4),
+    "table1.area_16x4": ("match", 49.3),
+    "table1.accuracy_constructed_8x4": ("match", 100.0),
+    "table1.accuracy_constructed_8x8": ("match", 100.0),
+    "table1.accuracy_constructed_8x16": ("match", 100.0),
+    "table1.accuracy_constructed_16x4": ("match", 100.0),
+    "table1.accuracy_trained_16x4": ("not reproducible", None),
+    "table2.area_layers3_6": ("match", 43.72),
+    "table2.accuracy_layers3_6": ("match", 99.98891),
+    "table2.order": ("deviates", "3-7, 4-7, 4-8, 3-6"),
+    "example.cascade_level2_wrong_outputs": ("match", 0),
+    "example.cascade_end_to_end_wrong_outputs": ("match", 0),
+    "example.cascade_hardware_overhead": ("deviates", 9.98),
+    "figure7a.resnet50_errors": ("not reproducible", None),
+}
+
+
+def by_name(claims: tuple[Claim, ...]) -> dict[str, Claim]:
+    return {claim.id.removeprefix("optinc."): claim for claim in claims}
+
+
+def test_rows_have_the_value_that_their_proof_gives() -> None:
+    rows = by_name((*traffic.claims(), *latency.claims(), *slips.claims()))
+    assert {name: (rows[name].status, rows[name].ours) for name in QUICK} == QUICK
+    assert all(row.why and ID.fullmatch(row.id) for row in rows.values())
+
+
+@pytest.mark.slow
+def test_the_whole_study_holds_and_draws() -> None:
+    found: Study = load.find("optinc")()
+    rows = by_name(found.claims)
+    assert {name: (rows[name].status, rows[name].ours) for name in WHOLE} == WHOLE
+    assert all(row.why and ID.fullmatch(row.id) and not row.fitted for row in rows.values())
+    for figure in found.figures:
+        assert figure.draw().axes, figure.title
+
+
+@pytest.mark.slow
+def test_the_study_needs_no_torch() -> None:
+    code = "import sys; from lightloom.studies.load import find; find('optinc')(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4, 7, 16])
+def test_a_ring_sends_twice_what_is_not_its_own(servers: int) -> None:
+    assert traffic.sent("ring", servers) == pytest.approx(2 * (servers - 1) / servers)
+    assert traffic.sent("in-network", servers) == 1
+
+
+@pytest.mark.parametrize(("model", "batch", "saving"), [("resnet50", 3, 30.0), ("llama-short", 40, 1.0)])
+def test_savings_fall_with_the_batch_and_stay_below_the_bound(model: str, batch: int, saving: float) -> None:
+    here, more = latency.step(model, batch), latency.step(model, 2 * batch)
+    assert latency.bound(4) > here.saving > more.saving > 0
+    # Light passes the averager in nanoseconds.
+    assert here.ring == pytest.approx(1.5 * here.optical, rel=1e-3)
+    assert more.compute == pytest.approx(2 * here.compute, rel=1e-6)
+    at = latency.batch_of(model, saving)
+    one = latency.step(model, 1)
+    assert 100 * (one.ring - one.optical) / (one.ring + at * one.compute) == pytest.approx(saving)
+
+
+def test_the_papers_points_lie_on_the_curves() -> None:
+    """Between the whole batches next to them; the bound leaves the ring 75 and 51 % of the step."""
+    for model, saving in (("resnet50", SAVED["resnet50"]), ("llama-short", SAVED["llama"])):
+        at = latency.batch_of(model, saving)
+        low, high = latency.step(model, int(at)), latency.step(model, int(at) + 1)
+        assert low.saving >= saving >= high.saving
+
+
+@pytest.mark.parametrize("row", ROWS[1:])
+def test_counts_print_as_the_papers_accuracy(row: str) -> None:
+    possible, total = tables.counts(row), tables.points()
+    assert total == 13_845_841
+    assert all(round(100 * (1 - count / total), 5) == ACCURACY[row] for count in possible)
+    for outside in (possible[0] - 1, possible[-1] + 1):
+        assert round(100 * (1 - outside / total), 5) != ACCURACY[row]
+    assert tables.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
+
+
+def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
+    wrong, wrong_basic, low = cascading.end_to_end(20_000)
+    assert wrong == 0 and low == -1
+    assert 0.25 < wrong_basic / 20_000 < 0.32
+
+
+@pytest.mark.slow
+def test_ten_million_tuples_through_the_cascade() -> None:
+    assert cascading.end_to_end(10_000_000, seed=1)[0] == 0
+
+
+def test_signs_survive_offset_binary_alone() -> None:
+    assert 0.86 < slips.twos_complement_wrong(20_000) < 0.89
+
+
+@given(
+    base=st.lists(st.floats(-10, 10), min_size=2, max_size=5),
+    shift=st.floats(-1, 1),
+    scale=st.sampled_from([1.0, 100.0]),
+)
+def test_pairs_remove_what_seeds_share(base: list[float], shift: float, scale: float) -> None:
+    def runs(more: float, seeds: range) -> list[dict[str, Any]]:
+        return [{"recipe": {"seed": seed}, "loss": [0.0, base[seed] + more]} for seed in seeds]
+
+    every = range(len(base))
+    record = {"float32": runs(0.0, every), "other": list(reversed(runs(shift, every)))}
+    found = learning.paired(record, "other", "loss", scale)
+    assert found is not None and found.count == len(base)
+    assert found.mean == pytest.approx(scale * shift, abs=1e-9 * scale)
+    assert found.half == pytest.approx(0, abs=1e-6 * scale)
+    assert learning.paired({"float32": runs(0.0, range(1)), "other": runs(0.0, range(1, 2))}, "other", "loss") is None
+
+
+def test_measured_runs_are_paired_and_say_what_they_are() -> None:
+    language = measured("language")
+    runs = language["runs"]
+    for name, records in runs.items():
+        assert [each["recipe"]["seed"] for each in records] == list(range(len(records))), name
+        assert len(records) <= len(runs["float32"])
+        for each in records:
+            differing = {"seed", "bits", "rounding", "errors"}
+            plain = runs["float32"][0]["recipe"]
+            assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
+                k: v for k, v in plain.items() if k not in differing
+            }
+    rows = by_name(learning.claims(language, None, None))
+    assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "match"
+    assert rows["figure7a.mnist_quantised"].status == "not reproducible"
+
+
+def test_measured_files_of_the_users_own_are_read_or_refused(tmp_path: Path) -> None:
+    assert measured("language", tmp_path) is None
+    (tmp_path / "language.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"cannot read '.*language\.json'"):
+        regenerate(tmp_path)
+
+
+def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    import torch
+
+    from lightloom.training import language
+
+    trained: list[tuple[str, Any]] = []
+
+    def train(corpus: Any, recipe: language.Recipe, folder: Path) -> dict[str, Any]:
+        trained.append((corpus.name, recipe))
+        return {"recipe": {"seed": recipe.seed, "bits": recipe.bits}}
+
+    monkeypatch.setattr(language, "train", train)
+    (tmp_path / "data" / "wikipedia").mkdir(parents=True)
+    (tmp_path / "data" / "wikipedia" / "a.txt").write_bytes(b"Text of the user's own.")
+    threads = torch.get_num_threads()
+    try:
+        for _ in range(2):
+            done: list[int] = []
+            path = language_runs.measure(tmp_path / "work", tmp_path / "data", done.append)
+            assert sum(done) == len(language_runs.jobs()) == len(trained)
+    finally:
+        torch.set_num_threads(threads)
+    assert {name for name, _ in trained} == {"wikipedia"}
+    document = json.loads(path.read_text())
+    assert set(document["runs"]) == set(language_runs.VARIANTS)
+    assert all([r["recipe"]["seed"] for r in runs] == list(language_runs.SEEDS) for runs in document["runs"].values())
+
+
+def test_without_cifar_its_runs_are_left_out(tmp_path: Path) -> None:
+    done: list[int] = []
+    assert images_runs.measure(tmp_path, tmp_path, done.append) is None
+    assert sum(done) == len(images_runs.VARIANTS)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_kept_graphs_have_the_layouts_parameters(name: str) -> None:
+    graph = workload(name)
+    assert graph.batch == 1
+    expected = {"resnet50": 23_712_932, "resnet50-small-stem": 23_705_252}
+    assert graph.parameters == expected.get(name, 38_738_304)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
+    pytest.importorskip("torch")
+    assert traced(name).to_json() == workload(name).to_json()
+
+
+def test_every_quick_figure_draws() -> None:
+    from lightloom.studies.optinc import drawings
+
+    language = measured("language")
+    noise = {
+        "sigmas": [1e-3, 1e-2],
+        "networks": [
+            {"kind": kind, "name": kind, "nonlinearity": "relu", "mzi_count": 7, "error_rates": [0.0, 0.5]}
+            for kind in ("trained", "constructed")
+        ],
+    }
+    draw: list[Callable[[], Any]] = [drawings.traffic, drawings.savings, drawings.breakdown, drawings.errors]
+    draw += [lambda: drawings.training(language, measured("training")), lambda: drawings.noise(noise)]
+    draw += [lambda: drawings.pairs(language, measured("training"))]
+    for each in draw:
+        assert all(np.isfinite(axes.get_xlim()).all() for axes in each().axes)
