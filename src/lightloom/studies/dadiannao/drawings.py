@@ -171,7 +171,7 @@ def saved_by_network() -> Figure:
             axes.plot([at] * 3, three, "o", color="white", mec=INK, ms=4)
         paper = HEADLINE[f"time_average_{speed}"]
         axes.axhline(paper, color=colour, lw=1.2, ls="--")
-        axes.annotate(f"paper's mean, {paper} %", (3, paper), (0, 3), textcoords="offset points", ha="center",
+        axes.annotate(f"paper's mean, {paper} %", (3.15, paper), (0, 3), textcoords="offset points", ha="center",
                       fontsize=8, color=INK)  # fmt: skip
     axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
     axes.set_ylabel("% of time saved against 25-E")

@@ -30,7 +30,7 @@ def claims() -> tuple[Claim, ...]:
     return (
         _row("time_64", square, built_time(_SQUARE, link), "built and verified on 8 x 8 chips"),
         _row("time_35", oblong, built_time(_OBLONG, link), "built and verified on 5 x 7 chips: 10 latencies where the "
-             "real root of 35 makes 9.83 of them", tolerance=1e-5 * oblong * 1e6),
+             "real root of 35 makes 9.83, within one of 80 ns", tolerance=0.08),
         _row("time_64_both_axes", square, cost(halved, fabric).time, "the same with every share halved, one half along "
              f"rows first, one along columns first; built and verified. No schedule can take less than "
              f"{bound.time * 1e6:.1f} µs ({bound.bound_by})"),

@@ -67,7 +67,6 @@ def _along(lines: NDArray[np.int64], held: NDArray[np.int64], halves: int, half:
 
 
 def _together(first: Moves, second: Moves) -> Moves:
-    columns = (
-        np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("source", "destination", "chunk")
+    return moves(
+        *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("source", "destination", "chunk"))
     )
-    return Moves(*columns)
