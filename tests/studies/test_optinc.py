@@ -150,7 +150,7 @@ def test_pairs_remove_what_seeds_share(base: list[float], shift: float, scale: f
     every = range(len(base))
     record = {"float32": runs(0.0, every), "other": list(reversed(runs(shift, every)))}
     found = learning.paired(record, "other", "loss", scale)
-    assert found is not None and found.count == len(base)
+    assert found is not None and found.seeds == len(base)
     assert found.mean == pytest.approx(scale * shift, abs=1e-9 * scale)
     assert found.half == pytest.approx(0, abs=1e-6 * scale)
     assert learning.paired({"float32": runs(0.0, range(1)), "other": runs(0.0, range(1, 2))}, "other", "loss") is None

@@ -13,6 +13,7 @@ from lightloom.studies.optinc.learning import BASE, paired
 from lightloom.studies.optinc.paper import ACCURACY, RING_TRAFFIC, ROWS, SAVED
 from lightloom.studies.optinc.tables import rms
 from lightloom.studies.optinc.traffic import sent
+from lightloom.studies.optinc.workloads import TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +103,7 @@ def pairs(language: Any, digits: Any) -> Figure:
             assert found is not None
             single = [scale * (r[key][-1] - first[r["recipe"]["seed"]]) for r in runs[name]]
             axes.plot(single, [place] * len(single), "o", color=SKY, ms=4, alpha=0.9)
-            half = found.half if found.count > 1 else 0.0
+            half = found.half if found.seeds > 1 else 0.0
             axes.errorbar([found.mean], [place], xerr=[half], fmt="D", color=BLUE, ms=5, capsize=3)
         axes.set_yticks(range(len(names)), names[::-1])
         axes.axvline(0, color=GREY, lw=1)
@@ -123,7 +124,7 @@ def savings() -> Figure:
         )
         small = [latency.step("resnet50-small-stem", b, nbytes).saving for b in _IMAGES]
         left.plot(_IMAGES, small, style, color=ORANGE, label=f"{label}, stem of stride 1")
-        points = [(b * latency.TOKENS, latency.step("llama-short", b, nbytes).saving) for b in _SHORT]
+        points = [(b * TOKENS, latency.step("llama-short", b, nbytes).saving) for b in _SHORT]
         points += [(b * 256, latency.step("llama", b, nbytes).saving) for b in _SEQUENCES]
         right.plot(*zip(*points, strict=True), style, color=GREEN, label=label)
         for axes, model, key, size in ((left, "resnet50", "resnet50", 1), (right, "llama-short", "llama", 16)):
@@ -155,10 +156,11 @@ def breakdown() -> Figure:
     figure, panels = canvas(2, sharey=True)
     chosen = (
         ("ResNet-50", "resnet50", (2, 8, 32), "{} images", 1),
-        ("LLaMA-like network", "llama-short", (2, 16, 128), "{:,} tokens", latency.TOKENS),
+        ("LLaMA-like network", "llama-short", (2, 16, 128), "{:,} tokens", TOKENS),
     )
     for axes, (title, model, batches, words, size) in zip(panels, chosen, strict=True):
-        names, place = [], 0.0
+        names: list[tuple[float, str]] = []
+        place = 0.0
         for batch in batches:
             step = latency.step(model, batch)
             whole = step.compute + step.ring

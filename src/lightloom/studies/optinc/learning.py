@@ -25,12 +25,12 @@ class Pairs(NamedTuple):
     mean: float
     half: float
     """Half width of the 95 % interval; NaN for one pair."""
-    count: int
+    seeds: int
 
     def text(self, digits: int) -> str:
         """Mean ± half width."""
-        spread = f" ± {self.half:.{digits}f} (95 %)" if self.count > 1 else ""
-        return f"{self.mean:+.{digits}f}{spread}, {self.count} {'seeds' if self.count > 1 else 'seed'} in pairs"
+        spread = f" ± {self.half:.{digits}f} (95 %)" if self.seeds > 1 else ""
+        return f"{self.mean:+.{digits}f}{spread}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'} in pairs"
 
 
 def claims(language: Any, digits: Any, images: Any) -> tuple[Claim, ...]:

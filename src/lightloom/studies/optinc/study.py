@@ -23,8 +23,9 @@ ASSUMPTIONS = (
     "one after the other in one process and averaged as the DDP hook averages them; products in bfloat16, one thread. "
     "Validation: the last tenth of WikiText-2's validation split; training: the rest of it and the test split.",
     "Figure 7(b): forward and backward pass at 60 TFLOP/s · 0.6, no overlap of network and computing, gradients of 16 "
-    "bits on 8 · 800 Gbit/s a server, no latency but the averager's own, vocabulary 32,000. ResNet-50 has 100 classes and the stem "
-    "of the original; the customary one for CIFAR, of stride 1, takes 15 times the arithmetic and is drawn, too.",
+    "bits on 8 · 800 Gbit/s a server, no latency but the averager's own, vocabulary 32,000. ResNet-50 has 100 "
+    "classes and the stem of the original; the customary one for CIFAR, of stride 1, takes 15 times the arithmetic and "
+    "is drawn, too.",
     "Areas count the paper's MZIs for whole matrices by full SVDs and for approximated squares by Σ·U, P and T "
     "included, biases not.",
 )
