@@ -1,1 +1,1 @@
-"""OptINC: averaging inside the light (arXiv 2603.28290)."""
+"""OptINC (arXiv 2603.28290): averaging inside the light, reproduced."""

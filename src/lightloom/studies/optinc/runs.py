@@ -1,4 +1,4 @@
-"""All long runs of the study, one after the other: MNIST through DDP, the language model, CIFAR-100 where it is."""
+"""All long runs of the study in turn: MNIST through DDP, the language model, CIFAR-100 where it is there."""
 
 from __future__ import annotations
 
