@@ -75,7 +75,7 @@ def test_errors_are_counted_by_their_size(onn: Command) -> None:
     with np.load(onn.folder / "net.npz") as archive:
         content = {name: archive[name] for name in archive.files}
     last = max(name for name in content if name.startswith("biases_"))
-    np.savez(onn.folder / "off.npz", **(content | {last: content[last] + np.array([0.0, 1.0])}))  # type: ignore[arg-type]
+    np.savez(onn.folder / "off.npz", **(content | {last: content[last] + np.array([0.0, 1.0])}))
     found = onn.json("verify", "off.npz")
     assert found["construction"] is None and found["proof"] == []
     assert found["wrong_outputs"] > 0

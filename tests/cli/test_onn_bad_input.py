@@ -42,10 +42,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         content = {name: archive[name] for name in archive.files}
     spoilt = content["weights_1"].copy()
     spoilt[0, 0] = np.nan
-    np.savez(folder / "nan.npz", **(content | {"weights_1": spoilt}))  # type: ignore[arg-type]
-    np.savez(folder / "schema.npz", **(content | {"schema": "lightloom.network/9"}))  # type: ignore[arg-type]
-    np.savez(folder / "servers.npz", **(content | {"servers": 0}))  # type: ignore[arg-type]
-    np.savez(folder / "shapes.npz", **(content | {"weights_1": content["weights_1"][:, 1:]}))  # type: ignore[arg-type]
+    np.savez(folder / "nan.npz", **(content | {"weights_1": spoilt}))
+    np.savez(folder / "schema.npz", **(content | {"schema": "lightloom.network/9"}))
+    np.savez(folder / "servers.npz", **(content | {"servers": 0}))
+    np.savez(folder / "shapes.npz", **(content | {"weights_1": content["weights_1"][:, 1:]}))
     (folder / "cut.npz").write_bytes((folder / "net.npz").read_bytes()[:200])
     (folder / "text.npz").write_text("no archive")
     (folder / "text.npy").write_text("no array")

@@ -1,0 +1,76 @@
+"""Depth, counts and budgets are those of the meshes that are really built; what is unknown is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging import build
+from lightloom.photonics.averaging.fabrication import map_network, unit_matrices
+from lightloom.photonics.averaging.files import FunctionArguments
+from lightloom.photonics.averaging.hardware import LIGHT, Parts, averager_for, columns, of_layers
+from lightloom.photonics.meshes import map_matrix
+
+ALL = Parts(
+    unit_latency=1e-11, receiver_latency=1e-9, unit_energy=1e-14, receiver_sensitivity=1e-5, loss_db=0.1,
+    laser_efficiency=0.1, modulator_energy=1e-12, receiver_energy=1e-12, amplifier_power=1e-2,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12))
+def test_columns_are_those_of_the_mapped_matrix(outputs: int, inputs: int) -> None:
+    matrix = np.random.default_rng(0).normal(size=(outputs, inputs))
+    assert columns(outputs, inputs) == map_matrix(matrix).depth
+
+
+@pytest.mark.parametrize(("servers", "bits"), [(2, 4), (4, 8), (3, 6)])
+def test_a_level_is_its_network_with_p_and_t(servers: int, bits: int) -> None:
+    network = build(servers, bits).network
+    [level] = of_layers(servers, bits, network.layers).levels
+    mapped = [*map_network(network).matrices, *(map_matrix(m) for m in unit_matrices(
+        FunctionArguments(servers=servers, bits=bits)).values())]  # fmt: skip
+    assert level.columns == sum(each.depth for each in mapped)
+    assert level.mzis == sum(each.mzis for each in mapped)
+
+
+def test_latency_is_the_way_of_the_light_and_what_stands_on_it() -> None:
+    averager = averager_for(4, 8)
+    depth, hidden = averager.levels[0].columns, len(averager.levels[0].layers) - 2
+    flight = depth * 3e-4 * 4.2 / LIGHT
+    known = averager.latency(Parts())
+    assert known.value == pytest.approx(flight)
+    assert known.lacking == ("units", "receivers")
+    whole = averager.latency(ALL)
+    assert whole.complete and whole.value == pytest.approx(flight + hidden * 1e-11 + 1e-9)
+
+
+def test_power_lacks_what_has_no_figure_and_grows_with_loss() -> None:
+    averager = averager_for(4, 8)
+    some = averager.power(Parts())
+    assert set(some.known) == {"heaters"} and len(some.lacking) == 5
+    whole = averager.power(ALL)
+    assert whole.complete and whole.value > some.value
+    lossy = averager.power(Parts(receiver_sensitivity=1e-5, loss_db=0.2, laser_efficiency=0.1)).known["lasers"]
+    ratio = 10 ** (0.1 * averager.levels[0].columns / 10)
+    assert lossy / whole.known["lasers"] == pytest.approx(ratio)
+    per_bit = averager.energy_per_bit(ALL).value
+    assert per_bit * 4 * 8 * ALL.symbol_rate == pytest.approx(whole.value)
+
+
+def test_two_levels_serve_up_to_the_square() -> None:
+    assert [len(averager_for(ranks, 8, servers=4).levels) for ranks in (2, 4, 5, 16)] == [1, 1, 2, 2]
+    first, second = averager_for(16, 8, servers=4).levels
+    assert (first.averagers, first.ports, second.averagers, second.ports) == (4, 4, 1, 4)
+    assert averager_for(16, 8, servers=4).to_json(Parts())["levels"] == 2
+    with pytest.raises(ConfigError, match="two levels of averagers for 4 servers each reach 16"):
+        averager_for(17, 8, servers=4)
+    with pytest.raises(ConfigError, match="chosen for exactness"):
+        averager_for(16, 8, servers=4, noise=1e-3)
+    with pytest.raises(ConfigError, match="mzi_length"):
+        Parts(mzi_length=0)
+    with pytest.raises(ConfigError, match="laser_efficiency"):
+        Parts(laser_efficiency=1.5)
