@@ -69,7 +69,7 @@ def disturb(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    from lightloom.cli.onn_training import test_accuracy
+    from lightloom.cli.onn_test_accuracy import measured_accuracy, print_accuracy
     from lightloom.cli.output import print_json, read_count
     from lightloom.core.errors import ConfigError
     from lightloom.core.files import check_writable
@@ -98,7 +98,11 @@ def disturb(
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
         steps = read_count(iterations, "--iterations")
-        test_accuracy(how, weights, arguments, data, steps, number, folder, origin, as_json)
+        trained = measured_accuracy(how, weights, arguments, data, steps, number, folder) | {"provenance": origin}
+        if as_json:
+            print_json(trained)
+        else:
+            print_accuracy(trained, network)
         return
     options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": number, **counts}
     document = _monte_carlo(how, sweeps, weights, arguments, options) | {"provenance": origin}
