@@ -152,8 +152,8 @@ def test_a_graph_is_counted_for_one_sample() -> None:
     assert (found.products, found.inputs) == (1000, 300)
 
 
-@settings(max_examples=30)
-@given(rows=st.integers(1, 6), columns=st.integers(1, 6), share=st.floats(1, 1e7), link=links)
+@settings(max_examples=20)
+@given(rows=st.integers(1, 5), columns=st.integers(1, 5), share=st.floats(1, 1e7), link=links)
 def test_equation_3_is_a_schedule(rows: int, columns: int, share: float, link: Link) -> None:
     if rows * columns < 2:
         return
@@ -168,8 +168,8 @@ def test_equation_3_is_a_schedule(rows: int, columns: int, share: float, link: L
     assert rows != columns or closed == pytest.approx(built)
 
 
-@settings(max_examples=15)
-@given(side=st.integers(2, 6), share=st.floats(1, 1e7), link=links)
+@settings(max_examples=10)
+@given(side=st.integers(2, 4), share=st.floats(1, 1e7), link=links)
 def test_both_axes_at_once_halve_the_bytes_and_meet_the_bound(side: int, share: float, link: Link) -> None:
     fabric = Mesh(ranks=side**2, bandwidth=link.bandwidth, hop_latency=link.latency)
     schedule = mesh_broadcast(fabric, share, both_axes=True)
@@ -177,7 +177,7 @@ def test_both_axes_at_once_halve_the_bytes_and_meet_the_bound(side: int, share: 
     doubled = Link(bandwidth=2 * link.bandwidth, latency=link.latency)
     assert built == pytest.approx(broadcast_time(share, fabric.ranks, doubled))
     bound = lower_bound(schedule.collective, fabric).time
-    assert bound * (1 - 1e-9) <= built <= bound + schedule.steps * link.latency * (1 + 1e-9)
+    assert bound * (1 - 1e-9) <= built <= (bound + schedule.steps * link.latency) * (1 + 1e-9)
     assert schedule.steps == 2 * (ceil(fabric.ranks**0.5) - 1)
 
 

@@ -218,7 +218,7 @@ def test_key_rows(claims: dict[str, Claim], what: str, ours: float) -> None:
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_beyond_400_gigabits(name: str) -> None:
-    assert mean(beyond.time_saved(name)) == pytest.approx(BEYOND[name], abs=0.051)
+    assert mean(beyond.time_saved(name)) == pytest.approx(BEYOND[name], abs=0.06)
 
 
 def test_an_infinitely_fast_link_leaves_computation() -> None:
