@@ -1,0 +1,169 @@
+"""Compiled loops of circuit assignment on rings."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def sweep(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
+    """Best-fit colouring of arcs on a ring cut before node 0, in ``order`` of start; returns the number of colours.
+
+    A colour's deadline is where the arc that crosses the cut with it starts again, ``nodes`` if none does. Free colours
+    are kept by deadline.
+    """
+    arcs = len(start)
+    deadline = np.full(arcs, nodes, np.int64)
+    free = np.full(nodes + 1, -1, np.int64)
+    next_free = np.empty(arcs, np.int64)
+    ending = np.full(nodes + 1, -1, np.int64)
+    next_ending = np.empty(arcs, np.int64)
+    used = 0
+    for i in range(arcs):
+        end = start[i] + length[i]
+        if end > nodes:
+            colour[i] = used
+            deadline[used] = start[i]
+            next_ending[i] = ending[end - nodes]
+            ending[end - nodes] = i
+            used += 1
+    position = -1
+    for i in order:
+        end = start[i] + length[i]
+        if end > nodes:
+            continue
+        while position < start[i]:
+            position += 1
+            j = ending[position]
+            while j >= 0:
+                c = colour[j]
+                if deadline[c] > position:
+                    next_free[c] = free[deadline[c]]
+                    free[deadline[c]] = c
+                j = next_ending[j]
+        chosen = -1
+        for d in range(end, nodes + 1):
+            if free[d] >= 0:
+                chosen = free[d]
+                free[d] = next_free[chosen]
+                break
+        if chosen < 0:
+            chosen = used
+            used += 1
+        colour[i] = chosen
+        next_ending[i] = ending[end]
+        ending[end] = i
+    return used
+
+
+@njit(cache=True)
+def turn_back(ahead: Any, source: Any, nodes: int, capacity: int, counts: Any, load: Any) -> int:
+    """Turn circuits round until no link carries more than ``capacity``, as far as each turn lowers the excess.
+
+    ``counts`` [pair, way] and ``load`` [way, link] are changed in place. Way 1 runs over the links that way 0 leaves
+    out, in its own direction. Returns the excess left, summed over links.
+    """
+    over = np.zeros((2, 2 * nodes + 1), np.int64)
+    full = np.zeros((2, 2 * nodes + 1), np.int64)
+    excess = 0
+    for way in range(2):
+        for link in range(nodes):
+            excess += max(0, load[way, link] - capacity)
+    while excess > 0:
+        for way in range(2):
+            for k in range(2 * nodes):
+                now = load[way, k % nodes]
+                over[way, k + 1] = over[way, k] + (now > capacity)
+                full[way, k + 1] = full[way, k] + (now >= capacity)
+        best, pair, turned = 0, -1, 0
+        for p in range(len(source)):
+            a, b, c = source[p], source[p] + ahead[p], source[p] + nodes
+            if counts[p, 0] > 0:
+                gain = over[0, b] - over[0, a] - (full[1, c] - full[1, b])
+                if gain > best:
+                    best, pair, turned = gain, p, 0
+            if counts[p, 1] > 0:
+                gain = over[1, c] - over[1, b] - (full[0, b] - full[0, a])
+                if gain > best:
+                    best, pair, turned = gain, p, 1
+        if pair < 0:
+            return excess
+        excess -= best
+        counts[pair, turned] -= 1
+        counts[pair, 1 - turned] += 1
+        step = 1 if turned == 0 else -1
+        a, b, c = source[pair], source[pair] + ahead[pair], source[pair] + nodes
+        for k in range(a, b):
+            load[0, k % nodes] -= step
+        for k in range(b, c):
+            load[1, k % nodes] += step
+    return excess
+
+
+@njit(cache=True)
+def occupy(way: Any, start: Any, length: Any, channel: Any, nodes: int, taken: Any) -> None:
+    """Mark the channels of arcs in ``taken`` [way, link, word], one bit a channel."""
+    for i in range(len(start)):
+        bit = np.uint64(1) << np.uint64(channel[i] % 64)
+        for k in range(length[i]):
+            taken[way[i], (start[i] + k) % nodes, channel[i] // 64] |= bit
+
+
+@njit(cache=True)
+def first_free(way: int, start: int, length: int, nodes: int, channels: int, taken: Any) -> int:
+    """The lowest channel that is free on all links of an arc, or −1."""
+    whole = ~np.uint64(0)
+    for word in range(taken.shape[2]):
+        mask = np.uint64(0)
+        for k in range(length):
+            mask |= taken[way, (start + k) % nodes, word]
+            if mask == whole:
+                break
+        if mask == whole:
+            continue
+        bit = 0
+        while (mask >> np.uint64(bit)) & np.uint64(1):
+            bit += 1
+        return word * 64 + bit if word * 64 + bit < channels else -1
+    return -1
+
+
+@njit(cache=True)
+def fill(source: Any, ahead: Any, nbytes: Any, nodes: int, channels: int, most: Any, counts: Any, taken: Any) -> Any:
+    """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit.
+
+    The shorter way first. ``counts`` [pair] and ``taken`` [way, link, word] are changed in place; a pair has enough at
+    ``most`` [pair]. Returns [circuit, 3]: pair, way, channel.
+    """
+    queue = [(-nbytes[p] / (counts[p] + 1), p) for p in range(len(source))]
+    heapq.heapify(queue)
+    found = [(0, 0, 0) for _ in range(0)]
+    while len(queue):
+        pair = queue[0][1]
+        placed = False
+        if counts[pair] < most[pair]:
+            for attempt in range(2):
+                way = attempt if 2 * ahead[pair] <= nodes else 1 - attempt
+                start = source[pair] if way == 0 else (source[pair] + ahead[pair]) % nodes
+                length = ahead[pair] if way == 0 else nodes - ahead[pair]
+                channel = first_free(way, start, length, nodes, channels, taken)
+                if channel >= 0:
+                    bit = np.uint64(1) << np.uint64(channel % 64)
+                    for k in range(length):
+                        taken[way, (start + k) % nodes, channel // 64] |= bit
+                    found.append((pair, way, channel))
+                    placed = True
+                    break
+        if placed:
+            counts[pair] += 1
+            heapq.heapreplace(queue, (-nbytes[pair] / (counts[pair] + 1), pair))
+        else:
+            heapq.heappop(queue)
+    result = np.empty((len(found), 3), np.int64)
+    for i in range(len(found)):
+        result[i, 0], result[i, 1], result[i, 2] = found[i]
+    return result

@@ -1,0 +1,80 @@
+"""Circuits granted over a cycle of holds, and how well they serve a traffic matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.fabrics.base import Floats, Ints
+from lightloom.parallelism.circuits.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Circuits:
+    """One entry a circuit; every array has shape [circuit].
+
+    A channel is what :class:`~lightloom.fabrics.base.Fabric` calls so: ``fibre · wavelengths + wavelength`` on a WDM
+    ring, a plane on circuit switches. It is the same on every link that the circuit crosses.
+    """
+
+    holds: int
+    """Holds of the cycle; with one, circuits are set once and stay."""
+    hold: Ints
+    source: Ints
+    destination: Ints
+    route: Ints
+    """As the fabric numbers its routes: clockwise 0, counter-clockwise 1; 0 on switches."""
+    channel: Ints
+
+    def __len__(self) -> int:
+        return len(self.hold)
+
+    def counts(self, traffic: Traffic) -> Ints:
+        """Circuits of each pair in each hold, shape [hold, pair]; those of pairs without traffic are left out."""
+        pair = traffic.find(self.source, self.destination)
+        serving = pair >= 0
+        cell = self.hold[serving] * len(traffic) + pair[serving]
+        return np.bincount(cell, minlength=self.holds * len(traffic)).reshape(self.holds, len(traffic))
+
+    def max_min(self, traffic: Traffic) -> float:
+        """The least service: circuits a hold, on average over the cycle, over the demand relative to the largest.
+
+        The longest transfer takes ``largest bytes / (max_min · bytes per second of a circuit)`` while circuits stand.
+        """
+        return least_service(self.counts(traffic).sum(axis=0), traffic, self.holds)
+
+
+def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
+    """The objective of SiP-ML's circuit ILPs: min of circuits over relative demand, ``counts`` [pair] of all holds."""
+    service: Floats = counts / traffic.relative
+    return float(service.min()) / holds
+
+
+def smallest_counts(nbytes: Floats, service: float) -> Ints:
+    """Fewest whole x with ``x / nbytes >= service``, by the division that defines it, so that no round-off adds."""
+    counts = np.maximum(np.ceil(service * nbytes), 1.0)
+    counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
+    return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Circuits for a traffic matrix, beside the number that no assignment can exceed."""
+
+    traffic: Traffic
+    circuits: Circuits
+    bound: float
+    """Of :attr:`max_min`: the fractional optimum, as if a circuit could be cut to any width."""
+    lost: int = 0
+    """Circuits that segment loads admit, but that found no wavelength that is free all the way."""
+
+    @property
+    def max_min(self) -> float:
+        """Circuits a hold for the largest demand, and for others in proportion; see :meth:`Circuits.max_min`."""
+        return self.circuits.max_min(self.traffic)
+
+    @property
+    def gap(self) -> float:
+        """How far :attr:`max_min` stays below the bound: 0 none, 1 when some pair has no circuit."""
+        return 1 - self.max_min / self.bound

@@ -1,0 +1,77 @@
+"""Mixed-integer programs solved by HiGHS, with the solver's verdict read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lightloom.core.errors import InputError
+from lightloom.fabrics.base import Floats, Ints
+
+_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What the solver found and how sure it is."""
+
+    values: Floats
+    """Of the variables, shape [variable]; integers are whole numbers."""
+    status: Literal["optimal", "time limit"]
+    gap: float
+    """Between the objective and the solver's proved bound, relative; 0 when optimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Circuits by a mixed-integer program."""
+
+    counts: Ints
+    """Of each pair and route, shape [pair, route]."""
+    status: Literal["optimal", "time limit"]
+    gap: float
+
+
+def maximise(
+    objective: Floats,
+    matrix: sparse.csr_array,
+    lower: Floats | float,
+    upper: Floats | float,
+    integral: NDArray[np.bool_],
+    highest: Floats,
+    time_limit: float,
+) -> Solution:
+    """Maximise ``objective · v`` with ``lower ≤ matrix · v ≤ upper``, ``0 ≤ v ≤ highest``, some of v whole numbers.
+
+    Args:
+        time_limit: seconds of wall time.
+
+    Raises:
+        InputError: infeasible, or no solution within the time limit.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    if not time_limit > 0:
+        raise InputError(f"a time limit of {time_limit} s: expected more than 0")
+    found: Any = milp(
+        -objective,
+        integrality=integral.astype(np.int64),
+        bounds=Bounds(0, highest),
+        constraints=LinearConstraint(matrix, lower, upper),
+        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+    )
+    if found.status == _INFEASIBLE:
+        raise InputError("the circuit program is infeasible: expected demands that the fabric's circuits can serve")
+    if found.x is None:
+        raise InputError(
+            f"the solver found no circuits within {time_limit:g} s ({found.message.strip()}): expected a longer "
+            "time limit, or the fast assignment"
+        )
+    values = np.where(integral, np.rint(found.x), found.x)
+    if found.status == _OPTIMAL:
+        return Solution(values, "optimal", 0.0)
+    return Solution(values, "time limit", float(found.mip_gap))

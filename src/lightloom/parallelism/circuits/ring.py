@@ -1,0 +1,158 @@
+"""SiP-Ring: wavelengths of a ring of micro-ring resonators, assigned fast.
+
+H holds of W wavelengths on F fibres are one hold of H·F·W wavelengths, in turn: a circuit's channel is the same on all
+links it crosses, so arcs coloured with H·F·W colours are coloured in every hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.core.errors import InputError
+from lightloom.fabrics.base import CLOCKWISE, Ints
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
+from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
+from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
+from lightloom.parallelism.circuits.traffic import Traffic
+
+_HALVINGS = 12
+"""Of the interval in which the best service is sought: 1/4096 of the bound."""
+
+
+def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
+    """Circuits whose least service comes near the fractional optimum, as far as whole circuits can.
+
+    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two ways as the relaxation does
+    and turned round where a link overflows, all find a wavelength. Free wavelengths then go to the longest transfers;
+    where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
+
+    Args:
+        holds: of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved.
+
+    Raises:
+        InputError: the sizes differ, transceivers bind before the links do, or no hold.
+    """
+    check_ring(traffic, fabric)
+    if holds < 1:
+        raise InputError(f"a cycle of {holds} holds: expected at least 1")
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    relative, channels = traffic.relative, fabric.channels * holds
+    low, high = 0.0, relaxation.service * holds
+    best = np.zeros((len(traffic), 2), np.int64)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2 if low else min(1.0, high) if high > low else high
+        counts, fits = _divide(traffic, smallest_counts(relative, middle), relaxation, channels)
+        if fits and _colours(traffic, counts, channels) <= channels:
+            best, low = counts, max(middle, float((counts.sum(axis=1) / relative).min()))
+        elif low == 0.0:
+            break
+        else:
+            high = middle
+        if low >= high:
+            break
+    circuits, lost = realise(traffic, fabric, best, holds, fill=True)
+    return Assignment(traffic, circuits, relaxation.service, lost)
+
+
+def assign_in_turns(traffic: Traffic, fabric: WdmRing, gap: float = 0.1, most_holds: int = 256) -> Assignment:
+    """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else the best one found.
+
+    Raises:
+        InputError: as :func:`assign`.
+    """
+    relaxation = relax(traffic, fabric)
+    best, holds = assign(traffic, fabric, 1, relaxation), 2
+    while best.gap > gap and holds <= most_holds:
+        found = assign(traffic, fabric, holds, relaxation)
+        best = found if found.gap < best.gap else best
+        holds *= 2
+    return best
+
+
+def assign_longest(traffic: Traffic, fabric: WdmRing, most: Ints | None = None) -> Circuits:
+    """One hold by water-filling alone: each circuit to the pair whose transfer is still the longest with it.
+
+    Args:
+        most: circuits that each pair can use, shape [pair]; unlimited if not given.
+
+    Raises:
+        InputError: the sizes differ, or transceivers bind before the links do.
+    """
+    check_ring(traffic, fabric)
+    none = np.zeros((len(traffic), 2), np.int64)
+    return realise(traffic, fabric, none, fill=True, most=most)[0]
+
+
+def realise(
+    traffic: Traffic, fabric: WdmRing, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
+) -> tuple[Circuits, int]:
+    """Wavelengths with continuity for counts [pair, way], and how many circuits found none.
+
+    Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, both
+    ways, on whatever is free.
+
+    Args:
+        fill: then give free wavelengths to the longest transfers, up to ``most`` [pair] each.
+    """
+    from lightloom.parallelism.circuits import _arc_kernels as kernels
+
+    nodes, channels = fabric.ranks, fabric.channels * holds
+    ahead = (traffic.destination - traffic.source) % nodes
+    taken = np.zeros((2, nodes, -(-channels // 64)), np.uint64)
+    rows = []
+    for way in (0, 1):
+        pair, start, length = _arcs(traffic, counts, way)
+        colour, _ = colour_arcs(start, length, nodes, channels)
+        colour = _largest_classes(colour, length, channels)
+        kept = colour >= 0
+        rows.append(np.column_stack([pair, np.full_like(pair, way), colour])[kept])
+        kernels.occupy(rows[-1][:, 1], start[kept], length[kept], colour[kept], nodes, taken)
+    granted = np.bincount(np.concatenate(rows)[:, 0], minlength=len(traffic))
+    wanted = counts.sum(axis=1)
+    rows.append(kernels.fill(traffic.source, ahead, traffic.nbytes, nodes, channels, wanted, granted, taken))
+    lost = int((wanted - granted).sum())
+    if fill:
+        most = np.full(len(traffic), 2 * channels, np.int64) if most is None else most
+        rows.append(kernels.fill(traffic.source, ahead, traffic.nbytes, nodes, channels, most, granted, taken))
+    pair, way, colour = np.concatenate(rows).T
+    hold, channel = np.divmod(colour, fabric.channels)
+    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], way, channel), lost
+
+
+def _divide(traffic: Traffic, wanted: Ints, relaxation: Relaxation, channels: int) -> tuple[Ints, bool]:
+    """Whole circuits of each pair and way near the relaxation's shares, and whether the links can carry them."""
+    from lightloom.parallelism.circuits import _arc_kernels as kernels
+
+    nodes = traffic.ranks
+    # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
+    running = np.floor(np.cumsum(wanted * relaxation.clockwise) + 0.5)
+    clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, wanted)
+    counts = np.column_stack([clockwise, wanted - clockwise])
+    load = np.stack([arc_load(*_arcs(traffic, counts, way)[1:], nodes) for way in (0, 1)])
+    ahead = (traffic.destination - traffic.source) % nodes
+    return counts, kernels.turn_back(ahead, traffic.source, nodes, channels, counts, load) == 0
+
+
+def _arcs(traffic: Traffic, counts: Ints, way: int) -> tuple[Ints, Ints, Ints]:
+    """Pair, first link and number of links of each circuit of one way."""
+    pair = np.repeat(np.arange(len(traffic)), counts[:, way])
+    first, last = traffic.source[pair], traffic.destination[pair]
+    if way != CLOCKWISE:
+        first, last = last, first
+    return pair, first, (last - first) % traffic.ranks
+
+
+def _colours(traffic: Traffic, counts: Ints, enough: int) -> int:
+    return max(colour_arcs(*_arcs(traffic, counts, way)[1:], traffic.ranks, enough)[1] for way in (0, 1))
+
+
+def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
+    """Renumber colours so that the ``channels`` that occupy most links stay, the others become −1."""
+    if not len(colour) or colour.max() < channels:
+        return colour
+    order = np.argsort(-np.bincount(colour, weights=length), kind="stable")
+    renumbered = np.full(len(order), -1, np.int64)
+    renumbered[order[:channels]] = np.arange(channels)
+    return renumbered[colour]

@@ -1,0 +1,82 @@
+"""Traffic between ranks: bytes of every ordered pair that has something to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from lightloom.core.errors import InputError
+from lightloom.fabrics.base import Fabric, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Demands in ascending order of (source, destination); every array has shape [pair]."""
+
+    ranks: int
+    source: Ints
+    destination: Ints
+    nbytes: Floats
+    """Bytes to send, above 0."""
+
+    @classmethod
+    def of(cls, matrix: Any) -> Self:
+        """Read a dense or sparse matrix [ranks, ranks] of bytes, source by destination.
+
+        Raises:
+            InputError: not square, an entry negative or not finite, traffic of a rank to itself, or none at all.
+        """
+        shape = np.shape(matrix)
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise InputError(f"traffic has shape {shape}: expected (ranks, ranks), source by destination")
+        entries = sparse.coo_array(matrix).astype(np.float64)
+        entries.sum_duplicates()
+        wrong = np.flatnonzero(~(np.isfinite(entries.data) & (entries.data >= 0)))
+        if len(wrong):
+            where = f"from rank {entries.row[wrong[0]]} to rank {entries.col[wrong[0]]}"
+            raise InputError(f"traffic {where} is {entries.data[wrong[0]]} bytes: expected a finite number, 0 or more")
+        present = entries.data > 0
+        source = entries.row[present].astype(np.int64)
+        destination = entries.col[present].astype(np.int64)
+        nbytes = entries.data[present]
+        if not len(nbytes):
+            raise InputError("traffic is 0 bytes between all ranks: there is no circuit to assign")
+        itself = np.flatnonzero(source == destination)
+        if len(itself):
+            rank = source[itself[0]]
+            raise InputError(f"traffic from rank {rank} to itself: expected a diagonal of 0 bytes")
+        order = np.lexsort((destination, source))
+        return cls(shape[0], source[order], destination[order], nbytes[order])
+
+    def __len__(self) -> int:
+        return len(self.nbytes)
+
+    @property
+    def relative(self) -> Floats:
+        """Each demand as a share of the largest, shape [pair]."""
+        relative: Floats = self.nbytes / self.nbytes.max()
+        return relative
+
+    def with_bytes(self, nbytes: Floats) -> Traffic:
+        """The pairs that still have bytes above 0."""
+        kept = nbytes > 0
+        return replace(self, source=self.source[kept], destination=self.destination[kept], nbytes=nbytes[kept])
+
+    def find(self, source: Ints, destination: Ints) -> Ints:
+        """Position of each ordered pair, or −1 where it has no demand."""
+        keys = self.source * self.ranks + self.destination
+        wanted = source * self.ranks + destination
+        position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[position] == wanted, position, -1)
+
+    def check_fits(self, fabric: Fabric) -> None:
+        """Refuse a fabric of another size.
+
+        Raises:
+            InputError: the numbers of ranks differ.
+        """
+        if self.ranks != fabric.ranks:
+            raise InputError(f"traffic of {self.ranks} ranks on a fabric of {fabric.ranks}: expected the same number")
