@@ -50,7 +50,7 @@ def ranks(start: Any, source: Any, delay: Any, duration: Any) -> Any:
 @njit(cache=True)
 def pass_time(
     order: Any, start: Any, source: Any, delay: Any, duration: Any, device: Any, devices: int, begin: Any, end: Any
-) -> float:
+) -> Any:
     """Seconds of one pass in a fixed order: each starts when its device is free and its inputs have arrived."""
     free = np.zeros(devices)
     last = 0.0
@@ -71,7 +71,7 @@ def pass_time(
 
 
 @njit(cache=True)
-def iteration_time(order: Any, before: Any, after: Any, durations: Any, device: Any, devices: int, times: Any) -> float:
+def iteration_time(order: Any, before: Any, after: Any, durations: Any, device: Any, devices: int, times: Any) -> Any:
     """The objective: seconds of a forward pass in ``order`` and of the backward pass in the reverse order.
 
     ``times`` [4, n] receives begin and end of both, the backward pass counted from its own beginning.
@@ -281,7 +281,7 @@ def _may(x: int, before: Any, after: Any, device: Any, allowed: Any) -> bool:
 def anneal(
     order: Any, before: Any, after: Any, durations: Any, memory: Any, capacity: float, allowed: Any, device: Any,
     steps: int, seed: int,
-) -> float:  # fmt: skip
+) -> Any:  # fmt: skip
     """Improve a valid ``device`` in place by simulated annealing; never ends worse. Returns its iteration time.
 
     A step moves one sub-operator, swaps two, or brings two neighbours together, and is dropped where it breaks a reach
@@ -342,3 +342,49 @@ def anneal(
         device[y] = old_y
     device[:] = kept
     return best
+
+
+@njit(cache=True)
+def _conflicts(x: int, to: int, rows: Any, sign: int, device: Any, allowed: Any) -> int:
+    start, other = rows[0], rows[1]
+    found = 0
+    for e in range(start[x], start[x + 1]):
+        if not allowed[(sign * (to - device[other[e]])) % len(allowed)]:
+            found += 1
+    return found
+
+
+@njit(cache=True)
+def reconcile(
+    before: Any, after: Any, memory: Any, capacity: float, allowed: Any, device: Any, steps: int, seed: int
+) -> Any:
+    """Search in place for any valid ``device`` by moves that lessen conflicts; True when one is found.
+
+    A conflict is a pair out of reach, or memory beyond the capacity in units of the mean sub-operator. Moves that add
+    conflicts are taken the more rarely the more they add.
+    """
+    size, devices = len(device), len(allowed)
+    unit = max(memory.mean(), 1e-30)
+    used = np.zeros(devices)
+    for x in range(size):
+        used[device[x]] += memory[x]
+    np.random.seed(seed)  # noqa: NPY002
+    for step in range(steps):
+        if step % size == 0 and used.max() <= capacity and broken(before, device, allowed) == 0:
+            return True
+        x, to = np.random.randint(size), np.random.randint(devices)  # noqa: NPY002
+        at = device[x]
+        change = float(
+            _conflicts(x, to, before, 1, device, allowed)
+            + _conflicts(x, to, after, -1, device, allowed)
+            - _conflicts(x, at, before, 1, device, allowed)
+            - _conflicts(x, at, after, -1, device, allowed)
+        )
+        if to != at:
+            change += max(0.0, used[to] + memory[x] - capacity) / unit - max(0.0, used[to] - capacity) / unit
+            change += max(0.0, used[at] - memory[x] - capacity) / unit - max(0.0, used[at] - capacity) / unit
+        if change <= 0 or np.random.random() < np.exp(-4.0 * change):  # noqa: NPY002
+            used[at] -= memory[x]
+            used[to] += memory[x]
+            device[x] = to
+    return used.max() <= capacity and broken(before, device, allowed) == 0

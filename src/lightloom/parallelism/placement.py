@@ -27,6 +27,8 @@ ROUNDS = 8
 """Backward and forward sweeps of one repair before it is given up."""
 EFFORT = 2_000_000
 """Edges that the search around the best start may look at; a few hundredths of a second."""
+SEARCHED = 4
+"""Starts that the search shares its effort between."""
 _UNLIMITED = 1e300
 
 
@@ -169,26 +171,15 @@ def place(
         ConfigError: no device, or a memory that is not positive.
         UnsupportedError: Δ is too small for any communication, or the model does not fit; says what would do.
     """
-    from lightloom.parallelism import _placement_kernels as kernels
-
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
     problem = _problem(balanced, devices, reach, memory, link)
     times = np.zeros((4, balanced.size))
-    best: _Start | None = None
-    least = math.inf
-    for start in _starts(problem, repair):
-        seconds = _iteration(problem, start.device, times)
-        if seconds < least:
-            best, least = start, seconds
-    if best is None:
+    starts = list(_starts(problem, repair)) or list(_reconciled(problem))
+    if not starts:
         raise _too_large(problem)
-    steps = effort // (2 * (balanced.size + len(problem.before[1])) + 20)
-    if steps and devices > 1 and balanced.size > 1:
-        kernels.anneal(
-            problem.order, problem.before, problem.after, problem.durations, balanced.memory, problem.capacity,
-            problem.allowed, best.device, steps, 0,
-        )  # fmt: skip
+    starts.sort(key=lambda start: _iteration(problem, start.device, times))
+    best = _searched(problem, starts[:SEARCHED], effort)
     seconds = _iteration(problem, best.device, times)
     half = float(times[1].max(initial=0.0))
     return Placement(
@@ -204,6 +195,24 @@ def place(
         repaired=best.repaired,
         method=best.method,
     )
+
+
+def _searched(problem: _Problem, starts: list[_Start], effort: int) -> _Start:
+    """The best of what the search makes of each start; the first start where there is no effort to spend."""
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    balanced = problem.balanced
+    steps = effort // len(starts) // (2 * (balanced.size + len(problem.before[1])) + 20)
+    if not steps or problem.devices == 1 or balanced.size < 2:
+        return starts[0]
+    seconds = [
+        kernels.anneal(
+            problem.order, problem.before, problem.after, problem.durations, balanced.memory, problem.capacity,
+            problem.allowed, start.device, steps, seed,
+        )
+        for seed, start in enumerate(starts)
+    ]  # fmt: skip
+    return starts[int(np.argmin(seconds))]
 
 
 def iteration_seconds(balanced: BalancedGraph, device: NDArray[Any], devices: int, link: Link) -> float:
@@ -301,6 +310,20 @@ def _line(problem: _Problem, width: int, rounds: int) -> Iterator[_Start]:
     yield from _settled(problem, f"line of {width}", device, rounds)
 
 
+def _reconciled(problem: _Problem) -> Iterator[_Start]:
+    """Any placement, searched for where memory is so tight that no other start was valid."""
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    balanced, k = problem.balanced, problem.devices
+    steps = EFFORT * balanced.size // (balanced.size + len(problem.before[1]))
+    for seed, width in enumerate((k, problem.reach.span(k))):
+        _, device = _filled(balanced.memory, width)
+        if kernels.reconcile(
+            problem.before, problem.after, balanced.memory, problem.capacity, problem.allowed, device, steps, seed
+        ):
+            yield _Start("fewest conflicts", device, 0)
+
+
 def _settled(problem: _Problem, method: str, device: NDArray[np.int32], rounds: int) -> Iterator[_Start]:
     from lightloom.parallelism import _placement_kernels as kernels
 
@@ -348,21 +371,21 @@ def _fill(sums: Floats, capacity: float) -> NDArray[np.int32]:
 
 
 def _too_large(problem: _Problem) -> UnsupportedError:
-    """What was tried, and three changes each of which is enough."""
+    """What was tried, and changes each of which is enough: a line then needs no device more."""
     memory, k = problem.balanced.memory, problem.devices
     needed, _ = _filled(memory, problem.reach.span(k))
-    largest = int(memory.argmax())
+    largest, total = int(memory.argmax()), float(memory.sum())
+    fits = max(total / k, float(memory[largest])) <= problem.capacity
     text = (
-        f"{problem.balanced.name!r} does not fit: {format_size(float(memory.sum()))} on {k} devices of "
-        f"{format_size(problem.capacity)} with Δ = {problem.reach.degree}; it would with {format_size(needed)} a device"
+        f"{problem.balanced.name!r}: {'no placement found for' if fits else 'too large,'} {format_size(total)} on {k} "
+        f"devices of {format_size(problem.capacity)} with Δ = {problem.reach.degree}; "
+        f"enough would be {format_size(needed)} a device"
     )
     if memory[largest] > problem.capacity:
-        return UnsupportedError(
-            f"{text}, or with parts smaller than {problem.balanced.label(largest)} "
-            f"({format_size(float(memory[largest]))})"
-        )
+        label, size = problem.balanced.label(largest), format_size(float(memory[largest]))
+        return UnsupportedError(f"{text}, or smaller parts ({label} needs {size})")
     enough = int(_fill(np.cumsum(memory), problem.capacity)[-1]) + 1
     if enough > k:
-        return UnsupportedError(f"{text}, or with k = {enough} and Δ = {enough - 1}")
-    degree = 2 * (enough - 1) if problem.reach.rule == "peers" else k - 1
-    return UnsupportedError(f"{text}, or with Δ = {min(degree, k - 1)}")
+        return UnsupportedError(f"{text}, or k = {enough} with Δ = {enough - 1}")
+    degree = (2 if problem.reach.rule == "peers" else 1) * (enough - 1)
+    return UnsupportedError(f"{text}, or Δ = {min(degree, k - 1)}")
