@@ -44,6 +44,7 @@ def studies() -> Mapping[str, Entry]:
     """Every study by name."""
     return MappingProxyType(
         {
+            "dadiannao": Entry(lambda _: _dadiannao()),
             "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
             "optinc": Entry(_optinc, Measuring(_optinc_jobs, _optinc_measure)),
             "optree": Entry(lambda _: _optree()),
@@ -66,6 +67,12 @@ def find(name: str) -> Entry:
     if name not in known:
         raise UnknownNameError("study", name, known)
     return known[name]
+
+
+def _dadiannao() -> Study:
+    from lightloom.studies.dadiannao.study import study
+
+    return study()
 
 
 def _optree() -> Study:
