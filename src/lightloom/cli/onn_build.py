@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from lightloom.photonics.averaging import Construction
     from lightloom.photonics.averaging.cascade import Cascade
 
-_SIGMAS = 33
 _TUPLES = "200000"
 
 
@@ -71,6 +70,7 @@ def build(
         groups = read_count(cascade, "--cascade")
         _cascade(groups, count, width, nonlinearity, read_count(tuples, "--tuples"), as_json)
         return
+    from lightloom.cli.onn_noise import draw_noise
     from lightloom.photonics.averaging import build as construct
     from lightloom.photonics.averaging.files import FunctionArguments, save_network
 
@@ -98,7 +98,10 @@ def build(
         "provenance": origin,
     }
     if figure is not None:
-        document["noise_curve"] = _draw(made, document, draws, figure)
+        title = f"{count} servers, {width} bits, {nonlinearity}"
+        name = f"{made.name}, {made.mzi_count} MZIs"
+        limit = document["noise_limit"]
+        document["noise_curve"] = draw_noise(made.network, made.function, name, limit, draws, title, figure, origin)
     if out is not None:
         save_network(out, made.network, arguments)
     if as_json:
@@ -124,34 +127,6 @@ def _document(made: Construction, servers: int, bits: int, draws: int) -> dict[s
         **found,
         "noise_bound_of_any_network": input_bound(made.function),
     }
-
-
-def _draw(made: Construction, document: dict[str, Any], draws: int, figure: Path) -> list[dict[str, float]]:
-    import numpy as np
-
-    from lightloom.core.provenance import provenance_line
-    from lightloom.photonics.averaging import noisy_accuracy
-    from lightloom.reports.figures import save
-    from lightloom.reports.onn_noise import NoiseCurve, noise_figure, noise_steps
-    from lightloom.reports.progress import progress
-
-    limit, bound = document["noise_limit"], document["noise_bound_of_any_network"]
-    sigmas = noise_steps(limit, bound, _SIGMAS)
-    rates = []
-    with progress("Noise", len(sigmas)) as advance:
-        for sigma in sigmas:
-            rates.append(1 - noisy_accuracy(made.network, made.function, float(sigma), draws))
-            advance(1)
-    curve = NoiseCurve(
-        name=f"{made.name}, {made.mzi_count} MZIs",
-        sigmas=sigmas,
-        error_rates=np.array(rates),
-        evaluations=draws,
-        limit=limit,
-    )
-    title = f"{document['servers']} servers, {document['bits']} bits, {document['nonlinearity']}"
-    save(noise_figure([curve], bound, title), figure, provenance_line(document["provenance"]))
-    return [{"noise": float(s), "error_rate": float(r)} for s, r in zip(sigmas, rates, strict=True)]
 
 
 def _print(found: dict[str, Any], out: Path | None, figure: Path | None) -> None:

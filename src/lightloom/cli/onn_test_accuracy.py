@@ -63,6 +63,6 @@ def print_accuracy(found: dict[str, Any], network: Path) -> None:
         ("test accuracy", f"{100 * found['test_accuracy']:.2f} %"),
         ("averaged in float32", f"{100 * found['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
     ]
-    title = f"{network}: LeNet on MNIST, {found['servers']} servers, {found['bits']} bits, {found['iterations']:,} iterations"
-    console.print(facts_table(rows, title=title))
+    run = f"{found['servers']} servers, {found['bits']} bits, {found['iterations']:,} iterations"
+    console.print(facts_table(rows, title=f"{network}: LeNet on MNIST, {run}"))
     console.print(provenance_line(found["provenance"]), style="dim")

@@ -44,17 +44,23 @@ def train(
         Path | None, typer.Option(help="Keeps a checkpoint; an interrupted training is gone on with.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the network (.npz).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw errors and loss by epoch (.svg, .png, .pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train a network to average; without options scenario 1, every matrix approximated, in some minutes."""
     from lightloom.cli.onn_files import check_network_name
     from lightloom.cli.output import print_json, read_count
     from lightloom.core.errors import ConfigError
+    from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance
     from lightloom.photonics.averaging.files import save_network
+    from lightloom.reports.figures import check_format
 
     if out is not None:
         check_network_name(out)
+    if figure is not None:
+        check_format(figure)
+        check_writable(figure)
     options: dict[str, Any] = {
         "noise": noise,
         "nonlinearity": nonlinearity,
@@ -66,8 +72,10 @@ def train(
     if epochs is not None:
         options["epochs"] = read_count(epochs, "--epochs")
     if search:
-        if out is not None or layers is not None or form is not None or approximated is not None:
-            raise ConfigError("--search tries free networks of --widths and --depths: no --layers, --form or --out")
+        if out is not None or figure is not None or layers is not None or form is not None or approximated is not None:
+            raise ConfigError(
+                "--search tries free networks of --widths and --depths: no --layers, --form, --out or --figure"
+            )
         _search(_function(scenario, servers, bits, rounding), widths, depths, options, folder, as_json)
         return
     recipe = _recipe(scenario, servers, bits, layers, form, approximated, options)
@@ -80,10 +88,12 @@ def train(
     }
     if out is not None:
         save_network(out, trained.network, trained.function_arguments)
+    if figure is not None:
+        _draw(trained, figure, document["provenance"])
     if as_json:
         print_json(document)
     else:
-        _print(document, recipe, out)
+        _print(document, recipe, {"network": out, "drawn": figure})
 
 
 def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
@@ -156,7 +166,7 @@ def _run(recipe: TrainingRecipe, folder: Path | None) -> Trained:
         return cast("Trained", _need_torch().train(recipe, folder, advance))
 
 
-def _print(found: dict[str, Any], recipe: TrainingRecipe, out: Path | None) -> None:
+def _print(found: dict[str, Any], recipe: TrainingRecipe, written: dict[str, Path | None]) -> None:
     from lightloom.core.provenance import provenance_line
     from lightloom.reports.console import facts_table, make_console
 
@@ -174,8 +184,19 @@ def _print(found: dict[str, Any], recipe: TrainingRecipe, out: Path | None) -> N
     title = f"{recipe.servers} servers, {recipe.bits} bits, {recipe.form}, {recipe.nonlinearity}"
     console.print(facts_table(rows, title=title))
     console.print(provenance_line(found["provenance"]), style="dim")
-    if out is not None:
-        console.print(f"network: {out}", soft_wrap=True)
+    for name, path in written.items():
+        if path is not None:
+            console.print(f"{name}: {path}", soft_wrap=True)
+
+
+def _draw(trained: Trained, figure: Path, origin: dict[str, Any]) -> None:
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.figures import save
+    from lightloom.reports.onn_training import training_figure
+
+    recipe = trained.recipe
+    title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
+    save(training_figure(trained.history, recipe.function.points, title), figure, provenance_line(origin))
 
 
 def _function(scenario: str | None, servers: str | None, bits: str | None, rounding: str) -> Any:

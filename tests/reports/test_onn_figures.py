@@ -1,0 +1,74 @@
+"""Pictures of averaging networks: the same bytes for the same data, and what they must show is in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lightloom.photonics.meshes import decompose, map_blocks, map_matrix
+from lightloom.reports.figures import to_svg
+from lightloom.reports.onn_chain import chain_figure, chain_parts
+from lightloom.reports.onn_mesh import part_figure
+from lightloom.reports.onn_noise import NoiseCurve, noise_figure, noise_steps
+from lightloom.reports.onn_sweep import WORDS, sweep_figure
+from lightloom.reports.onn_training import training_figure
+
+RNG = np.random.default_rng(0)
+
+
+def curve(rates: list[float], limit: float | None = 2e-3) -> NoiseCurve:
+    sigmas = np.geomspace(1e-4, 1e-1, len(rates))
+    return NoiseCurve(name="a $ curve", sigmas=sigmas, error_rates=np.array(rates), evaluations=1000, limit=limit)
+
+
+@pytest.mark.parametrize("bound", [1e-2, float("inf")])
+def test_noise_shows_curve_limit_and_bound(bound: float) -> None:
+    text = to_svg(noise_figure([curve([0, 0, 0.01, 0.5]), curve([0, 0, 0, 0], None)], bound, "a title"))
+    assert "a title" in text and "limit 0.002" in text and "hollow: none wrong" in text
+    assert ("no network passes 0.01" in text) == np.isfinite(bound)
+    assert text == to_svg(noise_figure([curve([0, 0, 0.01, 0.5]), curve([0, 0, 0, 0], None)], bound, "a title"))
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(1e-7, 1e-2), (5e-3, 1e-2), (0.0, 1e-2), (1e-3, float("inf"))])
+def test_steps_hold_the_limit_and_the_bound(limit: float, bound: float) -> None:
+    sigmas = noise_steps(limit, bound)
+    assert (np.diff(sigmas) > 0).all() and sigmas[0] > 0 and sigmas[-1] <= 0.5
+    for inside in (limit, bound):
+        assert not (0 < inside < np.inf) or sigmas[0] < inside < sigmas[-1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_sweeps_have_a_panel_each(count: int) -> None:
+    rows = [{"value": v, "mean": 1 - v, "least": 1 - v, "largest": 1.0} for v in (1e-4, 1e-2, 0.5)]
+    sweeps = [{"parameter": name, "rows": rows} for name in list(WORDS)[:count]]
+    text = to_svg(sweep_figure(sweeps, "title"))
+    assert all(WORDS[each["parameter"]] in text for each in sweeps)  # type: ignore[index]
+
+
+def test_a_chain_adds_up_its_parts() -> None:
+    parts = {
+        "P": map_matrix(RNG.normal(size=(4, 16))),
+        "layer 1": map_blocks(RNG.normal(size=(8, 4))),
+        "layer 2": map_matrix(RNG.normal(size=(4, 8))),
+        "T": map_matrix(RNG.normal(size=(16, 4))),
+    }
+    boxes = chain_parts(parts)
+    assert [box.units for box in boxes] == [False, True, False, False]
+    assert [box.passive for box in boxes] == [True, False, False, True]
+    text = to_svg(chain_figure(boxes))
+    assert f"{sum(part.mzis for part in parts.values())} MZIs in" in text and "8 nonlinear units" in text
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_meshes_of_a_part_say_their_counts(size: int) -> None:
+    square, tall = RNG.normal(size=(size, size)), RNG.normal(size=(2 * size, size))
+    mapped, blocks = map_matrix(square), map_blocks(tall)
+    assert f"{mapped.mzis} MZIs in {mapped.depth} columns" in to_svg(part_figure(mapped, "layer 7"))
+    assert "layer 7" in to_svg(part_figure(mapped, "layer 7"))
+    assert "block 1 of 2" in to_svg(part_figure(blocks, "layer 7"))
+    assert f"{size} modes" in to_svg(part_figure(decompose(np.linalg.qr(square)[0])))
+
+
+def test_training_shows_when_nothing_is_wrong() -> None:
+    history = [{"epoch": e, "accuracy": a, "loss": 1 / (e + 1)} for e, a in ((0, 0.5), (10, 0.999), (20, 1.0))]
+    assert "none of 28,561 wrong" in to_svg(training_figure(history, 28_561, "4-64-4"))
