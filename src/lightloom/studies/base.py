@@ -37,7 +37,8 @@ class Study:
     claims: tuple[Claim, ...]
     figures: tuple[StudyFigure, ...]
     assumptions: tuple[str, ...]
-    """What the paper leaves open and what was taken instead; none was chosen to meet a printed number."""
+    """What the paper leaves open and what was taken instead; none was chosen to meet a printed number, but for
+    those that say that they are fitted or inferred."""
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
