@@ -63,7 +63,7 @@ def contenders() -> Iterator[Contender]:
 
 
 def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Noise limits (99.99 %) and error rates at `SIGMAS`, and the verdict: a document for every network measured so far.
+    """Noise limits (99.99 %) and error rates at `SIGMAS`, and the verdict: a document after every network.
 
     Gaussian noise on every signal relative to its own full scale, the same draws for all. Minutes for each network of
     10^5 MZIs; ``known`` rows of the same weights are taken over.
