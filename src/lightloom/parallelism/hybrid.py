@@ -1,0 +1,127 @@
+"""k-way model times l-way data parallelism: one placement, repeated in l groups.
+
+    rank = group · k + device            k = 4, l = 2
+
+    group 0    0 ─ 1 ─ 2 ─ 3             along a row: activations, their gradients, gradients of copied parameters
+               │   │   │   │             along a column: the ring all-reduce between counterparts
+    group 1    4 ─ 5 ─ 6 ─ 7
+
+l = 1 is model parallelism alone, k = 1 data parallelism alone. Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2
+and Fig. 4 (d).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.parallelism.partition import BalancedGraph
+from lightloom.parallelism.placement import Placement
+from lightloom.parallelism.splitting import Floats, Ints
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class Traffic(NamedTuple):
+    """Bytes [ranks, ranks] of one iteration, from row to column; sparse, nothing on the diagonal."""
+
+    model_parallel: csr_array
+    data_parallel: csr_array
+
+    @property
+    def total(self) -> csr_array:
+        """Both together."""
+        return self.model_parallel + self.data_parallel
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HybridPlan:
+    """One placement in every group, and what all ranks exchange."""
+
+    placement: Placement
+    balanced: BalancedGraph
+    k: int
+    """Devices of a group (model parallelism)."""
+    groups: int
+    """l: groups that each take a share of the batch (data parallelism)."""
+
+    @property
+    def ranks(self) -> int:
+        """Devices altogether."""
+        return self.k * self.groups
+
+    @cached_property
+    def gradient_bytes(self) -> Floats:
+        """Bytes [k] of the gradients that a device all-reduces with its counterparts: of the parameters it owns.
+
+        Where parts hold copies, the sum over a group is complete before and handed out after.
+        """
+        owned = np.bincount(self.placement.device, self.balanced.parameters, self.k)
+        return owned * float(self.balanced.gradient_bytes)
+
+    @cached_property
+    def all_reduce_bytes(self) -> Floats:
+        """Bytes [k] that a device sends to its successor: 2 (l − 1)/l of its gradients, a ring all-reduce."""
+        return 2 * (self.groups - 1) / self.groups * self.gradient_bytes
+
+    def counterparts(self, device: int) -> Ints:
+        """Ranks [l] that hold the same part of the model, in the order of their ring."""
+        return np.arange(self.groups) * self.k + device
+
+    @cached_property
+    def _traffic(self) -> Traffic:
+        from scipy.sparse import csr_array, kron
+
+        size = self.ranks
+        within = _within(self.balanced, self.placement.device, self.k)
+        model = csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
+        ranks = np.arange(size if self.groups > 1 else 0)
+        sent = np.tile(self.all_reduce_bytes, self.groups)[: len(ranks)]
+        ring = csr_array((sent, (ranks, (ranks + self.k) % size)), shape=(size, size))
+        ring.eliminate_zeros()
+        return Traffic(model, ring)
+
+    def traffic(self) -> Traffic:
+        """Bytes of one iteration between all ranks.
+
+        Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
+        they return.
+        """
+        return self._traffic
+
+
+def hybrid(placement: Placement, balanced: BalancedGraph, k: int, groups: int) -> HybridPlan:
+    """Repeat a placement on k devices in so many groups (the paper's l).
+
+    Raises:
+        ConfigError: no group, or the placement is for other devices or another graph.
+    """
+    if groups < 1 or placement.devices != k or len(placement.device) != balanced.size:
+        raise ConfigError(
+            f"k = {k}, l = {groups}, {balanced.size} sub-operators: expected k = {placement.devices}, l of at least 1 "
+            f"and {len(placement.device)} sub-operators, as placed"
+        )
+    return HybridPlan(placement=placement, balanced=balanced, k=k, groups=groups)
+
+
+def _within(balanced: BalancedGraph, device: Any, k: int) -> csr_array:
+    """Bytes [k, k] inside a group."""
+    from scipy.sparse import csr_array
+
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    away = np.flatnonzero(device[balanced.parent] != device[reader])
+    source, to = balanced.parent[away], device[reader[away]]
+    way = source.astype(np.int64) * k + to
+    order = np.lexsort((balanced.content[away], way))
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (np.diff(way[order]) != 0) | (np.diff(balanced.content[away][order]) != 0)
+    once = order[fresh]
+    sent = csr_array((balanced.nbytes[away][once], (device[source[once]], to[once])), shape=(k, k))
+    shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
+    summed = csr_array((balanced.synchronised[shared], (device[shared - 1], device[shared])), shape=(k, k))
+    return csr_array(sent + sent.T + summed + summed.T)
