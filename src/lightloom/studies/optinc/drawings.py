@@ -29,7 +29,17 @@ BLUE, GREEN, ORANGE, RED, SKY, PURPLE, GREY = (
     "#CC79A7",
     "#999999",
 )
-_COLOURS = (BLUE, GREEN, ORANGE, RED, SKY, PURPLE)
+_LINES = {
+    "16-bit half-up": (BLUE, "-"),
+    "16-bit floor": (GREEN, "-"),
+    "8-bit half-up": (PURPLE, "-"),
+    "8-bit floor": (RED, "-"),
+    "16-bit floor, errors 3-6": (ORANGE, "--"),
+    "16-bit floor, errors 4-8": (SKY, "--"),
+    "16-bit floor, errors 4-7": (ORANGE, ":"),
+    "16-bit floor, errors 3-7": (SKY, ":"),
+}
+"""Colour and style of a variant, the same in all panels."""
 _IMAGES = tuple(2**k for k in range(10))
 _SEQUENCES = tuple(2**k for k in range(8))
 _SHORT = (1, 2, 4, 8)
@@ -68,28 +78,28 @@ def training(language: Any, digits: Any) -> Figure:
     _means(right, digits["runs"], "iterations", "accuracy", 1.0, 100.0)
     right.set_xlabel("iteration, CNN on MNIST")
     right.set_ylabel("test accuracy, % (mean over seeds)")
-    right.legend(loc="lower right")
+    right.legend(loc="lower right", fontsize=7)
     return figure
 
 
 def _means(axes: Axes, runs: Any, along: str, key: str, stretch: float, scale: float) -> None:
     """Means over seeds; the baseline broad, as the others lie on it."""
-    for place, (name, records) in enumerate(runs.items()):
+    for name, records in runs.items():
         mean = scale * np.mean([record[key] for record in records], axis=0)
         at = [stretch * each for each in records[0][along]]
         if name == BASE:
             axes.plot(at, mean, color=GREY, lw=5, alpha=0.5, label=name)
         else:
-            style = ("-", "--", ":")[place // len(_COLOURS) % 3]
-            axes.plot(at, mean, style, color=_COLOURS[place % len(_COLOURS)], lw=1.3, label=name)
+            colour, style = _LINES.get(name, (PURPLE, "--"))
+            axes.plot(at, mean, style, color=colour, lw=1.3, label=name)
 
 
 def pairs(language: Any, digits: Any) -> Figure:
     """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
     figure, panels = canvas(2)
     sources = (
-        (language, "validation_loss", 1.0, "more validation loss than float32, nats a byte"),
-        (digits, "accuracy", 100.0, "more test accuracy than float32, points (MNIST)"),
+        (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
+        (digits, "accuracy", 100.0, "test accuracy less float32's, points (MNIST)"),
     )
     for axes, (record, key, scale, label) in zip(panels, sources, strict=True):
         if record is None:
@@ -105,9 +115,10 @@ def pairs(language: Any, digits: Any) -> Figure:
             axes.plot(single, [place] * len(single), "o", color=SKY, ms=4, alpha=0.9)
             half = found.half if found.seeds > 1 else 0.0
             axes.errorbar([found.mean], [place], xerr=[half], fmt="D", color=BLUE, ms=5, capsize=3)
-        axes.set_yticks(range(len(names)), names[::-1])
+        axes.set_yticks(range(len(names)), [name.replace(", ", ",\n", 1) for name in reversed(names)])
         axes.axvline(0, color=GREY, lw=1)
         axes.grid(True, axis="x", color="0.92")
+        axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(label)
     return figure
 
@@ -219,17 +230,17 @@ def noise(comparison: Any) -> Figure:
         shown = rates > 0
         axes.plot(
             sigmas[shown], rates[shown], "-" if ours else "--", color=next(constructed if ours else trained), lw=1.6,
-            label=f"{row['kind']}: {row['name']}, {row['nonlinearity']}, {row['mzi_count']:,} MZIs",
+            label=f"{row['kind']}: {row['name']}, {row['mzi_count']:,} MZIs, {row['nonlinearity']} units",
         )  # fmt: skip
     axes.axhline(1e-4, color=GREY, lw=1, ls=":")
-    axes.annotate("99.99 % right", (sigmas[0], 1e-4), va="bottom", color=GREY)
+    axes.annotate("99.99 % right", (0.01, 1e-4), xycoords=("axes fraction", "data"), va="bottom", color=GREY)
     axes.axvline(input_bound(AveragingFunction.of(4, 8)), color=GREY, lw=1, ls="-.", label="no network bears more")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(2e-6, 1)
     axes.set_xlabel("noise on every signal, share of its full scale")
     axes.set_ylabel("share of wrong outputs")
-    axes.legend(loc="upper left", fontsize=7)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
 

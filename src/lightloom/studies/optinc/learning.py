@@ -12,6 +12,7 @@ from lightloom.studies.optinc.paper import CIFAR_ERRORS, CIFAR_QUANTISED, LLAMA_
 
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's t, two-sided 95 %, by number of pairs."""
+_MISSING = "not among the measurements that are there: lightloom reproduce optinc --work DIR --data DIR makes it"
 BASE = "float32"
 QUANTISED = "16-bit floor"
 ERRORS = ("3-6", "4-8")
@@ -68,7 +69,7 @@ def _language(record: Any) -> list[Claim]:
                 paper=words,
                 ours=None if found is None else words if found.mean <= paper else f"{found.mean:.3f} more",
                 unit="nats a token",
-                why="not measured" if found is None else f"{name} less {BASE}: {found.text(4)}. {_basis(record)}",
+                why=_MISSING if found is None else f"{name} less {BASE}: {found.text(4)}. {_basis(record)}",
             )
         )
     return rows
@@ -104,7 +105,7 @@ def _digits(record: Any) -> list[Claim]:
                 paper=words,
                 ours=None if found is None else words if found.mean >= -paper else f"{-found.mean:.2f} points less",
                 unit="",
-                why="not measured"
+                why=_MISSING
                 if found is None
                 else f"{name} less {BASE}: {found.text(3)}. A CNN on MNIST, four processes, the DDP hook; {source}",
             )

@@ -133,7 +133,8 @@ def _wrong_outputs() -> list[Claim]:
                 unit="in a million",
                 tolerance=0.05,
                 why=f"printed: {ACCURACY[row]} % right. Derived, not trained here: {count:,} wrong of {points():,} "
-                f"inputs; {several} print alike. RMS of a mean code, by the printed errors: {rms(row):.3g} of its last place",
+                f"inputs; {several} print alike. RMS of a mean code, by the printed errors: {rms(row):.3g} of its last "
+                "place",
             )
         )
     return rows
