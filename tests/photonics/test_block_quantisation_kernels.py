@@ -12,7 +12,14 @@ from hypothesis.extra.numpy import arrays
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.reference import average
-from lightloom.photonics.block_quantisation import UNFIT, BlockQuantisation, CodeBuffers, Rounding, mean_codes
+from lightloom.photonics.block_quantisation import (
+    UNFIT,
+    BlockQuantisation,
+    CodeBuffers,
+    Rounding,
+    averaging_bias,
+    mean_codes,
+)
 
 LARGEST = float(np.nextafter(np.float32(2.0**127), np.float32(0)))
 FLOATS = st.one_of(
@@ -98,3 +105,15 @@ def test_every_residue_of_the_largest_sums(servers: int) -> None:
         for rounding, offset in (("floor", 0), ("half-up", servers // 2)):
             mean_codes(codes, rounding, found)  # type: ignore[arg-type]
             assert (found == (sums + offset) // servers).all()
+
+
+@pytest.mark.parametrize("servers", range(1, 12))
+@pytest.mark.parametrize("rounding", ["floor", "half-up"])
+def test_bias_is_the_closed_form(servers: int, rounding: Rounding) -> None:
+    """Sums that meet every residue equally often."""
+    sums = np.arange(servers * 40)
+    codes = np.stack([(sums + k) // servers for k in range(servers)]).astype(np.uint16)
+    assert (codes.sum(axis=0) == sums).all()
+    found = np.zeros(sums.size, np.uint16)
+    mean_codes(codes, rounding, found)
+    assert (found - sums / servers).mean() == pytest.approx(averaging_bias(servers, rounding), abs=1e-12)
