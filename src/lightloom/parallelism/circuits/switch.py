@@ -81,7 +81,7 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
     ``ceil(m T)`` has line sums of at most Q. That is one condition a line, each of which holds up to some m_line: the
     optimum is the least of them. On a line, ``m_0 = (Q − k) / sum T`` is feasible, k demands being rounded up by less
     than 1 each. From ``ceil(m_0 T)``, give one circuit at a time to the longest transfer, min x/T. While that minimum
-    is below m_line, the circuit goes to an x that is below ``ceil(m_line T)``, so no line overflows before it is reached.
+    is below m_line, the circuit goes to an x below ``ceil(m_line T)``, so that the line does not overflow before.
 
     Raises:
         InputError: a rank has more peers than planes.
@@ -186,8 +186,7 @@ def permutations(circuits: Circuits, fabric: CircuitSwitch) -> Ints:
 def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
     """Sums over the demands of each source, then of each destination, shape [2 · ranks]."""
     lines = np.concatenate([traffic.source, traffic.ranks + traffic.destination])
-    sums: Floats = np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks)
-    return sums
+    return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
 
 
 def _lines(ends: Ints) -> list[Ints]:

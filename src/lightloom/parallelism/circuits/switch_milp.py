@@ -1,4 +1,4 @@
-"""SiP-OCS as mixed-integer programs, for small cases: in permutations, as the paper states it, and in multiplicities."""
+"""SiP-OCS as mixed-integer programs, for small cases: in permutations as the paper has it, and in multiplicities."""
 
 from __future__ import annotations
 

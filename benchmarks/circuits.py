@@ -1,0 +1,262 @@
+"""Circuits measured: ``python -m benchmarks.circuits [--json FILE] [--ranks 8 16 ...] [--seeds K] [--milp-seconds S]``.
+
+Rings of 64 wavelengths each way, at most 16 peers a rank: how far the fast assignment stays below the fractional bound,
+in one hold and over a cycle of holds, without and with what reconfiguration costs; every assignment is verified.
+Switches: the fast assignment beside both mixed-integer programs where these finish. Holds: when all is sent, planned
+once, as a cycle, and anew for every hold. CPU seconds, one thread, compiled kernels warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from benchmarks.measure import cpu_name, exit_clearly
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+
+if TYPE_CHECKING:
+    from lightloom.parallelism.circuits import Traffic
+
+Result = TypeVar("Result")
+
+RANKS = (8, 16, 32, 64, 128, 256)
+KINDS = ("window", "clockwise", "random")
+"""Peers within eight ranks either way; the sixteen next clockwise (SiP-ML's placement distance); any sixteen."""
+SPREADS = (0.0, 1.0)
+"""Standard deviation of the logarithm of a pair's bytes."""
+PEERS, WAVELENGTHS = 16, 64
+HOLD, RECONFIGURATION = 100e-6, 20e-6
+SWITCHES = ((4, 2), (5, 3), (6, 3), (8, 4), (10, 5), (12, 6), (16, 8))
+"""Ranks, and peers of each; twice as many planes, so that bytes decide how many circuits a pair gets."""
+OBJECTIVES: tuple[Literal["max-min", "throughput"], ...] = ("max-min", "throughput")
+
+
+def main() -> int:
+    """Measure, print, and write what was asked for."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # before NumPy is imported
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.circuits", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--milp-seconds", type=float, default=10.0, help="wall time that one program may take")
+    asked = parser.parse_args()
+    if min(asked.ranks) < 3 or asked.seeds < 1 or not asked.milp_seconds > 0:
+        raise ConfigError("expected at least 3 ranks, 1 seed and more than 0 seconds")
+    if asked.json is not None:
+        check_writable(asked.json)
+    ranks = sorted(set(asked.ranks))
+    configuration = {"ranks": ranks, "seeds": asked.seeds, "milp_seconds": asked.milp_seconds}
+    seeds = range(asked.seeds)
+    found = {
+        "cpu": cpu_name(),
+        "ring": [_ring(n, kind, spread, seed) for n in ranks for kind in KINDS for spread in SPREADS
+                 for seed in seeds],
+        "ring_program": [_ring_program(n, seed, asked.milp_seconds) for n in (3, 4, 5, 6) for seed in seeds],
+        "switch": [_switch(n, q, seed, asked.milp_seconds) for n, q in SWITCHES for seed in seeds],
+        "large_switch": _large_switch(1024, 20),
+        "holds": [_holds(kind) for kind in KINDS],
+        "provenance": provenance(configuration, seed=0),
+    }  # fmt: skip
+    found["summary"] = _summary(found)
+    _print(found)
+    if asked.json is not None:
+        write_atomically(asked.json, json.dumps(found, indent=1) + "\n")
+
+
+def traffic_of(ranks: int, kind: str, spread: float, seed: int, peers: int = PEERS) -> Traffic:
+    """Log-normal bytes about 1 MB to at most ``peers`` ranks each."""
+    import numpy as np
+    from scipy import sparse
+
+    from lightloom.parallelism.circuits import Traffic
+
+    rng = np.random.default_rng([ranks, KINDS.index(kind), int(10 * spread), seed])
+    count = min(peers, ranks - 1)
+    if kind == "random":
+        steps = np.stack([1 + rng.permutation(ranks - 1)[:count] for _ in range(ranks)])
+    else:
+        ahead = np.arange(1, count + 1)
+        if kind == "window":
+            ahead = np.unique(np.concatenate([ahead[: (count + 1) // 2], -ahead[: count // 2]]) % ranks)
+        steps = np.tile(ahead, (ranks, 1))
+    source = np.repeat(np.arange(ranks), steps.shape[1])
+    destination = (source + steps.ravel()) % ranks
+    nbytes = 1e6 * rng.lognormal(0, spread, len(source))
+    return Traffic.of(sparse.coo_array((nbytes, (source, destination)), shape=(ranks, ranks)))
+
+
+def _timed(work: Callable[..., Result], *given: Any, **named: Any) -> tuple[Result, float]:
+    start = time.process_time()
+    return work(*given, **named), time.process_time() - start
+
+
+def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
+    from lightloom.fabrics.wdm_ring import WdmRing
+    from lightloom.parallelism.circuits import Timing, ring, ring_bound, verify
+
+    traffic, fabric = traffic_of(ranks, kind, spread, seed), WdmRing(ranks=ranks, wavelengths=WAVELENGTHS)
+    ring.assign(traffic_of(8, kind, spread, seed), WdmRing(ranks=8, wavelengths=2))
+    relaxed, bound_s = _timed(ring_bound.relax, traffic, fabric)
+    counts_bound = ring_bound.relax(traffic, fabric, continuity=False).service
+    once, once_s = _timed(ring.assign, traffic, fabric, 1, relaxed)
+    turns, turns_s = _timed(ring.assign_in_turns, traffic, fabric)
+    for found in (once, turns):
+        verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
+    duty = 1.0 if turns.circuits.holds == 1 else Timing(HOLD, RECONFIGURATION).duty_cycle
+    return {
+        "ranks": ranks, "kind": kind, "spread": spread, "seed": seed, "bound": relaxed.service,
+        "bound_of_counts": counts_bound, "gap_one_hold": once.gap, "holds": turns.circuits.holds, "gap": turns.gap,
+        "gap_to_counts": 1 - turns.max_min / counts_bound, "gap_with_duty": 1 - duty * turns.max_min / relaxed.service,
+        "lost": turns.lost, "bound_cpu_s": bound_s, "one_hold_cpu_s": once_s, "turns_cpu_s": turns_s,
+    }  # fmt: skip
+
+
+def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
+    """Few wavelengths, so that the program finishes; every rank to two or three others."""
+    from lightloom.fabrics.wdm_ring import WdmRing
+    from lightloom.parallelism.circuits import ring, ring_milp
+    from lightloom.parallelism.circuits.circuits import least_service
+
+    traffic, fabric = traffic_of(ranks, "random", 1.0, seed, 3), WdmRing(ranks=ranks, wavelengths=16)
+    row: dict[str, Any] = {"ranks": ranks, "seed": seed}
+    fast, row["fast_cpu_s"] = _timed(ring.assign, traffic, fabric)
+    try:
+        solved, row["program_cpu_s"] = _timed(ring_milp.solve, traffic, fabric, time_limit=limit)
+    except InputError as error:
+        return row | {"status": str(error)}
+    if solved.status != "optimal":
+        return row | {"status": solved.status}
+    _, lost = ring.realise(traffic, fabric, solved.counts)
+    gap = 1 - fast.max_min / least_service(solved.counts.sum(axis=1), traffic)
+    return row | {"status": solved.status, "gap": gap, "lost_in_colouring": lost}
+
+
+def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
+    from lightloom.fabrics.circuit_switch import CircuitSwitch
+    from lightloom.parallelism.circuits import switch, switch_milp
+    from lightloom.parallelism.circuits.circuits import least_service
+
+    traffic = traffic_of(ranks, "clockwise", 1.0, seed, peers)
+    fabric = CircuitSwitch(ranks=ranks, degree=2 * peers)
+    row: dict[str, Any] = {"ranks": ranks, "planes": fabric.degree, "seed": seed}
+    fast, row["fast_cpu_s"] = _timed(switch.assign, traffic, fabric)
+    heavy = switch.throughput_counts(traffic, fabric.degree) @ traffic.relative
+    row |= {"gap_to_fractional": fast.gap}
+    for name, solve in (
+        ("permutations", switch_milp.solve_permutations),
+        ("multiplicities", switch_milp.solve_multiplicities),
+    ):
+        for objective in OBJECTIVES:
+            key = f"{name} {objective}"
+            try:
+                solved, row[f"{key} cpu_s"] = _timed(solve, traffic, fabric, objective, limit)
+            except InputError as error:
+                row[f"{key} status"] = str(error)
+                continue
+            row[f"{key} status"] = solved.status
+            if solved.status == "optimal":
+                counts = solved.counts.sum(axis=1)
+                fair = fast.max_min / least_service(counts, traffic)
+                row[f"{key} gap"] = 1 - (fair if objective == "max-min" else heavy / float(counts @ traffic.relative))
+    return row
+
+
+def _large_switch(ranks: int, planes: int) -> dict[str, Any]:
+    from lightloom.fabrics.circuit_switch import CircuitSwitch
+    from lightloom.parallelism.circuits import switch, verify
+
+    traffic, fabric = traffic_of(ranks, "clockwise", 1.0, 0), CircuitSwitch(ranks=ranks, degree=planes)
+    rows = []
+    for holds in (1, 4, 16):
+        found, cpu = _timed(switch.assign, traffic, fabric, holds=holds)
+        verify(found.circuits, fabric)
+        rows.append({"holds": holds, "gap_to_fractional": found.gap, "cpu_s": cpu})
+    return {"ranks": ranks, "planes": planes, "rows": rows}
+
+
+def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
+    """Seconds until all is sent over 64 wavelengths of 25 Gb/s, beside the bound while circuits stand."""
+    from lightloom.fabrics.wdm_ring import WdmRing
+    from lightloom.parallelism.circuits import Timing, longest_first, play_once, play_replanned, ring
+
+    traffic = traffic_of(ranks, kind, 1.0, 0)
+    fabric = WdmRing(ranks=ranks, wavelengths=WAVELENGTHS, wavelength_bandwidth=25e9 / 8)
+    timing = Timing(HOLD, RECONFIGURATION)
+    turns = ring.assign_in_turns(traffic, fabric)
+    lower = float(traffic.nbytes.max()) / (turns.bound * fabric.wavelength_bandwidth)
+    row: dict[str, Any] = {
+        "kind": kind,
+        "ranks": ranks,
+        "bound_s": lower,
+        "bound_with_duty_s": lower / timing.duty_cycle,
+    }
+    replanned, cpu = _timed(play_replanned, traffic, longest_first(fabric), fabric, timing)
+    row |= {"replanned_s": replanned.makespan, "replanned_holds": replanned.holds, "replanned_cpu_s": cpu}
+    late = Timing(HOLD, RECONFIGURATION, controller_latency=50e-6)
+    row["replanned_50us_late_s"] = play_replanned(traffic, longest_first(fabric), fabric, late).makespan
+    cycle = play_once(traffic, turns.circuits, fabric, timing)
+    row |= {"cycle_s": cycle.makespan, "cycle_of": turns.circuits.holds}
+    try:
+        once = play_once(traffic, ring.assign_longest(traffic, fabric), fabric, timing)
+        row |= {"once_s": once.makespan, "once_relayed": len(once.relayed), "once_most_hops": int(once.hops.max())}
+    except InputError as error:
+        row["once"] = str(error)
+    return row | {"pairs": len(traffic)}
+
+
+def _summary(found: dict[str, Any]) -> dict[str, Any]:
+    rows = found["ring"]
+    finished = [
+        row[f"{name} {objective} gap"] for row in found["switch"] for name in ("permutations", "multiplicities")
+        for objective in OBJECTIVES if row[f"{name} {objective} status"] == "optimal"
+    ]  # fmt: skip
+    exact = [row["gap"] for row in found["ring_program"] if row["status"] == "optimal"]
+    return {
+        "ring_cases": len(rows),
+        **{f"ring_median_{name}": median(row[name] for row in rows)
+           for name in ("gap", "gap_to_counts", "gap_with_duty", "gap_one_hold")},
+        "ring_worst_gap": max(row["gap"] for row in rows),
+        "ring_worst_gap_to_counts": max(row["gap_to_counts"] for row in rows),
+        "ring_lost": sum(row["lost"] for row in rows),
+        "ring_programs_finished": len(exact),
+        "ring_worst_gap_to_program": max(exact, default=None),
+        "switch_programs_finished": len(finished),
+        "switch_worst_gap": max(finished, default=None),
+    }  # fmt: skip
+
+
+def _print(found: dict[str, Any]) -> None:
+    print(f"{found['cpu']}, one thread, CPU seconds; gaps in percent of the bound")
+    print(f"{'ranks':>5} {'kind':10}{'spread':>6}{'1 hold':>8}{'holds':>7}{'gap':>7}{'counts':>8}{'duty':>7}"
+          f"{'bound s':>9}{'1 hold s':>9}{'turns s':>9}")  # fmt: skip
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in found["ring"]:
+        groups.setdefault((row["ranks"], row["kind"], row["spread"]), []).append(row)
+    for (ranks, kind, spread), rows in groups.items():
+        of = {name: median(row[name] for row in rows) for name in rows[0] if name not in ("kind", "seed")}
+        print(f"{ranks:5} {kind:10}{spread:6.1f}{100 * of['gap_one_hold']:8.1f}{of['holds']:7g}{100 * of['gap']:7.1f}"
+              f"{100 * of['gap_to_counts']:8.1f}{100 * of['gap_with_duty']:7.1f}{of['bound_cpu_s']:9.3f}"
+              f"{of['one_hold_cpu_s']:9.3f}{of['turns_cpu_s']:9.3f}")  # fmt: skip
+    for name in ("ring_program", "switch", "holds"):
+        for row in found[name]:
+            print(name, json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()}))
+    print("large_switch", json.dumps(found["large_switch"]))
+    print("summary", json.dumps(found["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
