@@ -170,8 +170,10 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
             row[f"{key} status"] = solved.status
             if solved.status == "optimal":
                 counts = solved.counts.sum(axis=1)
-                fair = fast.max_min / least_service(counts, traffic)
-                row[f"{key} gap"] = 1 - (fair if objective == "max-min" else heavy / float(counts @ traffic.relative))
+                if objective == "max-min":
+                    row[f"{key} gap"] = 1 - fast.max_min / least_service(counts, traffic)
+                else:
+                    row[f"{key} gap"] = 1 - heavy / float(counts @ traffic.relative)
     return row
 
 
