@@ -155,7 +155,10 @@ class Partitions:
         """The balanced graph; equal wishes give the same object."""
         if k < 1 or not quantum >= 0:
             raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
-        wishes = tuple(self._wish(float(t), k, quantum) for t in self.durations[:, 0])
+        wishes = tuple(
+            1 if operator.kind == "input" else self._wish(float(seconds), k, quantum)
+            for operator, seconds in zip(self.graph.operators, self.durations[:, 0], strict=True)
+        )
         if wishes not in self._balanced:
             self._balanced[wishes] = self._split(wishes)
         return self._balanced[wishes]

@@ -1,0 +1,171 @@
+"""What a balanced graph conserves, and that every part is given all it reads."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.errors import ConfigError
+from lightloom.parallelism.partition import BalancedGraph, PartitionRules, Partitions, partition
+from lightloom.parallelism.splitting import SPLITS, Layout, Need, bounds, exchange, region
+from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
+
+LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
+
+
+def network(*kinds: str, parameters: int = 1000, elements: int = 1152, **dimensions: int) -> ComputeGraph:
+    """An input and operators one after another, sizes of a small transformer."""
+    operators = [Operator(name="x", kind="input", dimensions={"sample": 8, "sequence": 6}, activation_bytes=4 * 48)]
+    for kind in kinds:
+        operators.append(
+            Operator(
+                name=f"{len(operators)}.{kind}",
+                kind=kind,
+                inputs=(operators[-1].name,),
+                dimensions={**LINEAR, **dimensions} if kind in ("linear", "conv") else {**LINEAR, "in_channel": 1},
+                forward_flops=1000,
+                backward_flops=2000,
+                parameters=parameters if kind in ("linear", "norm", "embedding") else 0,
+                parameter_bytes=4 * parameters if kind in ("linear", "norm", "embedding") else 0,
+                activation_bytes=4 * elements,
+            )
+        )
+    return ComputeGraph(name="network", batch=8, operators=tuple(operators))
+
+
+def seconds(graph: ComputeGraph) -> Any:
+    return np.array(
+        [(0.0, 0.0) if op.kind == "input" else (8e-6 + 1e-7 * i, 2e-5) for i, op in enumerate(graph.operators)]
+    )
+
+
+def sums(balanced: BalancedGraph, column: Any) -> Any:
+    return np.add.reduceat(column, balanced.first[:-1])
+
+
+networks = st.lists(
+    st.sampled_from(["linear", "norm", "activation", "add", "dropout", "copy", "embedding", "softmax", "reduce"]),
+    min_size=1,
+    max_size=8,
+).map(lambda kinds: network(*kinds))
+rules = st.builds(
+    PartitionRules,
+    power_of_two=st.booleans(),
+    follow=st.booleans(),
+    most_exchanging=st.sampled_from([None, 1, 2, 3]),
+)
+
+
+@given(graph=networks, k=st.integers(1, 17), quantum=st.sampled_from([0.0, 1e-6, 3e-6, 1.0]), rules=rules)
+def test_time_and_parameters_are_shared_out_whole(
+    graph: ComputeGraph, k: int, quantum: float, rules: PartitionRules
+) -> None:
+    balanced = partition(graph, seconds(graph), k, quantum, rules)
+    operators = graph.operators[1:]
+    assert balanced.operators == tuple(op.name for op in operators)
+    assert np.allclose(sums(balanced, balanced.forward), seconds(graph)[1:, 0], rtol=1e-12)
+    assert np.allclose(sums(balanced, balanced.backward), seconds(graph)[1:, 1], rtol=1e-12)
+    assert sums(balanced, balanced.parameters).tolist() == [op.parameters for op in operators]
+    parts = np.diff(balanced.first)
+    assert parts.max() <= k
+    if not rules.follow:
+        assert np.all(parts <= np.maximum(1, seconds(graph)[1:, 0] / max(quantum, 1e-12) + 1e-6))
+    least = np.array([op.parameters * rules.state_bytes + op.activation_bytes for op in operators])
+    assert np.all(sums(balanced, balanced.memory) >= least * (1 - 1e-12))
+
+
+@given(graph=networks, k=st.integers(1, 17), rules=rules)
+def test_every_part_receives_at_least_what_the_producers_hold_of_its_share(
+    graph: ComputeGraph, k: int, rules: PartitionRules
+) -> None:
+    balanced = partition(graph, seconds(graph), k, 0.0, rules)
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    assert np.all(balanced.parent < reader)
+    received = np.bincount(reader, balanced.nbytes, balanced.size)
+    outputs = {op.name: op.activation_bytes for op in graph.operators}
+    by_name = {op.name: op for op in graph.operators}
+    for o, name in enumerate(balanced.operators):
+        expected = sum(outputs[source] for source in by_name[name].inputs if by_name[source].kind != "input")
+        assert received[balanced.first[o] : balanced.first[o + 1]].sum() >= expected * (1 - 1e-12)
+
+
+@given(
+    kernel=st.integers(1, 7),
+    stride=st.integers(1, 4),
+    padding=st.integers(0, 3),
+    size=st.integers(4, 60),
+    parts=st.integers(1, 9),
+)
+def test_halos_cover_the_receptive_field(kernel: int, stride: int, padding: int, size: int, parts: int) -> None:
+    padding = min(padding, kernel // 2)
+    output = (size + 2 * padding - kernel) // stride + 1
+    if size + 2 * padding < kernel or not 1 <= parts <= output:
+        return
+    low, high = region(Need("halo", "height", parts, output, 1, kernel), size)
+    edges = bounds(output, parts)
+    for part, (begin, end) in enumerate(pairwise(edges.tolist())):
+        for row in range(begin, end):
+            rows = [r for r in range(row * stride - padding, row * stride - padding + kernel) if 0 <= r < size]
+            assert all(low[part] <= r < high[part] for r in rows)
+
+
+def test_a_halo_of_a_plain_convolution_is_one_row_on_each_side() -> None:
+    low, high = region(Need("halo", "height", 4, 56, 1, 3), 56)
+    assert (low.tolist(), high.tolist()) == ([0, 13, 27, 41], [15, 29, 43, 56])
+
+
+@given(made=st.integers(1, 12), wanted=st.integers(1, 12), size=st.integers(12, 40), partial=st.booleans())
+def test_slices_are_covered_once_and_partial_sums_by_every_part(
+    made: int, wanted: int, size: int, partial: bool
+) -> None:
+    for axis, reads in product(("channel", "sample"), ("own", "whole")):
+        layout = Layout("" if partial else "channel", made, 1 if partial else size, 1, partial)
+        sent = exchange(layout, Need(reads, axis, wanted, size, 1, 1), size)  # type: ignore[arg-type]
+        share = np.diff(bounds(size, wanted)) / size if reads == "own" else np.ones(wanted)
+        received = np.bincount(sent.destination, sent.fraction, wanted)
+        assert np.allclose(received, share * (made if partial else 1), rtol=1e-12)
+        assert len(set(zip(sent.source, sent.destination, strict=True))) == len(sent.source)
+
+
+def test_the_table_covers_every_kind_and_prefers_what_exchanges_least() -> None:
+    assert set(SPLITS) == set(KINDS)
+    # Outputs have 1152 elements: small parameters are copied, large ones split.
+    kinds = ("activation", "linear", "linear")
+    few, many = (partition(g := network(*kinds, parameters=p), seconds(g), 8, 0.0) for p in (10, 1_000_000))
+    assert few.dimensions == ("sample",) * 3
+    assert few.synchronised.tolist() == [0.0] * 8 + ([0.0] + [40.0] * 7) * 2
+    assert many.dimensions[0] == "sample"
+    assert set(many.dimensions[1:]) <= {"channel", "in_channel"}
+    assert not many.synchronised.any()
+
+
+def test_aligned_slices_stay_and_broadcasts_go_everywhere() -> None:
+    graph = network("linear", "activation", parameters=10)
+    balanced = partition(graph, seconds(graph), 4, 0.0)
+    assert balanced.parent.tolist() == [0, 1, 2, 3]
+    graph = network("activation", "linear")
+    columns = [split for split in SPLITS["linear"] if split.dimension == "channel"]
+    rules = PartitionRules(splits={**SPLITS, "linear": tuple(columns)})
+    balanced = partition(graph, seconds(graph), 4, 0.0, rules)
+    assert np.diff(balanced.parent_start)[4:].tolist() == [4, 4, 4, 4]
+    assert len(set(balanced.content.tolist())) == 1
+
+
+def test_equal_wishes_give_the_same_graph() -> None:
+    graph = network("linear", "norm")
+    partitions = Partitions(graph, seconds(graph))
+    assert partitions(4, 0.0) is partitions(4, 1e-9)
+    assert partitions(4, 0.0) is not partitions(2, 0.0)
+
+
+def test_numbers_out_of_range() -> None:
+    graph = network("linear")
+    with pytest.raises(ConfigError, match="expected at least 1 device"):
+        partition(graph, seconds(graph), 0, 1e-6)
+    with pytest.raises(ConfigError, match=r"expected seconds of at least 0 of shape \(2, 2\)"):
+        partition(graph, np.zeros((3, 2)), 2, 1e-6)
