@@ -34,6 +34,14 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 	$(BIN)/lightloom collective all-gather --fabric wdm-ring --ranks 16 --wavelengths 2 --nbytes-per-rank 1MB \
 		--algorithm optree --figure docs/pictures/optree-16.png
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --set fabric.wavelengths=4 --figure docs/pictures/plan.png
+	$(BIN)/lightloom onn build --servers 4 --bits 8 --noise 5e-3 --nonlinearity clipped --out out/averager.npz \
+		--figure docs/pictures/onn-noise.png
+	$(BIN)/lightloom onn map out/averager.npz --units --layer 2 --figure docs/pictures/onn-mesh.png \
+		--chain docs/pictures/onn-chain.png
+	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-5..1e-2 --sweep coupler-error=1e-3..1e-1 \
+		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
+	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
+	$(BIN)/lightloom onn verify out/trained.npz --figure docs/pictures/onn-verify.png
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lightloom.photonics.meshes import decompose, map_blocks, map_matrix
+from lightloom.photonics.meshes.phase_files import Part
 from lightloom.reports.figures import to_svg
 from lightloom.reports.onn_chain import chain_figure, chain_parts
 from lightloom.reports.onn_mesh import part_figure
@@ -46,7 +47,7 @@ def test_sweeps_have_a_panel_each(count: int) -> None:
 
 
 def test_a_chain_adds_up_its_parts() -> None:
-    parts = {
+    parts: dict[str, Part] = {
         "P": map_matrix(RNG.normal(size=(4, 16))),
         "layer 1": map_blocks(RNG.normal(size=(8, 4))),
         "layer 2": map_matrix(RNG.normal(size=(4, 8))),
