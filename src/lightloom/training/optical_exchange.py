@@ -55,9 +55,13 @@ class Links:
         own = PrefixStore(f"lightloom/optical/links/{number}", store)
         self._gloo: Any = dist.ProcessGroupGloo(own, self.rank, self.ranks, timedelta(seconds=timeout))
 
-    def largest(self, values: NDArray[np.uint8]) -> None:
-        """The largest over ranks of each value, in place."""
-        self._gloo.allreduce([torch.from_numpy(values)], dist.ReduceOp.MAX).wait()
+    def largest(self, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The largest over ranks of each value: a single step, where a ring would take as many as it has ranks."""
+        rows = np.empty((self.ranks, values.size), np.uint8)
+        rows[self.rank] = values
+        self.gather(rows)
+        largest: NDArray[np.uint8] = rows.max(axis=0)
+        return largest
 
     def transpose(self, rows: NDArray[Any], into: NDArray[Any]) -> None:
         """Row k of every rank goes to rank k; rows (ranks, n)."""
@@ -88,7 +92,7 @@ class OpticalExchange:
         """
         scales = place.quantise.scales(values)
         if self.links is not None:
-            self.links.largest(scales)
+            scales = self.links.largest(scales)
         if scales.size and scales.max() == UNFIT:
             at = int(place.quantise.edges[int(scales.argmax())])
             raise InputError(
@@ -118,13 +122,13 @@ class OpticalExchange:
 
     def _counts(self, size: int, place: Place) -> OpticalCounts:
         nbytes_codes = -(-size * place.quantise.bits // 8)
-        away = (self.ranks - 1) / self.ranks
+        others = self.ranks - 1
         return OpticalCounts(
             nbytes_up=nbytes_codes,
             nbytes_down=nbytes_codes,
             nbytes_exponents=place.quantise.blocks,
-            nbytes_sent=round(2 * away * (place.out.nbytes + place.quantise.blocks)),
-            nbytes_raw=round(2 * away * 4 * size),
+            nbytes_sent=others * (2 * place.out[0].nbytes + place.quantise.blocks),
+            nbytes_raw=round(2 * others / self.ranks * 4 * size),
             buckets=1,
         )
 
