@@ -236,7 +236,7 @@ def models() -> Iterator[dict[str, Any]]:
         times = durations(graph)
         for k, degree in ((8, 2), (8, 4), (8, 7), (16, 4), (16, 8)):
             for rule in ("peers", "forward"):
-                reach = Reach(degree, rule)  # type: ignore[arg-type]
+                reach = Reach(degree, rule)
                 balanced = partition(graph, times, k, quantum, PartitionRules(most_exchanging=reach.clique(k)))
                 case = Case(balanced, k, reach, 80e9)
                 began = time.process_time()

@@ -123,7 +123,7 @@ def test_repair_moves_parents_that_are_out_of_reach_of_one_another() -> None:
         content=np.zeros(2, np.int64),
     )
     free = Link(bandwidth=1e30)
-    stuck, mended = (place(balanced, 8, Reach(4), None, free, repair=r, effort=0) for r in (False, True))
+    stuck, mended = (place(balanced, 8, Reach(2), None, free, repair=r, effort=0) for r in (False, True))
     for found in (stuck, mended):
         check(found, balanced)
     assert stuck.repaired == 0

@@ -67,7 +67,8 @@ class HybridPlan:
     @cached_property
     def all_reduce_bytes(self) -> Floats:
         """Bytes [k] that a device sends to its successor: 2 (l − 1)/l of its gradients, a ring all-reduce."""
-        return 2 * (self.groups - 1) / self.groups * self.gradient_bytes
+        sent: Floats = 2 * (self.groups - 1) / self.groups * self.gradient_bytes
+        return sent
 
     def counterparts(self, device: int) -> Ints:
         """Ranks [l] that hold the same part of the model, in the order of their ring."""
