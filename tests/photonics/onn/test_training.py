@@ -135,12 +135,13 @@ def test_a_full_scale_has_the_gradient_of_its_largest_signal_however_rare() -> N
     assert gradient.flatten().tolist() == [0.0, 1.0, 0.0]
 
 
-def test_a_budget_of_cpu_time_is_used_up_whatever_the_epochs() -> None:
-    """Past the recipe's number of epochs the loss stays that of the first phase."""
-    trained = train(smallest(epochs=1, cpu_seconds=1.0))
-    assert trained.cpu_seconds >= 1.0
+def test_a_budget_of_cpu_time_is_used_up_in_the_first_phase_whatever_the_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training, "gradient_loss", None)
+    trained = train(smallest(epochs=1, cpu_seconds=0.1))
+    assert trained.cpu_seconds >= 0.1
     assert trained.history[-1]["epoch"] > 1
-    assert trained.accuracy == 1.0
 
 
 @pytest.mark.slow
