@@ -142,7 +142,7 @@ def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
     Raises:
         ConfigError: the file holds something else, or cannot be written.
     """
-    known = []
+    known: list[dict[str, Any]] = []
     if path.exists():
         try:
             found = json.loads(path.read_text())
