@@ -91,7 +91,8 @@ def _means(axes: Axes, runs: Any, along: str, key: str, stretch: float, scale: f
             axes.plot(at, mean, color=GREY, lw=5, alpha=0.5, label=name)
         else:
             colour, style = _LINES.get(name, (PURPLE, "--"))
-            axes.plot(at, mean, style, color=colour, lw=1.3, label=name)
+            fewer = "" if len(records) == len(runs[BASE]) else f" ({len(records)} of {len(runs[BASE])} seeds)"
+            axes.plot(at, mean, style, color=colour, lw=1.3, label=name + fewer)
 
 
 def pairs(language: Any, digits: Any) -> Figure:

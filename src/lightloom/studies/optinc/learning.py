@@ -79,9 +79,10 @@ def _basis(record: Any) -> str:
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
     losses = [each["validation_loss"][-1] for each in record["runs"][BASE]]
+    reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
     return (
-        f"The paper's network on {record['corpus']}, bytes as tokens, {tokens:,} of them; {BASE} reaches "
-        f"{min(losses):.3f} to {max(losses):.3f}. The paper: Wikipedia-1B, 50,000 steps"
+        f"The paper's network on {record['corpus']}, bytes as tokens, {tokens:,} of them; {BASE} reaches {reached}. "
+        f"The paper: Wikipedia-1B, 50,000 steps"
     )
 
 
