@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -60,19 +60,19 @@ def _main() -> None:
         check_writable(asked.json)
     ranks = sorted(set(asked.ranks))
     configuration = {"ranks": ranks, "seeds": asked.seeds, "milp_seconds": asked.milp_seconds}
-    seeds = range(asked.seeds)
+    seeds, limit = range(asked.seeds), asked.milp_seconds
+    print(f"{cpu_name()}, one thread, CPU seconds; gaps in percent of the bound")
     found = {
         "cpu": cpu_name(),
-        "ring": [_ring(n, kind, spread, seed) for n in ranks for kind in KINDS for spread in SPREADS
-                 for seed in seeds],
-        "ring_program": [_ring_program(n, seed, asked.milp_seconds) for n in (3, 4, 5, 6) for seed in seeds],
-        "switch": [_switch(n, q, seed, asked.milp_seconds) for n, q in SWITCHES for seed in seeds],
-        "large_switch": _large_switch(1024, 20),
-        "holds": [_holds(kind) for kind in KINDS],
+        "ring": _rings(ranks, seeds),
+        "ring_program": _shown("ring_program", (_ring_program(n, s, limit) for n in (3, 4, 5, 6) for s in seeds)),
+        "switch": _shown("switch", (_switch(n, p, s, limit) for n, p in SWITCHES for s in seeds)),
+        "large_switch": _shown("large_switch", (_large_switch(1024, 20, holds) for holds in (1, 4, 16))),
+        "holds": _shown("holds", (_holds(kind) for kind in KINDS)),
         "provenance": provenance(configuration, seed=0),
-    }  # fmt: skip
+    }
     found["summary"] = _summary(found)
-    _print(found)
+    print("summary", json.dumps(found["summary"], indent=1))
     if asked.json is not None:
         write_atomically(asked.json, json.dumps(found, indent=1) + "\n")
 
@@ -104,6 +104,34 @@ def _timed(work: Callable[..., Result], *given: Any, **named: Any) -> tuple[Resu
     return work(*given, **named), time.process_time() - start
 
 
+def _rings(sizes: list[int], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """All cases, and the median over seeds printed as soon as it is known."""
+    shown = ("gap_one_hold", "holds", "gap", "gap_to_counts", "gap_with_duty")
+    times = ("bound_cpu_s", "one_hold_cpu_s", "turns_cpu_s")
+    heads = ("1 hold", "holds", "gap", "counts", "duty", "bound s", "1 hold s", "turns s")
+    print(f"{'ranks':>5} {'kind':10}{'spread':>6}" + "".join(f"{head:>9}" for head in heads))
+    found = []
+    for ranks in sizes:
+        for kind in KINDS:
+            for spread in SPREADS:
+                rows = [_ring(ranks, kind, spread, seed) for seed in seeds]
+                of = {name: median(row[name] for row in rows) for name in (*shown, *times)}
+                cells = [f"{of[n]:9g}" if n == "holds" else f"{100 * of[n]:9.1f}" for n in shown]
+                cells += [f"{of[n]:9.3f}" for n in times]
+                print(f"{ranks:5} {kind:10}{spread:6.1f}" + "".join(cells), flush=True)
+                found += rows
+    return found
+
+
+def _shown(name: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print each row as it comes."""
+    found = []
+    for row in rows:
+        print(name, json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+        found.append(row)
+    return found
+
+
 def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
     from lightloom.fabrics.wdm_ring import WdmRing
     from lightloom.parallelism.circuits import Timing, ring, ring_bound, verify
@@ -113,7 +141,7 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
     relaxed, bound_s = _timed(ring_bound.relax, traffic, fabric)
     counts_bound = ring_bound.relax(traffic, fabric, continuity=False).service
     once, once_s = _timed(ring.assign, traffic, fabric, 1, relaxed)
-    turns, turns_s = _timed(ring.assign_in_turns, traffic, fabric)
+    turns, turns_s = _timed(ring.assign_in_turns, traffic, fabric, relaxation=relaxed)
     for found in (once, turns):
         verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
     duty = 1.0 if turns.circuits.holds == 1 else Timing(HOLD, RECONFIGURATION).duty_cycle
@@ -177,17 +205,14 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
     return row
 
 
-def _large_switch(ranks: int, planes: int) -> dict[str, Any]:
+def _large_switch(ranks: int, planes: int, holds: int) -> dict[str, Any]:
     from lightloom.fabrics.circuit_switch import CircuitSwitch
     from lightloom.parallelism.circuits import switch, verify
 
     traffic, fabric = traffic_of(ranks, "clockwise", 1.0, 0), CircuitSwitch(ranks=ranks, degree=planes)
-    rows = []
-    for holds in (1, 4, 16):
-        found, cpu = _timed(switch.assign, traffic, fabric, holds=holds)
-        verify(found.circuits, fabric)
-        rows.append({"holds": holds, "gap_to_fractional": found.gap, "cpu_s": cpu})
-    return {"ranks": ranks, "planes": planes, "rows": rows}
+    found, cpu = _timed(switch.assign, traffic, fabric, holds=holds)
+    verify(found.circuits, fabric)
+    return {"ranks": ranks, "planes": planes, "holds": holds, "gap_to_fractional": found.gap, "cpu_s": cpu}
 
 
 def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
@@ -239,25 +264,6 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
         "switch_programs_finished": len(finished),
         "switch_worst_gap": max(finished, default=None),
     }  # fmt: skip
-
-
-def _print(found: dict[str, Any]) -> None:
-    print(f"{found['cpu']}, one thread, CPU seconds; gaps in percent of the bound")
-    print(f"{'ranks':>5} {'kind':10}{'spread':>6}{'1 hold':>8}{'holds':>7}{'gap':>7}{'counts':>8}{'duty':>7}"
-          f"{'bound s':>9}{'1 hold s':>9}{'turns s':>9}")  # fmt: skip
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in found["ring"]:
-        groups.setdefault((row["ranks"], row["kind"], row["spread"]), []).append(row)
-    for (ranks, kind, spread), rows in groups.items():
-        of = {name: median(row[name] for row in rows) for name in rows[0] if name not in ("kind", "seed")}
-        print(f"{ranks:5} {kind:10}{spread:6.1f}{100 * of['gap_one_hold']:8.1f}{of['holds']:7g}{100 * of['gap']:7.1f}"
-              f"{100 * of['gap_to_counts']:8.1f}{100 * of['gap_with_duty']:7.1f}{of['bound_cpu_s']:9.3f}"
-              f"{of['one_hold_cpu_s']:9.3f}{of['turns_cpu_s']:9.3f}")  # fmt: skip
-    for name in ("ring_program", "switch", "holds"):
-        for row in found[name]:
-            print(name, json.dumps({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()}))
-    print("large_switch", json.dumps(found["large_switch"]))
-    print("summary", json.dumps(found["summary"], indent=1))
 
 
 if __name__ == "__main__":

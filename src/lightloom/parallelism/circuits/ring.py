@@ -11,7 +11,7 @@ import numpy as np
 from lightloom.core.errors import InputError
 from lightloom.fabrics.base import CLOCKWISE, Ints
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
+from lightloom.parallelism.circuits.circuits import Assignment, Circuits, least_service, smallest_counts
 from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -38,37 +38,32 @@ def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxa
     if holds < 1:
         raise InputError(f"a cycle of {holds} holds: expected at least 1")
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
-    relative, channels = traffic.relative, fabric.channels * holds
-    low, high = 0.0, relaxation.service * holds
-    best = np.zeros((len(traffic), 2), np.int64)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2 if low else min(1.0, high) if high > low else high
-        counts, fits = _divide(traffic, smallest_counts(relative, middle), relaxation, channels)
-        if fits and _colours(traffic, counts, channels) <= channels:
-            best, low = counts, max(middle, float((counts.sum(axis=1) / relative).min()))
-        elif low == 0.0:
-            break
-        else:
-            high = middle
-        if low >= high:
-            break
+    high = relaxation.service * holds
+    best = _search(traffic, relaxation, fabric.channels * holds, min(1.0, high), high)
     circuits, lost = realise(traffic, fabric, best, holds, fill=True)
     return Assignment(traffic, circuits, relaxation.service, lost)
 
 
-def assign_in_turns(traffic: Traffic, fabric: WdmRing, gap: float = 0.1, most_holds: int = 256) -> Assignment:
-    """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else the best one found.
+def assign_in_turns(
+    traffic: Traffic, fabric: WdmRing, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
+) -> Assignment:
+    """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else one of ``most_holds``.
 
     Raises:
-        InputError: as :func:`assign`.
+        InputError: as :func:`assign`, or ``gap`` is not between 0 and 1.
     """
-    relaxation = relax(traffic, fabric)
-    best, holds = assign(traffic, fabric, 1, relaxation), 2
-    while best.gap > gap and holds <= most_holds:
-        found = assign(traffic, fabric, holds, relaxation)
-        best = found if found.gap < best.gap else best
+    if not 0 < gap < 1:
+        raise InputError(f"a gap of {gap} to the bound: expected more than 0 and less than 1")
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    holds = 1
+    while 2 * holds <= most_holds:
+        high = relaxation.service * holds
+        if _fit(traffic, (1 - gap) * high, relaxation, fabric.channels * holds) is not None:
+            counts = _search(traffic, relaxation, fabric.channels * holds, (1 - gap) * high, high)
+            circuits, lost = realise(traffic, fabric, counts, holds, fill=True)
+            return Assignment(traffic, circuits, relaxation.service, lost)
         holds *= 2
-    return best
+    return assign(traffic, fabric, holds, relaxation)
 
 
 def assign_longest(traffic: Traffic, fabric: WdmRing, most: Ints | None = None) -> Circuits:
@@ -119,6 +114,30 @@ def realise(
     pair, way, colour = np.concatenate(rows).T
     hold, channel = np.divmod(colour, fabric.channels)
     return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], way, channel), lost
+
+
+def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
+    """Counts [pair, way] of the best service found up to ``high``, by bisection; none where ``first`` does not fit."""
+    best = np.zeros((len(traffic), 2), np.int64)
+    middle, low = first, 0.0
+    for _ in range(_HALVINGS):
+        counts = _fit(traffic, middle, relaxation, channels)
+        if counts is not None:
+            best, low = counts, max(middle, least_service(counts.sum(axis=1), traffic))
+        elif low == 0.0:
+            break
+        else:
+            high = middle
+        middle = (low + high) / 2
+        if low >= high:
+            break
+    return best
+
+
+def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
+    """Counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None."""
+    counts, fits = _divide(traffic, smallest_counts(traffic.relative, service), relaxation, channels)
+    return counts if fits and _colours(traffic, counts, channels) <= channels else None
 
 
 def _divide(traffic: Traffic, wanted: Ints, relaxation: Relaxation, channels: int) -> tuple[Ints, bool]:
