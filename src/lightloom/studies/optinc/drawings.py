@@ -235,9 +235,16 @@ def noise(comparison: Any) -> Figure:
         )  # fmt: skip
     axes.axhline(1e-4, color=GREY, lw=1, ls=":")
     axes.annotate("99.99 % right", (0.01, 1e-4), xycoords=("axes fraction", "data"), va="bottom", color=GREY)
-    axes.axvline(input_bound(AveragingFunction.of(4, 8)), color=GREY, lw=1, ls="-.", label="no network bears more")
+    axes.axvline(
+        input_bound(AveragingFunction.of(4, 8)),
+        color=GREY,
+        lw=1,
+        ls="-.",
+        label="beyond: 99.99 % out of any network's reach",
+    )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlim(sigmas[0], sigmas[-1])
     axes.set_ylim(2e-6, 1)
     axes.set_xlabel("noise on every signal, share of its full scale")
     axes.set_ylabel("share of wrong outputs")
