@@ -41,7 +41,6 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-5..1e-2 --sweep coupler-error=1e-3..1e-1 \
 		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
 	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
-	$(BIN)/lightloom onn verify out/trained.npz --figure docs/pictures/onn-verify.png
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
