@@ -61,8 +61,9 @@ class HybridPlan:
 
         Where parts hold copies, the sum over a group is complete before and handed out after.
         """
-        owned = np.bincount(self.placement.device, self.balanced.parameters, self.k)
-        return owned * float(self.balanced.gradient_bytes)
+        gradients = self.balanced.parameters.astype(np.float64) * self.balanced.gradient_bytes
+        owned: Floats = np.bincount(self.placement.device, gradients, self.k).astype(np.float64)
+        return owned
 
     @cached_property
     def all_reduce_bytes(self) -> Floats:
