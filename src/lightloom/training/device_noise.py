@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
+from lightloom.core.provenance import content_hash
 from lightloom.photonics.averaging.averagers import IdealAverager, NetworkAverager
 from lightloom.photonics.averaging.fabrication import fabricated, map_network
 from lightloom.photonics.averaging.files import FunctionArguments, save_network
@@ -76,7 +77,8 @@ def test_accuracy_under(
 
     Raises:
         UnsupportedError: more than `MOST_SERVERS` servers.
-        ConfigError: MNIST is not in ``data``, or the folder cannot be written to.
+        ConfigError: MNIST is not in ``data``; the folder cannot be written to, or holds another network, other devices,
+            another seed or number of iterations.
         LaunchError: training failed.
     """
     from lightloom.training.datasets.mnist import training_digits
@@ -90,7 +92,7 @@ def test_accuracy_under(
     rate, rms = code_errors(NetworkAverager(made, arguments, how.detector_noise, seed), seed)
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
-        place.mkdir(parents=True, exist_ok=True)
+        _claim(place, content_hash([[w.tolist() for w in made.weights], asdict(how), seed, iterations]))
         save_network(place / "fabricated.npz", made, arguments)
         tasks = {"float32": "none", "devices": f"optical:network:{place / 'fabricated.npz'},noise={how.detector_noise}"}
         common: dict[str, Any] = {"data": str(data.absolute()), "folder": str(place.absolute()), "tasks": tasks}
@@ -110,6 +112,17 @@ def test_accuracy_under(
         )
         write_atomically(place / "result.json", json.dumps(result.to_json(), indent=1) + "\n")
     return result
+
+
+def _claim(folder: Path, question: str) -> None:
+    """Make the folder, or make sure that what it holds answers the same question."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = folder / "question"
+    if name.exists() and name.read_text() != question:
+        raise ConfigError(
+            f"{str(folder)!r} holds a run of another network, devices, seed or length: name another folder"
+        )
+    write_atomically(name, question)
 
 
 def detecting(network: LayeredNetwork) -> LayeredNetwork:
