@@ -25,13 +25,14 @@ DEVICES = NonIdealities(phase_error=1e-3)
 test_accuracy_under.__test__ = False  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
     network = build(2, 8, rounding="half-up").network
     save_network(tmp_path / "n.npz", network, ARGUMENTS)
     tasks = {"float32": "none", "devices": f"optical:network:{tmp_path / 'n.npz'},noise=1e-9"}
     devices = {"tasks": tasks, "data": "", "bits": 8, "rounding": "half-up", "seed": 0, "iterations": 2}
     arguments = {"folder": str(tmp_path), **devices}
-    found = [each.value for each in launch("tests.training.optical_digits:several", 2, 240.0, arguments)]
+    found = [each.value for each in launch("tests.training.optical_digits:several", 2, 600.0, arguments)]
     whole, halves, erring = (found[0][name] for name in ("whole", "halves", "erring"))
     assert whole == halves
     assert whole["iterations"] == erring["iterations"] == [2, 4, 6]
