@@ -54,6 +54,23 @@ def carry_save(circuit: Circuit, blocks: list[Block], radix: int) -> list[Block]
     return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
 
 
+def decide_inputs(circuit: Circuit, blocks: list[Block], dropped: int, radix: int) -> list[Block]:
+    """One round of carry-saving whose blocks are made of decided bits: the floor of a block to its own grid is itself.
+
+    Blocks below digit ``dropped`` matter for their carry alone, which is decided as it is.
+    """
+    excess = [circuit.floor(b.form, 4**b.digits, radix) for b in blocks]
+    result = []
+    for index, block in enumerate(blocks):
+        form = block.form
+        if block.position + block.digits > dropped:
+            grid = form.grid
+            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+        form = form - excess[index] * 4**block.digits
+        result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
+    return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
+
+
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
     """Carries from block to block: blocks of exactly their digits, and what leaves at the top."""
     carry, done = Form({}), []

@@ -26,6 +26,8 @@ from lightloom.photonics.averaging.verify import Verification, verify
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 _PARTED_AT_ONCE = 16
 """Servers up to which a carry-save layer, which parts every input at once, is of a reasonable width."""
+_DECIDED_AT_ONCE = 128
+"""Steps of all inputs together up to which a layer that decides each of them is of a reasonable width."""
 _REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
     "relu": (Realisation(window=HALF), *(Realisation(window=HALF, copies=c, regenerate=True) for c in (1, 2))),
     "clipped": tuple(Realisation(bounded=True, window=QUARTER, copies=c) for c in (1, 2, 3)),
@@ -101,6 +103,8 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
         yield "lsb-ripple, a bit a layer", lsb_ripple(function, 2)
         if servers <= _PARTED_AT_ONCE:
             yield "lsb-ripple, carry-save", lsb_ripple(function, 4, 1)
+        if sum(i.maximum for i in function.inputs) <= _DECIDED_AT_ONCE:
+            yield "lsb-ripple, inputs decided", lsb_ripple(function, decided=True)
     if servers.bit_count() > 1 or servers.bit_length() % 2 == 0:
         # For odd powers of two as well: the ripple then doubles its range, which division need not.
         yield "long-division", long_division(function)

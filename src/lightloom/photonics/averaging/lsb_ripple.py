@@ -5,17 +5,20 @@
 
 No signal has more than about 4 N levels a digit, whatever the number of bits: that is where its noise tolerance comes
 from. With ``saved`` rounds of carry-saving first, all blocks shrink at once and the carries that remain are narrower.
+With ``decided`` inputs the first layer decides every step of every input that an output depends on, as a receiver
+would: no analogue input is carried along, and what remains is noise on bits, which the next ramp swallows. That takes a
+unit a step.
 """
 
 from __future__ import annotations
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.blocks import blocks_of, carry_save, ripple, split, with_decimals
+from lightloom.photonics.averaging.blocks import blocks_of, carry_save, decide_inputs, ripple, split, with_decimals
 from lightloom.photonics.averaging.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
 
 
-def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
+def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False) -> Circuit:
     """The circuit; floors find ``radix`` - 1 bits a layer.
 
     Raises:
@@ -27,6 +30,8 @@ def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0) -> C
     shift = servers.bit_length() // 2
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     blocks = blocks_of(circuit, function, 4**shift // servers, function.outputs)
+    if decided:
+        blocks = decide_inputs(circuit, blocks, shift, radix)
     for _ in range(saved):
         blocks = carry_save(circuit, blocks, radix)
     done, top = ripple(circuit, blocks, radix)

@@ -126,6 +126,9 @@ class _Layering:
             self.raw.append(latest + 1 if isinstance(made, Floor) else latest)
         self.depth = max((self.ready(a) for form in circuit.outputs for a in form.terms), default=0)
         self.index: list[dict[Key, int]] = []
+        self.shared: dict[Key, Key] = {}
+        """Bits that are another one too, of the same source and with the same window: one unit is both."""
+        self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
         """The layer whose outputs hold the atom itself."""
@@ -139,7 +142,8 @@ class _Layering:
         for layer in range(1, self.depth + 1):
             gadgets = [*self.ramps(layer), *self.regenerated(layer), *self.kept(layer)]
             built.append(gadgets)
-            self.index.append({g.key: i for i, g in enumerate(gadgets)})
+            index = {g.key: i for i, g in enumerate(gadgets)}
+            self.index.append(index | {again: index[first] for again, first in self.shared.items() if first in index})
         built.append([self.output(i, form) for i, form in enumerate(self.circuit.outputs)])
         return tuple(tuple(layer) for layer in built)
 
@@ -166,13 +170,20 @@ class _Layering:
             low, high = self.circuit.bounds(made.source)
             name = "raw" if self.how.regenerate else "bit"
             for bit in range(made.count):
-                yield self.ramp((name, Atom(group, bit)), reads, constant, low, high, made.window(bit))
+                atom, window = Atom(group, bit), made.window(bit)
+                first = self.bits.setdefault((made.source.key, made.source.constant, *window), atom)
+                if first == atom:
+                    yield self.ramp((name, atom), reads, constant, low, high, window)
+                else:
+                    self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
         zero, one = Fraction(0), Fraction(1)
         for group, made in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
                 for bit in range(made.count):
+                    if ("bit", Atom(group, bit)) in self.shared:
+                        continue
                     reads = ((self.index[layer - 1][("raw", Atom(group, bit))], one),)
                     yield self.ramp(("bit", Atom(group, bit)), reads, zero, zero, one, (zero, one))
 

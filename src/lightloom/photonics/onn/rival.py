@@ -13,8 +13,8 @@ How it was chosen: pilots of 240 CPU seconds in all, judged by the noise limit a
 2.0e-3), the same with clipped units and no margin (1.9e-3) or one of 0.2 (1.9e-3): hence smaller batches, and a margin
 between the two; the rate is a little lower, as the runs are 40 times as long. Three earlier starts of the long runs
 (batches of 256 and 512, rates of 1e-3 and 2e-3, with and without margin) were stopped within 110 CPU seconds: a mistake
-in the code turned on the second phase of eq. 7 after 120 epochs, which ruined them all. One seed; nothing was changed
-after the runs that are kept had begun.
+in the code turned on the second phase of eq. 7 after 120 epochs, which ruined those that came so far. One seed; nothing
+was changed after the runs that are kept had begun.
 
     python -m lightloom.photonics.onn rival relu FOLDER
 """
