@@ -1,4 +1,4 @@
-"""Placements measured: ``python -m benchmarks.placement [--json FILE] [--graphs N] [--no-models]``.
+"""Placements measured: ``python -m benchmarks.placement [--json FILE] [--graphs N] [--seed S] [--no-models]``.
 
 Small graphs, of up to 12 sub-operators on 4 devices, are placed and compared with exhaustive search by the same
 objective. Larger random graphs are placed with and without repair. Then ResNet-50, Transformer-big and GPT-2 355M, and
@@ -26,7 +26,8 @@ from lightloom.core.provenance import provenance
 from lightloom.parallelism import placement as placing
 from lightloom.parallelism._placement_kernels import iteration_time, pass_time, ranks
 from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placement import Link, Placement, Reach, place
+from lightloom.parallelism.placed import Link, Placement, Reach
+from lightloom.parallelism.placement import place
 from lightloom.parallelism.placement_check import check
 from lightloom.simulation.lower import backward_bytes
 from lightloom.workloads.graph import ComputeGraph
@@ -161,10 +162,10 @@ def _exhaustive(order: Any, before: Any, after: Any, durations: Any, memory: Any
     return best
 
 
-def against_exhaustive(count: int, **options: Any) -> dict[str, Any]:
+def against_exhaustive(count: int, seed: int = 0, **options: Any) -> dict[str, Any]:
     """How far :func:`place` is from the optimum."""
     gaps, refused, impossible = [], 0, 0
-    for case in small_cases(count):
+    for case in small_cases(count, seed):
         optimum = exhaustive(case)
         try:
             gaps.append(case.place(**options).makespan / optimum - 1)
@@ -174,6 +175,7 @@ def against_exhaustive(count: int, **options: Any) -> dict[str, Any]:
     found = np.array(gaps)
     return {
         "graphs": count,
+        "seed": seed,
         "median": float(np.median(found)),
         "percentile_95": float(np.percentile(found, 95)),
         "worst": float(found.max()),
@@ -184,7 +186,7 @@ def against_exhaustive(count: int, **options: Any) -> dict[str, Any]:
     }
 
 
-def repair_gains(count: int, seed: int = 1) -> dict[str, Any]:
+def repair_gains(count: int, seed: int) -> dict[str, Any]:
     """Random graphs of 20 to 200 sub-operators on 4 to 16 devices, without search, with and without repair."""
     rng = np.random.default_rng(seed)
     gains, won, needed, refused = [], 0, 0, 0
@@ -272,13 +274,13 @@ def large() -> dict[str, Any]:
     }
 
 
-def measure(graphs: int, with_models: bool) -> dict[str, Any]:
+def measure(graphs: int, seed: int, with_models: bool) -> dict[str, Any]:
     """Everything, with the limits beside what was found."""
-    searched = against_exhaustive(graphs)
+    searched = against_exhaustive(graphs, seed)
     found: dict[str, Any] = {
         "exhaustive": searched,
-        "exhaustive_without_search": against_exhaustive(graphs, effort=0),
-        "repair": repair_gains(graphs),
+        "exhaustive_without_search": against_exhaustive(graphs, seed, effort=0),
+        "repair": repair_gains(graphs, seed + 1),
     }
     met = {
         "median within 2 %": searched["median"] <= PERCENTILE_LIMITS[0],
@@ -290,7 +292,7 @@ def measure(graphs: int, with_models: bool) -> dict[str, Any]:
         met["over 20,000 sub-operators in 10 CPU-s"] = (
             found["large"]["sub_operators"] > 20_000 and found["large"]["place_cpu_s"] <= SECONDS_LIMIT
         )
-    return {**found, "met": met, "cpu": cpu_name(), "provenance": provenance({"graphs": graphs})}
+    return {**found, "met": met, "cpu": cpu_name(), "provenance": provenance({"graphs": graphs}, seed=seed)}
 
 
 def main() -> int:
@@ -302,13 +304,14 @@ def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.placement", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     parser.add_argument("--graphs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-models", action="store_true")
     asked = parser.parse_args()
-    if asked.graphs < 1:
-        raise ConfigError("expected at least 1 graph")
+    if asked.graphs < 1 or asked.seed < 0:
+        raise ConfigError("expected at least 1 graph and a seed of at least 0")
     if asked.json is not None:
         check_writable(asked.json)
-    found = measure(asked.graphs, not asked.no_models)
+    found = measure(asked.graphs, asked.seed, not asked.no_models)
     print(json.dumps(found, indent=1))
     if asked.json is not None:
         write_atomically(asked.json, json.dumps(found, indent=1) + "\n")

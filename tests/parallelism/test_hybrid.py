@@ -13,7 +13,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.parallelism.data_parallel import data_parallel
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placement import Link, Placement, Reach, place
+from lightloom.parallelism.placed import Link, Placement, Reach
+from lightloom.parallelism.placement import place
 from tests.parallelism.test_partition import network, seconds
 from tests.parallelism.test_placement import fan
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from benchmarks.placement import (
     LINK,
+    MODELS,
     Case,
     against_exhaustive,
+    durations,
     exhaustive,
     large,
     models,
@@ -22,9 +24,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placement import Link, Placement, Reach, iteration_seconds, place
+from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
+from lightloom.parallelism.placed import Link, Placement, Reach
+from lightloom.parallelism.placement import iteration_seconds, place
 from lightloom.parallelism.placement_check import check
+from lightloom.workloads.load import load_workload
 
 
 def fan(*layers: int, nbytes: float = 0.0, full: bool = True) -> BalancedGraph:
@@ -69,20 +73,21 @@ def test_every_placement_is_valid_or_refused_for_memory(seed: int, size: int, de
 
 
 def test_small_graphs_are_placed_near_the_optimum() -> None:
-    found = against_exhaustive(40)
+    found = against_exhaustive(25)
     assert found["below_optimum"] == 0
     assert found["median"] <= 0.02
     assert found["percentile_95"] <= 0.10
-    assert found["missed"] <= 1
+    assert found["missed"] == 0
 
 
 @pytest.mark.slow
-def test_many_small_graphs_are_placed_near_the_optimum() -> None:
-    found = against_exhaustive(500)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_many_small_graphs_are_placed_near_the_optimum(seed: int) -> None:
+    found = against_exhaustive(500, seed)
     assert found["below_optimum"] == 0
     assert found["median"] <= 0.02
     assert found["percentile_95"] <= 0.10
-    assert found["missed"] <= 5
+    assert found["missed"] == 0
 
 
 def test_exhaustive_search_agrees_with_trying_everything() -> None:
@@ -209,11 +214,18 @@ def test_the_check_finds_what_is_wrong() -> None:
 
 
 @pytest.mark.slow
-def test_real_models_are_placed_validly_and_more_reach_helps() -> None:
-    rows = list(models())  # each placement checks itself
-    by_degree = {(r["model"], r["degree"]): r["makespan_s"] for r in rows if r["k"] == 8 and r["rule"] == "peers"}
-    for model in {r["model"] for r in rows}:
-        assert by_degree[model, 7] <= by_degree[model, 2]
+def test_real_models_are_placed_validly() -> None:
+    assert {row["model"] for row in models()} == {model for model, _, _ in MODELS}  # each placement checks itself
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "batch", "quantum"), MODELS)
+def test_more_peers_help_one_partition(model: str, batch: int, quantum: float) -> None:
+    graph = load_workload(model, batch=batch).with_element_bytes(2)
+    rules = PartitionRules(most_exchanging=Reach(2).clique(8))
+    balanced = partition(graph, durations(graph), 8, quantum, rules)
+    seconds = [Case(balanced, 8, Reach(degree), 80e9).place().makespan for degree in (2, 4, 6, 7)]
+    assert seconds == sorted(seconds, reverse=True)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import numpy as np
 
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placement import Placement
+from lightloom.parallelism.placed import Placement
 from lightloom.parallelism.splitting import Floats, Ints
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lightloom.core.errors import VerificationError
 from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placement import Placement
+from lightloom.parallelism.placed import Placement
 
 _SLACK = 1e-9
 
