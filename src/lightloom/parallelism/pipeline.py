@@ -1,0 +1,83 @@
+"""Pipeline parallelism: where a model is cut into stages, and the order in which a stage takes micro-batches.
+
+    stage 0   F0 F1 F2 F3 B0 F4 B1 F5 B2 ...      1F1B: stage s runs p − 1 − s forward passes ahead,
+    stage p−1          F0 B0 F1 B1 F2 B2 ...      then one forward, one backward
+
+Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021, section 2.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.parallelism.strategy_space import Floats, Ints
+from lightloom.workloads.graph import ComputeGraph
+
+
+def block_starts(graph: ComputeGraph) -> Ints:
+    """Index of the first operator of each block, shape [blocks].
+
+    A block is a numbered module (``layers.3``, ``layer2.0``); what lies outside of any belongs to the block before it,
+    or to the first.
+    """
+    starts, current = [0], ""
+    for index, operator in enumerate(graph.operators):
+        name = _numbered(operator.block)
+        if name and current and name != current:
+            starts.append(index)
+        current = name or current
+    return np.array(starts, np.int64)
+
+
+def _numbered(block: str) -> str:
+    parts = block.split(".")
+    number = next((index for index, part in enumerate(parts) if part.isdigit()), None)
+    return "" if number is None else ".".join(parts[: number + 1])
+
+
+def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
+    """First operator of each stage, and the number of operators: [stages + 1], least work of the busiest stage.
+
+    Args:
+        work: seconds of each operator, shape [operators].
+        starts: where a stage may begin (:func:`block_starts`).
+
+    Dynamic programme in O(stages · blocks²).
+    """
+    edges = np.append(starts, len(work))
+    before = np.concatenate(([0.0], np.cumsum(work)))[edges]
+    blocks = len(starts)
+    span = before[None, :] - before[:, None]
+    span[np.tril_indices(blocks + 1)] = np.inf  # a stage has at least one block
+    best, chosen = span[0], []
+    for _ in range(stages - 1):
+        worst = np.maximum(best[:, None], span)
+        chosen.append(worst.argmin(axis=0))
+        best = worst.min(axis=0)
+    at, found = blocks, [len(work)]
+    for choice in reversed(chosen):
+        at = int(choice[at])
+        found.append(int(edges[at]))
+    return np.array([0, *reversed(found)], np.int64)
+
+
+def crossing_bytes(graph: ComputeGraph) -> Ints:
+    """Bytes of all outputs that operators from each one on read from before it: [operators], what a cut there sends."""
+    position = {operator.name: index for index, operator in enumerate(graph.operators)}
+    change = np.zeros(len(graph.operators) + 1, np.int64)
+    for name, readers in graph.consumers().items():
+        index = position[name]
+        # The model's inputs reach every stage from its host.
+        if readers and graph.operators[index].kind != "input":
+            change[index + 1] += graph.operators[index].activation_bytes
+            change[position[readers[-1]] + 1] -= graph.operators[index].activation_bytes
+    return np.cumsum(change)[:-1]
+
+
+def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> list[tuple[str, int]]:
+    """The order of a stage: ``("forward" | "backward", micro-batch)``."""
+    ahead = min(stages - 1 - stage, micro_batches)
+    order = [("forward", index) for index in range(ahead)]
+    for index in range(ahead, micro_batches):
+        order += [("forward", index), ("backward", index - ahead)]
+    return order + [("backward", index) for index in range(micro_batches - ahead, micro_batches)]

@@ -1,0 +1,163 @@
+"""Strategies as columns: a row is one full assignment of degrees, batch, sharding, recomputation, collective and codec.
+
+    rank = (stage · dp + replica) · tp + shard        tensor shards are neighbours, stages lie farthest apart
+
+Columns let a bound take a hundred thousand strategies at once. Names are those of Megatron and torchtitan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SHARDINGS = ("ddp", "fsdp")
+"""What a replica keeps of parameters, gradients and optimizer state: all, or its share (ZeRO stage 3)."""
+RECOMPUTATIONS = ("none", "full")
+"""Activations kept for the backward pass: all, or only what enters each block."""
+
+
+class Strategy(NamedTuple):
+    """One row."""
+
+    dp: int
+    tp: int
+    pp: int
+    micro_batches: int
+    global_batch: int
+    sharding: str
+    recomputation: str
+    algorithm: str
+    ratio: float
+    """Bytes of a gradient for each byte sent; 1 without a codec."""
+
+    @property
+    def samples(self) -> int:
+        """Samples of one micro-batch."""
+        return self.global_batch // (self.dp * self.micro_batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategies:
+    """Columns of shape [rows]."""
+
+    algorithms: tuple[str, ...]
+    """The names that column ``algorithm`` indexes."""
+    dp: Ints
+    """Data-parallel degree: replicas of the model."""
+    tp: Ints
+    """Tensor-parallel degree: ranks that share every operator of a block."""
+    pp: Ints
+    """Pipeline stages."""
+    micro_batches: Ints
+    """Parts of a replica's batch, in 1F1B order."""
+    global_batch: Ints
+    """Samples of a step on all ranks together."""
+    sharding: Ints
+    """Index in :data:`SHARDINGS`."""
+    recomputation: Ints
+    """Index in :data:`RECOMPUTATIONS`."""
+    algorithm: Ints
+    """Index in ``algorithms``, for the exchanges of data and of tensor parallelism alike."""
+    ratio: Floats
+    """Bytes of a gradient for each byte sent; 1 without a codec."""
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Strategies:
+        """One row."""
+        whole = {
+            "dp": strategy.dp, "tp": strategy.tp, "pp": strategy.pp, "micro_batches": strategy.micro_batches,
+            "global_batch": strategy.global_batch, "sharding": SHARDINGS.index(strategy.sharding),
+            "recomputation": RECOMPUTATIONS.index(strategy.recomputation), "algorithm": 0,
+        }  # fmt: skip
+        columns = {name: np.array([value], np.int64) for name, value in whole.items()}
+        return cls(algorithms=(strategy.algorithm,), ratio=np.array([strategy.ratio]), **columns)
+
+    def __len__(self) -> int:
+        return len(self.dp)
+
+    def __getitem__(self, row: int) -> Strategy:
+        return Strategy(
+            dp=int(self.dp[row]),
+            tp=int(self.tp[row]),
+            pp=int(self.pp[row]),
+            micro_batches=int(self.micro_batches[row]),
+            global_batch=int(self.global_batch[row]),
+            sharding=SHARDINGS[self.sharding[row]],
+            recomputation=RECOMPUTATIONS[self.recomputation[row]],
+            algorithm=self.algorithms[self.algorithm[row]],
+            ratio=float(self.ratio[row]),
+        )
+
+    @property
+    def samples(self) -> Ints:
+        """Samples of one micro-batch."""
+        return self.global_batch // (self.dp * self.micro_batches)
+
+    @property
+    def plain(self) -> Mask:
+        """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
+        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.micro_batches == 1)
+        return alone
+
+    def rows(self, which: Any) -> Strategies:
+        """The rows of a mask or of indices."""
+        columns = {each.name: getattr(self, each.name)[which] for each in fields(self) if each.name != "algorithms"}
+        return replace(self, **columns)
+
+
+def strategy_space(
+    ranks: int,
+    batches: Iterable[int],
+    *,
+    tensor_degree: int,
+    blocks: int,
+    algorithms: Sequence[str],
+    ratios: Iterable[float] = (1.0,),
+    most_micro_batches: int = 64,
+) -> Strategies:
+    """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
+
+    Args:
+        tensor_degree: what tp must divide (``TensorSplit.degree``).
+        blocks: the most pipeline stages.
+        most_micro_batches: micro-batches are powers of two up to this.
+
+    Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
+    codec where there is one replica. Rows: O(divisors² · micro-batches · the other choices).
+    """
+    counts = [1 << k for k in range(most_micro_batches.bit_length())]
+    degrees = [
+        (ranks // (tp * pp), tp, pp, micro)
+        for tp, pp, micro in product(_divisors(tensor_degree), range(1, blocks + 1), counts)
+        if ranks % (tp * pp) == 0
+    ]
+    dp, tp, pp, micro = np.array(degrees, np.int64).reshape(-1, 4).T
+    choices = [np.arange(len(dp)), *map(np.asarray, (
+        [*batches], range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios],
+    ))]  # fmt: skip
+    row, batch, sharding, recomputation, algorithm, ratio = (
+        each.ravel() for each in np.meshgrid(*choices, indexing="ij")
+    )
+    found = Strategies(
+        algorithms=tuple(algorithms), dp=dp[row], tp=tp[row], pp=pp[row], micro_batches=micro[row],
+        global_batch=batch.astype(np.int64), sharding=sharding.astype(np.int64),
+        recomputation=recomputation.astype(np.int64), algorithm=algorithm.astype(np.int64),
+        ratio=ratio.astype(np.float64),
+    )  # fmt: skip
+    divides = found.global_batch % (found.dp * found.micro_batches) == 0
+    alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))
+    silent = (found.dp == 1) & (found.tp == 1) & (found.algorithm > 0)
+    return found.rows(divides & ~alone & ~silent)
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]

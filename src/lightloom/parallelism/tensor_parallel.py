@@ -1,0 +1,74 @@
+"""Tensor parallelism as Megatron does it: who holds a slice of which operator, and what the slices exchange.
+
+    whole ─► [column-parallel linear] ─ slices ─► ... ─ slices ─► [row-parallel linear] ─► all-reduce ─► whole
+
+A linear layer that reads a whole tensor is split by its outputs; one that reads slices, by its inputs. The gradient of
+a whole tensor that column-parallel layers read is all-reduced on its way back, once. Embedding tables are split by rows
+(the vocabulary), their outputs all-reduced; the loss works on slices of the logits. Source: Shoeybi et al.,
+"Megatron-LM", 2019, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from lightloom.parallelism.strategy_space import Mask
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+_SLICEWISE = frozenset(
+    {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "softmax"}
+)
+"""Kinds that take slices and give slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSplit:
+    """How a graph's operators fall to the ranks of a tensor group; each array has shape [operators]."""
+
+    divided: Mask
+    """Every rank does its share of the arithmetic and holds its share of the parameters."""
+    sliced: Mask
+    """The output stays in slices."""
+    forward: Mask
+    """The output is all-reduced in the forward pass."""
+    backward: Mask
+    """The gradient of the first input is all-reduced in the backward pass."""
+    degree: int
+    """What the tensor degree must divide: heads, and the inputs of row-parallel layers; 1 where the model has no
+    attention, or slices would reach an operator that needs them whole."""
+
+
+def tensor_split(graph: ComputeGraph) -> TensorSplit:
+    """Follow slices through the graph, in one pass."""
+    count = len(graph.operators)
+    divided, sliced, forward, backward = (np.zeros(count, np.bool_) for _ in range(4))
+    is_sliced: dict[str, bool] = {}
+    returned: set[str] = set()
+    common, works = 0, True
+    for index, operator in enumerate(graph.operators):
+        read = [is_sliced[name] for name in operator.inputs]
+        if operator.kind == "linear":
+            divided[index] = True
+            forward[index], sliced[index] = any(read), not any(read)
+            if sliced[index] and not returned.issuperset(operator.inputs[:1]):
+                backward[index] = True
+                returned.update(operator.inputs[:1])
+        elif operator.kind == "embedding" and "sample" in operator.dimensions:
+            divided[index] = forward[index] = True
+        elif any(read):
+            divided[index] = sliced[index] = True
+            works = works and operator.kind in _SLICEWISE
+        common = gcd(common, _must_divide(operator, sliced=any(read)))
+        is_sliced[operator.name] = bool(sliced[index])
+    heads = any(operator.kind == "attention" for operator in graph.operators)
+    return TensorSplit(divided, sliced, forward, backward, common if works and heads else 1)
+
+
+def _must_divide(operator: Operator, *, sliced: bool) -> int:
+    """0 where any degree will do."""
+    if operator.kind == "attention":
+        return operator.dimensions.get("head", 1)
+    return operator.dimensions.get("in_channel", 1) if operator.kind == "linear" and sliced else 0

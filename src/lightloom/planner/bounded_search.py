@@ -1,0 +1,131 @@
+"""The fastest strategy of a space: bound all, then simulate in the order of the bounds until none can win any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from lightloom.collectives.spec import Kind
+from lightloom.core.errors import UnsupportedError
+from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.strategy_space import Floats, Ints, Strategies, Strategy
+from lightloom.planner.bounds import admitted, bounds, fits, memory
+from lightloom.planner.stage_times import Job
+from lightloom.simulation.engine import run
+from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from lightloom.simulation.step import simulate_step
+from lightloom.simulation.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A strategy that was simulated."""
+
+    strategy: Strategy
+    bound: float
+    """Seconds of a step that the bound allows."""
+    timeline: Timeline
+
+    @property
+    def step_time(self) -> float:
+        """Seconds."""
+        return self.timeline.step_time
+
+    @property
+    def sample_time(self) -> float:
+        """Seconds of a step for each of its samples: what strategies of different batches are ranked by."""
+        return self.step_time / self.strategy.global_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedSearch:
+    """What a search found."""
+
+    ranking: tuple[Simulated, ...]
+    """Those that were simulated, fastest first."""
+    rows: int
+    refused: int
+    """Rows whose collectives their groups cannot have."""
+    too_large: int
+    """Rows that do not fit the memory."""
+    bounded: int
+    """Rows whose step time was bounded."""
+
+    @property
+    def winner(self) -> Simulated:
+        """The fastest strategy."""
+        return self.ranking[0]
+
+
+def bounded_search(
+    job: Job, strategies: Strategies, *, prune: bool = True, advance: Callable[[], None] = lambda: None
+) -> BoundedSearch:
+    """Find the strategy with the shortest step for each sample; ``advance`` is called before each simulation.
+
+    Without ``prune`` every row that fits is simulated.
+
+    Raises:
+        UnsupportedError: no row can be had, or none fits the memory (says how much would be enough for one).
+    """
+    allowed = admitted(job, strategies)
+    if not allowed.any():
+        raise UnsupportedError(f"none of the {len(strategies)} strategies has an algorithm that serves its groups")
+    possible = strategies.rows(allowed)
+    fitting = fits(job, possible)
+    if not fitting.any():
+        least = memory(job, possible).min()
+        raise UnsupportedError(
+            f"accelerator {job.accelerator.name!r}: memory is {job.accelerator.memory:.4g} bytes, "
+            f"but the smallest strategy needs {least:.4g}"
+        )
+    rows = possible.rows(fitting)
+    found = bounds(job, rows)
+    per_sample = found / rows.global_batch
+    simulated: list[Simulated] = []
+    best = np.inf
+    for row in np.argsort(per_sample, kind="stable").tolist():
+        if prune and per_sample[row] >= best:
+            break
+        advance()
+        strategy = rows[row]
+        each = Simulated(strategy=strategy, bound=float(found[row]), timeline=simulate(job, strategy))
+        simulated.append(each)
+        best = min(best, each.sample_time)
+    return BoundedSearch(
+        ranking=tuple(sorted(simulated, key=lambda each: each.sample_time)),
+        rows=len(strategies),
+        refused=len(strategies) - len(possible),
+        too_large=len(possible) - len(rows),
+        bounded=len(rows),
+    )
+
+
+def simulate(job: Job, strategy: Strategy) -> Timeline:
+    """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
+    if strategy.tp == strategy.pp == strategy.micro_batches == 1:
+        graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
+        settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
+        plan = make_plan(strategy.sharding, graph, strategy.dp, settings)
+        price = job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
+        return simulate_step(plan, job.accelerator, job.fabric, price).timeline
+    return run(lower_pipelined(exact_stage_times(job, strategy), strategy.micro_batches))
+
+
+def exact_stage_times(job: Job, strategy: Strategy) -> StageTimes:
+    """Seconds of each stage, every exchange at the price of its own size; arrays [stages]."""
+    rows = Strategies.of(strategy)
+    times = job.stage_times(rows, partial(_priced, job, strategy.algorithm))
+    return StageTimes(**{name: getattr(times, name)[0] for name in StageTimes.__dataclass_fields__})
+
+
+def _priced(job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+    if ranks[0] == 1:
+        return np.zeros_like(nbytes)
+    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]))
+    sizes, where = np.unique(nbytes, return_inverse=True)
+    seconds = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
+    return np.array(seconds)[where].reshape(nbytes.shape)

@@ -1,0 +1,124 @@
+"""Lower bounds of step times for columns of strategies, without simulating any.
+
+    stage s   start_s = max(gather_s, start_{s−1} + F_{s−1} + send_s)
+              tail_s  = max(exchange_s + update_s, send_s + B_{s−1} + tail_{s−1})
+    step   ≥  max over s of  start_s + m (F_s + B_s) + tail_s
+
+Equal stages without communication give (m + p − 1)(F + B), which 1F1B reaches. Data parallelism alone has its buckets
+or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.accelerators.roofline import memory_time
+from lightloom.collectives.spec import Kind
+from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.plan import START
+from lightloom.parallelism.strategy_space import SHARDINGS, Floats, Ints, Mask, Strategies
+from lightloom.planner.group_prices import PriceLines
+from lightloom.planner.stage_times import Job
+from lightloom.simulation.pipelined import StageTimes
+
+_ROUNDING = 1 - 1e-9
+"""Sums in another order than the simulator's."""
+_BLOCK = 1 << 14
+
+
+def admitted(job: Job, strategies: Strategies) -> Mask:
+    """Rows whose collectives their groups can have: [rows]."""
+    kinds: tuple[tuple[Kind, Mask, Ints, Floats], ...] = (
+        ("all-reduce", strategies.sharding == 0, strategies.dp, strategies.ratio),
+        ("all-gather", strategies.sharding == 1, strategies.dp, strategies.ratio),
+        ("reduce-scatter", strategies.sharding == 1, strategies.dp, strategies.ratio),
+        ("all-reduce", strategies.tp > 1, strategies.tp, np.ones(len(strategies))),
+    )
+    # Light that is added up on its way cannot be sent to one rank.
+    found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
+    for kind, which, ranks, ratio in kinds:
+        columns = np.stack([strategies.algorithm, ranks, ratio], axis=1)[which & (ranks > 1)]
+        for algorithm, count, by in {tuple(each) for each in np.unique(columns, axis=0).tolist()}:
+            if job.pricing.refusal(kind, strategies.algorithms[int(algorithm)], int(count), by) is not None:
+                found &= ~(which & (strategies.algorithm == algorithm) & (ranks == count) & (ratio == by))
+    return found
+
+
+def fits(job: Job, strategies: Strategies) -> Mask:
+    """Rows whose fullest rank fits the accelerator's memory: [rows]; all where its size is unknown."""
+    if job.accelerator.memory is None:
+        return np.ones(len(strategies), np.bool_)
+    found: Mask = memory(job, strategies) <= job.accelerator.memory
+    return found
+
+
+def memory(job: Job, strategies: Strategies) -> Floats:
+    """Bytes that the fullest rank holds: [rows]."""
+    found = np.zeros(len(strategies))
+    for which in _by_stages(strategies):
+        found[which] = job.memory(strategies.rows(which))
+    plain = np.flatnonzero(strategies.plain & (strategies.sharding == 1))
+    found[plain] += make_plan("fsdp", job.graph, 2, job.settings).memory.gathered
+    return found
+
+
+def bounds(job: Job, strategies: Strategies) -> Floats:
+    """Seconds that no simulated step of each row falls below: [rows]."""
+    lines = PriceLines(job.pricing, strategies.algorithms)
+    found = np.zeros(len(strategies))
+    for which in _by_stages(strategies):
+        rows = strategies.rows(which)
+        found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches)
+    for sharding in range(len(SHARDINGS)):
+        which = np.flatnonzero(strategies.plain & (strategies.sharding == sharding))
+        if len(which):
+            found[which] = _plain_bound(job, strategies.rows(which), SHARDINGS[sharding], lines)
+    return found * _ROUNDING
+
+
+def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
+    """The recurrence above, arrays of ``times`` [rows, stages]: [rows]."""
+    forward = times.forward + times.forward_exchange
+    backward = times.backward + times.backward_exchange
+    closing = times.exchange + times.update
+    start, tail = times.gather[:, 0], closing[:, 0]
+    found: Floats = start + micro_batches * (forward[:, 0] + backward[:, 0]) + tail
+    for stage in range(1, forward.shape[1]):
+        send = times.send[:, stage]
+        start = np.maximum(times.gather[:, stage], start + forward[:, stage - 1] + send)
+        tail = np.maximum(closing[:, stage], send + backward[:, stage - 1] + tail)
+        found = np.maximum(found, start + micro_batches * (forward[:, stage] + backward[:, stage]) + tail)
+    return found
+
+
+def _by_stages(strategies: Strategies) -> list[Ints]:
+    """Row numbers with the same number of stages, in blocks that bound the memory of an array."""
+    blocks: list[Ints] = []
+    for stages in np.unique(strategies.pp):
+        which = np.flatnonzero(strategies.pp == stages)
+        blocks += [which[begin : begin + _BLOCK] for begin in range(0, len(which), _BLOCK)]
+    return blocks
+
+
+def _plain_bound(job: Job, rows: Strategies, sharding: str, lines: PriceLines) -> Floats:
+    plan = make_plan(sharding, job.graph, int(rows.dp[0]), job.settings)
+    forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
+    # Seconds of computing up to each position, the position before the first included.
+    done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
+    update = memory_time(job.accelerator, plan.updated_parameters * job.settings.optimizer_traffic_bytes)
+    if not plan.exchanges:
+        computing: Floats = done[:, -1] + update
+        return computing
+    durations = np.stack(
+        [
+            lines(each.kind, rows.algorithm, rows.dp, rows.ratio, np.full((len(rows), 1), each.nbytes))[:, 0]
+            for each in plan.exchanges
+        ],
+        axis=1,
+    )
+    following = durations[:, ::-1].cumsum(axis=1)[:, ::-1]
+    after = np.array([each.starts_after for each in plan.exchanges])
+    first = np.where(plan.exchanges[0].needed_by == 0, durations[:, :1], 0.0)
+    ready = done[:, after + 1] + np.where(after == START, 0.0, first)
+    found: Floats = np.maximum(first[:, 0] + done[:, -1], (ready + following).max(axis=1)) + update
+    return found

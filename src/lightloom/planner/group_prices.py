@@ -1,0 +1,143 @@
+"""Prices of collectives within groups of ranks, and lines that stay below them.
+
+A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
+convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
+and above all that occur, bound every size between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from pydantic import ValidationError
+
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.cost import CostModel
+from lightloom.collectives.registry import find
+from lightloom.collectives.spec import Kind
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.strategy_space import Floats, Ints
+from lightloom.planner.compression import Compression, gradient_bytes
+from lightloom.planner.prices import SchedulePrices
+from lightloom.simulation.lower import Price
+
+_SMALL, _LARGE = 2.0**12, 2.0**37
+"""Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
+
+
+class Pricing(Protocol):
+    """What collectives of a group cost."""
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+        """Why this collective cannot be had; None when it can."""
+
+    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
+        """Prices of a group of ``ranks`` whose gradients are sent ``ratio`` times smaller."""
+
+
+class GroupPrices:
+    """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
+
+    The part is the same kind of fabric with as many ranks, all other fields equal: a ring's part is taken to close.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        training: TrainingSettings,
+        model: CostModel = "physical",
+        compressions: Sequence[Compression] = (),
+    ) -> None:
+        self._fabric = fabric
+        self._training = training
+        self._model = model
+        self._compressions = {each.ratio: each for each in compressions}
+        self._parts: dict[int, Fabric | None] = {}
+        self._plain: dict[tuple[str, int], SchedulePrices] = {}
+        self._prices: dict[tuple[str, int, float], SchedulePrices] = {}
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+        """Why this collective cannot be had; None when it can."""
+        part = self._part(ranks)
+        if part is None:
+            return f"the fabric has no part of {ranks} ranks"
+        if ratio != 1 and part.in_network_reduction:
+            return "a fabric that adds up light in the network cannot add up compressed streams"
+        return find(algorithm).refusal(kind, part)
+
+    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
+        """Builds on first use; a ratio other than 1 must be that of one of the compressions."""
+        key = algorithm, ranks, ratio
+        if key not in self._prices:
+            part = self._part(ranks)
+            assert part is not None
+            if key[:2] not in self._plain:
+                self._plain[key[:2]] = SchedulePrices(find(algorithm), part, self._model)
+            plain = self._plain[key[:2]]
+            self._prices[key] = (
+                plain if ratio == 1 else plain.compressed(self._compressions[ratio], gradient_bytes(self._training))
+            )
+        return self._prices[key]
+
+    def _part(self, ranks: int) -> Fabric | None:
+        if ranks == self._fabric.ranks:
+            return self._fabric
+        if ranks not in self._parts:
+            try:
+                self._parts[ranks] = type(self._fabric).model_validate(self._fabric.model_dump() | {"ranks": ranks})
+            except ValidationError:
+                self._parts[ranks] = None
+        return self._parts[ranks]
+
+
+class PriceLines:
+    """Lower bounds of prices, for columns of sizes; four prices a kind, algorithm, group and ratio."""
+
+    def __init__(self, pricing: Pricing, algorithms: Sequence[str]) -> None:
+        self._pricing = pricing
+        self._algorithms = algorithms
+        self._fitted: dict[tuple[Kind, int, int, float], tuple[float, float, float, float]] = {}
+
+    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+        """Seconds, circuits in place: 0 where nothing is sent or there is one rank; arguments broadcast.
+
+        ``nbytes`` may have a last dimension more than the others.
+        """
+        keys, row = _unique(algorithm, ranks, ratio)
+        base, slope, far, far_slope = (
+            part.reshape(row.shape + (1,) * (nbytes.ndim - row.ndim)) for part in self._columns(kind, keys, row)
+        )
+        near = base + np.where(nbytes >= _SMALL, slope * nbytes, 0.0)
+        beyond = np.where(nbytes <= _LARGE, far - far_slope * (_LARGE - nbytes), 0.0)
+        alone = (ranks == 1).reshape(base.shape)
+        return np.where((nbytes > 0) & ~alone, np.maximum(near, beyond), 0.0)
+
+    def _columns(self, kind: Kind, keys: list[tuple[int, int, float]], row: Ints) -> list[Floats]:
+        table = np.array([self._fit(kind, *key) for key in keys]).reshape(-1, 4)
+        return list(table[row].T)
+
+    def _fit(self, kind: Kind, algorithm: int, ranks: int, ratio: float) -> tuple[float, float, float, float]:
+        key = kind, algorithm, ranks, ratio
+        if ranks == 1:
+            return 0.0, 0.0, 0.0, 0.0
+        if key not in self._fitted:
+            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio)
+            costs = (price(kind, nbytes).cost for nbytes in (0.0, _SMALL, _LARGE, 2 * _LARGE))
+            nothing, small, large, twice = (cost.time - cost.setup for cost in costs)
+            # Far from its two sizes the second line is a difference of large numbers.
+            far = large - 16 * np.finfo(np.float64).eps * twice
+            self._fitted[key] = nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE
+        return self._fitted[key]
+
+
+def _unique(algorithm: Ints, ranks: Ints, ratio: Floats) -> tuple[list[tuple[int, int, float]], Ints]:
+    ratios, which = np.unique(ratio, return_inverse=True)
+    most = int(ranks.max(initial=0)) + 1
+    codes, row = np.unique((algorithm * most + ranks) * len(ratios) + which, return_inverse=True)
+    keys = [
+        (int(code) // len(ratios) // most, int(code) // len(ratios) % most, float(ratios[int(code) % len(ratios)]))
+        for code in codes
+    ]
+    return keys, row

@@ -1,0 +1,222 @@
+"""What a stage of a strategy computes, sends and holds, for columns of strategies at once.
+
+Work, bytes and parameters of the operators are columns too; a stage is a sum over consecutive operators. Exchanges are
+priced by a function that the caller gives: exactly for one strategy, by lower bounds for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator
+from lightloom.accelerators.roofline import memory_time
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.spec import Kind
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
+from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
+from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
+from lightloom.planner.group_prices import Pricing
+from lightloom.simulation.pipelined import StageTimes
+from lightloom.workloads.graph import ComputeGraph, has_samples
+
+ExchangeTime = Callable[[Kind, Ints, Ints, Floats, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, ratio and bytes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model on a cluster, ready to be split."""
+
+    graph: ComputeGraph
+    accelerator: Accelerator
+    fabric: Fabric
+    settings: TrainingSettings
+    pricing: Pricing
+
+    @cached_property
+    def split(self) -> TensorSplit:
+        """How tensor parallelism divides the operators."""
+        return tensor_split(self.graph)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """First operators of blocks."""
+        return block_starts(self.graph)
+
+    @cached_property
+    def columns(self) -> dict[str, Ints]:
+        """Counts of the operators at the graph's own batch, each of shape [operators]."""
+        names = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
+        operators = self.graph.operators
+        found = {name: np.array([getattr(each, name) for each in operators], np.int64) for name in names}
+        elements = found["activation_bytes"] // self.graph.element_bytes
+        sampled = np.array(["sample" in each.dimensions for each in operators])
+        output = [has_samples(each.kind, int(n), self.graph.batch) for each, n in zip(operators, elements, strict=True)]
+        first = {each.name: index for index, each in enumerate(operators)}
+        return found | {
+            "sampled": sampled.astype(np.int64),
+            "output_sampled": (sampled & np.array(output, np.bool_)).astype(np.int64),
+            "is_input": np.array([each.kind == "input" for each in operators], np.int64),
+            "source": np.array([first[each.inputs[0]] if each.inputs else 0 for each in operators], np.int64),
+            "crossing": crossing_bytes(self.graph) // self.graph.element_bytes,
+        }
+
+    @cached_property
+    def element_bytes(self) -> int:
+        """Bytes of an activation's element."""
+        return ELEMENT_BYTES[self.settings.precision]
+
+    def stages(self, count: int) -> Ints:
+        """First operator of each stage, and the number of operators, balanced for the graph's own batch."""
+        one = np.ones(1, np.int64)
+        forward, backward = self.operator_times(one * self.graph.batch, one, 0 * one)
+        return cuts((forward + backward)[0], self.starts, count)
+
+    def outputs(self, samples: Ints) -> Floats:
+        """Bytes of every operator's output: [rows, operators]."""
+        scaled = _scaled(self.columns["activation_bytes"], self.columns["output_sampled"], samples, self.graph.batch)
+        return (scaled // self.graph.element_bytes * self.element_bytes).astype(np.float64)
+
+    def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds of every operator forward and backward, each [rows, operators].
+
+        As ``simulation.lower`` times the graph of that batch, divided operators at their share.
+        """
+        columns, batch = self.columns, self.graph.batch
+        share = np.where(self.split.divided, tp[:, None], 1)
+        forward = _scaled(columns["forward_flops"], columns["sampled"], samples, batch).astype(np.float64)
+        backward = _scaled(columns["backward_flops"], columns["sampled"], samples, batch) + (
+            recomputation[:, None] * forward
+        )
+        shared = columns["shared_bytes"]
+        moved = _scaled(columns["forward_bytes"] - shared, columns["sampled"], samples, batch) + shared
+        nbytes = (moved // self.graph.element_bytes * self.element_bytes).astype(np.float64)
+        ratio = np.where(forward > 0, backward / np.where(forward > 0, forward, 1.0), 1.0 - columns["is_input"])
+        return self._roofline(forward / share, nbytes / share), self._roofline(backward / share, nbytes * ratio / share)
+
+    def _roofline(self, flops: Floats, nbytes: Floats) -> Floats:
+        peak = self.accelerator.efficiency * self.accelerator.peak_rate(self.settings.precision)
+        busy = np.maximum(flops / peak, nbytes * memory_time(self.accelerator, 1.0))
+        return np.where(busy > 0, busy + self.accelerator.kernel_launch, 0.0)
+
+    def stage_times(self, rows: Strategies, exchange_time: ExchangeTime) -> StageTimes:
+        """Seconds of each stage: arrays [rows, stages]; all rows have the same number of stages."""
+        edges = self.stages(int(rows.pp[0]))
+        combination, row = _combinations(rows)
+        samples, tp, algorithm = combination.samples, combination.tp, combination.algorithm
+        forward, backward = self.operator_times(samples, tp, combination.recomputation)
+        there, back = self._shard_exchanges(samples, tp, algorithm, exchange_time)
+        back = back + combination.recomputation[:, None] * there
+        held = self.stage_parameters(tp, edges)[row]
+        gather, exchange = self._replica_exchanges(rows, held, exchange_time)
+        updated = held.copy()
+        updated[:, 0] += self.graph.unused_parameters
+        updated /= np.where(rows.sharding == 1, rows.dp, 1)[:, None]
+        forward, backward, there, back = (_sums(each, edges)[row] for each in (forward, backward, there, back))
+        return StageTimes(
+            forward=forward,
+            backward=backward,
+            forward_exchange=there,
+            backward_exchange=back,
+            send=self._sends(samples, edges)[row],
+            gather=gather,
+            exchange=exchange,
+            update=updated * memory_time(self.accelerator, float(self.settings.optimizer_traffic_bytes)),
+        )
+
+    def stage_parameters(self, tp: Ints, edges: Ints) -> Floats:
+        """Parameters that a rank of each stage holds when nothing is sharded: [rows, stages]."""
+        share = np.where(self.split.divided, tp[:, None], 1)
+        return _sums(self.columns["parameters"] / share, edges)
+
+    def _shard_exchanges(
+        self, samples: Ints, tp: Ints, algorithm: Ints, exchange_time: ExchangeTime
+    ) -> tuple[Floats, Floats]:
+        """Seconds of every operator's all-reduces in a tensor group, each [rows, operators]."""
+        output, source = self.outputs(samples), self.columns["source"]
+        none = np.ones(len(tp))
+        there, back = (np.zeros_like(output) for _ in range(2))
+        at, behind = self.split.forward, self.split.backward
+        # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do.
+        there[:, at] = exchange_time("all-reduce", algorithm, tp, none, output[:, at])
+        back[:, behind] = exchange_time("all-reduce", algorithm, tp, none, output[:, source[behind]])
+        return there, back
+
+    def _replica_exchanges(self, rows: Strategies, held: Floats, exchange_time: ExchangeTime) -> tuple[Floats, Floats]:
+        settings, sharded = self.settings, rows.sharding == 1
+        # Tensor groups of neighbours leave their data groups interleaved, so that these share a ring's wavelengths.
+        nbytes = held * (rows.tp[:, None] if self.fabric.wavelength_routed else 1)
+        gather, exchange = np.zeros_like(held), np.zeros_like(held)
+        exchanges: tuple[tuple[Kind, Mask, int, Floats], ...] = (
+            ("all-reduce", ~sharded, settings.gradient_bytes, exchange),
+            ("all-gather", sharded, settings.sharded_parameter_bytes, gather),
+            ("reduce-scatter", sharded, settings.sharded_gradient_bytes, exchange),
+        )
+        for kind, which, size, out in exchanges:
+            if which.any():
+                algorithm, dp, ratio = rows.algorithm[which], rows.dp[which], rows.ratio[which]
+                out[which] = exchange_time(kind, algorithm, dp, ratio, nbytes[which] * size)
+        return gather, exchange
+
+    def _sends(self, samples: Ints, edges: Ints) -> Floats:
+        """Seconds between stages at a rank's whole bandwidth: [rows, stages]."""
+        nbytes = self.columns["crossing"][edges[:-1]] * self.element_bytes / self.graph.batch
+        rate = self.fabric.total_receive_bandwidth() / self.fabric.ranks
+        found = samples[:, None] * nbytes / rate + self.fabric.neighbour_latency()
+        found[:, 0] = 0.0
+        return found
+
+    def memory(self, rows: Strategies) -> Floats:
+        """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same number of stages.
+
+        As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
+        stages to come, and its sharded parameters stay gathered for the whole step.
+        """
+        settings, edges = self.settings, self.stages(int(rows.pp[0]))
+        combination, row = _combinations(rows)
+        held = self.stage_parameters(combination.tp, edges)[row]
+        kept, passing = (each[row] for each in self._activations(combination, edges))
+        whole, sharded = held.copy(), (rows.sharding == 1)[:, None]
+        held[:, 0] += self.graph.unused_parameters
+        gradient = np.where(sharded, settings.stored_parameter_bytes, settings.gradient_bytes)
+        state = held * (settings.stored_parameter_bytes + gradient + settings.optimizer_state_bytes)
+        gathered = whole * (settings.sharded_parameter_bytes + settings.sharded_gradient_bytes)
+        state = np.where(sharded, state / rows.dp[:, None] + np.where(rows.plain[:, None], 0.0, gathered), state)
+        count = len(edges) - 1
+        flying = np.minimum(rows.micro_batches[:, None], count - np.arange(count))
+        found: Floats = (state + kept * flying + passing).max(axis=1)
+        return found
+
+    def _activations(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
+        """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, stages]."""
+        output = self.outputs(rows.samples) / np.where(self.split.sliced, rows.tp[:, None], 1)
+        everything = _sums(output, edges)
+        entering = np.zeros_like(output)
+        per_sample = self.columns["crossing"] * self.element_bytes / self.graph.batch
+        entering[:, self.starts] = rows.samples[:, None] * per_sample[self.starts]
+        blocks = np.zeros_like(output)
+        blocks[:, self.starts] = _sums(output, np.append(self.starts, len(self.graph.operators)))
+        full: Mask = (rows.recomputation == 1)[:, None]
+        widest = np.maximum.reduceat(blocks, edges[:-1], axis=1)
+        return np.where(full, _sums(entering, edges), everything), np.where(full, widest, 0.0)
+
+
+def _scaled(counts: Ints, grows: Ints, samples: Ints, batch: int) -> Ints:
+    """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
+    return np.where(grows == 1, -(-counts * samples[:, None] // batch), counts)
+
+
+def _sums(values: Floats, edges: Ints) -> Floats:
+    return np.add.reduceat(values, edges[:-1], axis=1)
+
+
+def _combinations(rows: Strategies) -> tuple[Strategies, Ints]:
+    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * 2 + rows.recomputation
+    _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
+    return rows.rows(first), row

@@ -1,0 +1,55 @@
+"""Every row is a strategy that can be set up, none is there twice, and Megatron's split exchanges what it says."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.strategy_space import Strategies, strategy_space
+from lightloom.parallelism.tensor_parallel import tensor_split
+from tests.parallelism.strategies import chain
+from tests.planner.jobs import HEADS, transformer
+
+
+@given(st.integers(1, 48), st.integers(1, 16), st.integers(1, 6), st.lists(st.integers(1, 96), min_size=1, unique=True))
+def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, batches: list[int]) -> None:
+    space = strategy_space(
+        ranks, batches, tensor_degree=degree, blocks=blocks, algorithms=("ring", "optree"), ratios=(1.0, 4.0)
+    )
+    rows = [space[index] for index in range(len(space))]
+    assert len(set(rows)) == len(rows)
+    for row in rows:
+        assert row.dp * row.tp * row.pp == ranks
+        assert degree % row.tp == 0 and row.pp <= blocks
+        assert row.samples * row.dp * row.micro_batches == row.global_batch in batches
+        assert Strategies.of(row)[0] == row
+    whole = {(row.dp, row.tp, row.pp) for row in rows if row.micro_batches == 1}
+    for tp, pp in {(tp, pp) for tp in range(1, degree + 1) for pp in range(1, blocks + 1) if degree % tp == 0}:
+        dp, rest = divmod(ranks, tp * pp)
+        possible = rest == 0 and any(batch % dp == 0 for batch in batches)
+        assert ((dp, tp, pp) in whole) == possible
+
+
+def test_a_block_exchanges_twice_in_each_direction() -> None:
+    graph = transformer(3)
+    split = tensor_split(graph)
+    names = [each.name for each in graph.operators]
+    forward = [name for name, here in zip(names, split.forward, strict=True) if here]
+    backward = [name for name, here in zip(names, split.backward, strict=True) if here]
+    assert forward == ["tokens", *(f"layers.{i}.{each}" for i in range(3) for each in ("out", "down"))]
+    assert backward == [*(f"layers.{i}.{each}" for i in range(3) for each in ("qkv", "up")), "head"]
+    whole = {name for name, divided in zip(names, split.divided, strict=True) if not divided}
+    assert whole == {f"layers.{i}.{each}" for i in range(3) for each in ("add", "add2")}
+    assert split.degree == HEADS
+
+
+def test_a_model_without_attention_is_not_split() -> None:
+    assert tensor_split(chain([(10, 10, 10)] * 4)).degree == 1
+
+
+def test_recomputing_adds_exactly_one_forward_pass() -> None:
+    graph = transformer(2)
+    again = recomputed(graph)
+    assert again.backward_flops == graph.backward_flops + graph.forward_flops
+    assert (again.forward_flops, again.parameters) == (graph.forward_flops, graph.parameters)

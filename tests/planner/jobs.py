@@ -1,0 +1,100 @@
+"""Small jobs: a transformer of a few blocks on a few ranks, collectives at made-up or at verified prices."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.spec import Kind
+from lightloom.parallelism.strategy_space import Strategies, strategy_space
+from lightloom.planner.stage_times import Job
+from lightloom.simulation.lower import Price
+from lightloom.workloads.graph import ComputeGraph, Operator
+from tests.simulation.prices import linear
+
+BATCH, SEQUENCE, HEADS = 13, 16, 4
+
+
+def transformer(blocks: int, hidden: int = 256, vocabulary: int = 1000) -> ComputeGraph:
+    """Embedding, blocks of attention and feed-forward, a tied head."""
+    made = _Maker()
+    made.add("tokens", "embedding", (), hidden, vocabulary * hidden, 0)
+    at = "tokens"
+    for index in range(blocks):
+        made.block, name = f"layers.{index}", f"layers.{index}."
+        made.linear(name + "qkv", at, hidden, 3 * hidden)
+        made.add(name + "attention", "attention", (name + "qkv",), hidden, 0, 4 * SEQUENCE * hidden)
+        made.linear(name + "out", name + "attention", hidden, hidden)
+        made.add(name + "add", "add", (at, name + "out"), hidden, 0, hidden)
+        made.linear(name + "up", name + "add", hidden, 4 * hidden)
+        made.add(name + "gelu", "activation", (name + "up",), 4 * hidden, 0, 4 * hidden)
+        made.linear(name + "down", name + "gelu", 4 * hidden, hidden)
+        made.add(name + "add2", "add", (name + "add", name + "down"), hidden, 0, hidden)
+        at = name + "add2"
+    made.block = ""
+    made.linear("head", at, hidden, vocabulary, parameters=0)
+    return ComputeGraph(name="transformer", batch=BATCH, operators=tuple(made.operators), unused_parameters=7)
+
+
+class _Maker:
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.block = ""
+
+    def linear(self, name: str, source: str, inner: int, outer: int, parameters: int | None = None) -> None:
+        """A linear layer."""
+        held = inner * outer if parameters is None else parameters
+        self.add(name, "linear", (source,), outer, held, 2 * inner * outer, in_channel=inner)
+
+    def add(
+        self, name: str, kind: str, inputs: tuple[str, ...], outer: int, parameters: int, flops: int, **sizes: int
+    ) -> None:
+        """An operator of ``flops`` a token."""
+        tokens = BATCH * SEQUENCE
+        heads = {"head": HEADS} if kind == "attention" else {"channel": outer}
+        self.operators.append(
+            Operator(
+                name=name, kind=kind, inputs=inputs, dimensions={"sample": BATCH, "sequence": SEQUENCE} | heads | sizes,
+                forward_flops=tokens * flops, backward_flops=2 * tokens * flops, parameters=parameters,
+                parameter_bytes=4 * parameters, activation_bytes=4 * tokens * outer,
+                forward_bytes=4 * parameters + 8 * tokens * outer, shared_bytes=4 * parameters, block=self.block,
+            )
+        )  # fmt: skip
+
+
+class MadeUp:
+    """One price for every group, whatever its ranks."""
+
+    def __init__(self, price: Price) -> None:
+        self._price = price
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+        """Serves everything."""
+        return None
+
+    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
+        """The one price."""
+        return self._price
+
+
+def cluster(ranks: int) -> Cluster:
+    """TeraRack rings."""
+    return load_cluster("terarack-64", {"ranks": ranks, "training.unit_parameters": 300_000})
+
+
+def job(blocks: int = 4, ranks: int = 8, price: Price | None = None, hidden: int = 256) -> Job:
+    """A job at made-up prices."""
+    on = cluster(ranks)
+    return Job(transformer(blocks, hidden), on.accelerator, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+
+
+def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:
+    """All strategies of a job."""
+    return strategy_space(
+        of.fabric.ranks, batches, tensor_degree=of.split.degree, blocks=len(of.starts), algorithms=algorithms,
+        most_micro_batches=8,
+    )  # fmt: skip
+
+
+hiddens = st.sampled_from([64, 256, 1024])

@@ -1,0 +1,143 @@
+"""No bound lies above the simulated step, lines lie below prices, and columns say what the plans themselves say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.accelerators.roofline import operator_time
+from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.plan import local_graph
+from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.bounded_search import exact_stage_times, simulate
+from lightloom.planner.bounds import admitted, bounds, memory, pipeline_bound
+from lightloom.planner.compression import stated
+from lightloom.planner.group_prices import GroupPrices, PriceLines
+from lightloom.planner.stage_times import Job
+from lightloom.simulation.engine import run
+from lightloom.simulation.lower import Price, backward_bytes
+from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from tests.planner.jobs import cluster, hiddens, job, space, transformer
+from tests.simulation.prices import prices
+
+ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-striped", "one-stage-striped")
+
+
+@settings(max_examples=40, deadline=None)
+@given(hiddens, st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), prices, st.data())
+def test_no_step_is_shorter_than_its_bound(
+    hidden: int, blocks: int, factor: int, price: Price, data: st.DataObject
+) -> None:
+    of = job(blocks, 8, price, hidden)
+    rows = space(of, batches=(8 * factor, 64))
+    some = rows.rows(np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=6, max_size=6)))))
+    plain = rows.rows(rows.plain)
+    for each in (some, plain):
+        for row, bound in enumerate(bounds(of, each)):
+            assert bound <= simulate(of, each[row]).step_time
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 7), st.data())
+def test_the_recurrence_holds_for_uneven_stages(stages: int, micro_batches: int, data: st.DataObject) -> None:
+    seconds = st.lists(st.sampled_from([0.0, 0.1, 1.0, 3.0, 10.0]), min_size=stages, max_size=stages)
+    times = {name: np.array(data.draw(seconds)) for name in StageTimes.__dataclass_fields__}
+    times["send"][0] = 0.0
+    simulated = run(lower_pipelined(StageTimes(**times), micro_batches)).step_time
+    columns = StageTimes(**{name: each[None] for name, each in times.items()})
+    assert pipeline_bound(columns, np.array([micro_batches]))[0] <= simulated * (1 + 1e-12)
+
+
+def test_bounds_are_reached_where_one_kind_of_time_decides() -> None:
+    of = job(4)
+    rows = space(of)
+    ratio = [simulate(of, rows[row]).step_time / bound for row, bound in enumerate(bounds(of, rows))]
+    assert min(ratio) == pytest.approx(1, rel=1e-6) and np.median(ratio) < 1.05
+
+
+@pytest.fixture(scope="module")
+def verified() -> Job:
+    on = cluster(16)
+    compression = stated("inceptionn:2^-10", 3.0, "nic")
+    pricing = GroupPrices(on.fabric, on.training, compressions=[compression])
+    return Job(transformer(4), on.accelerator, on.fabric, on.training, pricing)
+
+
+def test_lines_stay_below_verified_prices(verified: Job) -> None:
+    lines = PriceLines(verified.pricing, ALGORITHMS)
+    sizes = np.array([[1.0, 4095.0, 4096.0, *2.0 ** np.arange(13, 38), 3e11]])
+    one = np.ones(1, np.int64)
+    for index, name in enumerate(ALGORITHMS):
+        for ranks, ratio in ((4, 1.0), (16, 1.0), (16, 3.0)):
+            below = lines("all-reduce", one * index, one * ranks, np.array([ratio]), sizes)[0]
+            price = verified.pricing.price(name, ranks, ratio)
+            exact = [price("all-reduce", size).cost for size in sizes[0]]
+            at_least = np.array([each.time - each.setup for each in exact])
+            assert (below <= at_least * (1 + 1e-9)).all()
+            assert (below[2:] >= 0.5 * at_least[2:]).all()
+
+
+def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job) -> None:
+    rows = space(verified, (64,), ALGORITHMS)
+    rows = rows.rows(admitted(verified, rows))
+    rows = rows.rows(np.arange(0, len(rows), 5))
+    compressed = rows.rows(rows.dp > 1)
+    compressed.ratio[:] = 3.0
+    for each in (rows, compressed):
+        for row, bound in enumerate(bounds(verified, each)):
+            assert bound <= simulate(verified, each[row]).step_time
+
+
+@given(st.integers(1, 70))
+def test_columns_time_operators_as_the_simulator_does(batch: int) -> None:
+    of = job(2)
+    one = np.ones(1, np.int64)
+    local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
+    for again, graph in enumerate((local, recomputed(local))):
+        forward, backward = of.operator_times(one * batch, one, one * again)
+        rate = of.settings.precision
+        for index, each in enumerate(graph.operators):
+            there = operator_time(of.accelerator, each.forward_flops, each.forward_bytes, rate)
+            back = operator_time(of.accelerator, each.backward_flops, backward_bytes(each), rate)
+            assert (forward[0, index], backward[0, index]) == pytest.approx((there, back), rel=1e-12)
+
+
+def test_columns_count_memory_as_the_plans_do() -> None:
+    of = job(4)
+    rows = space(of)
+    rows = rows.rows(rows.plain & (rows.recomputation == 0))
+    assert len(rows) == 4
+    for row, held in enumerate(memory(of, rows)):
+        strategy = rows[row]
+        training = of.settings.model_copy(update={"batch_per_rank": strategy.samples})
+        assert held == pytest.approx(make_plan(strategy.sharding, of.graph, strategy.dp, training).memory.total)
+
+
+def test_splitting_conserves_work_and_parameters() -> None:
+    of = job(4)
+    rows = space(of, (64,))
+    for index in range(0, len(rows), 7):
+        row = rows[index]
+        edges = of.stages(row.pp)
+        held = of.stage_parameters(np.array([row.tp]), edges)
+        assert held.sum() * row.tp == pytest.approx(of.graph.parameters)
+        times = exact_stage_times(of, row)
+        assert (times.forward_exchange.sum() > 0) == (row.tp > 1)
+        assert (times.exchange.sum() > 0) == (row.dp > 1)
+        assert (times.gather.sum() > 0) == (row.dp > 1 and row.sharding == "fsdp")
+        assert np.count_nonzero(times.send) == row.pp - 1
+
+
+def test_more_stages_or_recomputing_hold_less() -> None:
+    of = job(4)
+    rows = space(of, (64,))
+    held = {rows[index]: each for index, each in enumerate(memory(of, rows))}
+    for row, each in held.items():
+        if row.recomputation == "full" and row.pp < 4:  # a stage of one block keeps all of it either way
+            assert each < held[row._replace(recomputation="none")]
+    alone = Strategies.of(rows[0]._replace(dp=1, pp=1, tp=4, micro_batches=4))
+    deep = Strategies.of(rows[0]._replace(dp=1, pp=4, tp=4, micro_batches=4))
+    assert memory(of, deep)[0] < memory(of, alone)[0]
