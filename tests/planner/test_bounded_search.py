@@ -53,3 +53,9 @@ def test_a_model_too_large_is_refused_with_what_would_be_enough() -> None:
     small = replace(of, accelerator=of.accelerator.model_copy(update={"memory": 1e4}))
     with pytest.raises(UnsupportedError, match=r"memory is 1e[+]04 bytes, but the smallest strategy needs"):
         bounded_search(small, space(of))
+
+
+def test_a_batch_that_divides_among_no_replicas_is_refused() -> None:
+    of = job(1, ranks=6)
+    with pytest.raises(UnsupportedError, match="no global batch divides evenly"):
+        bounded_search(of, space(of, batches=(1,)))

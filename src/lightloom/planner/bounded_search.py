@@ -69,8 +69,11 @@ def bounded_search(
     Without ``prune`` every row that fits is simulated.
 
     Raises:
-        UnsupportedError: no row can be had, or none fits the memory (says how much would be enough for one).
+        UnsupportedError: there is no row, none can be had, or none fits the memory (says how much would be
+            enough for one).
     """
+    if not len(strategies):
+        raise UnsupportedError("no strategy: no global batch divides evenly among replicas and micro-batches")
     allowed = admitted(job, strategies)
     if not allowed.any():
         raise UnsupportedError(f"none of the {len(strategies)} strategies has an algorithm that serves its groups")

@@ -2,8 +2,10 @@
 
     stage s   start_s = max(gather_s, start_{s−1} + F_{s−1} + send_s)
               tail_s  = max(exchange_s + update_s, send_s + B_{s−1} + tail_{s−1})
-    step   ≥  max over s of  start_s + m (F_s + B_s) + tail_s
+    busy_s  = max(m (F_s + B_s), ⌈m / (p − s)⌉ · trip_s)     at most p − s micro-batches are under way beyond stage s,
+    step   ≥  max over s of  start_s + busy_s + tail_s        each for the passes and sends of a round trip from there
 
+F and B are passes, exchanges of tensor parallelism included.
 Equal stages without communication give (m + p − 1)(F + B), which 1F1B reaches. Data parallelism alone has its buckets
 or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
 """
@@ -64,11 +66,12 @@ def memory(job: Job, strategies: Strategies) -> Floats:
 
 def bounds(job: Job, strategies: Strategies) -> Floats:
     """Seconds that no simulated step of each row falls below: [rows]."""
-    lines = PriceLines(job.pricing, strategies.algorithms)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False)
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
     for sharding in range(len(SHARDINGS)):
         which = np.flatnonzero(strategies.plain & (strategies.sharding == sharding))
         if len(which):
@@ -81,13 +84,20 @@ def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
     forward = times.forward + times.forward_exchange
     backward = times.backward + times.backward_exchange
     closing = times.exchange + times.update
+    both = forward + backward
+    stages = both.shape[1]
+    # From a micro-batch's first pass on a stage until its gradient has left it.
+    trip = both + 2 * np.concatenate([times.send[:, 1:], np.zeros_like(both[:, :1])], axis=1)
+    trip = trip[:, ::-1].cumsum(axis=1)[:, ::-1]
+    rounds = -(-micro_batches[:, None] // (stages - np.arange(stages)))
+    busy = np.maximum(micro_batches[:, None] * both, rounds * trip)
     start, tail = times.gather[:, 0], closing[:, 0]
-    found: Floats = start + micro_batches * (forward[:, 0] + backward[:, 0]) + tail
-    for stage in range(1, forward.shape[1]):
+    found: Floats = start + busy[:, 0] + tail
+    for stage in range(1, stages):
         send = times.send[:, stage]
         start = np.maximum(times.gather[:, stage], start + forward[:, stage - 1] + send)
         tail = np.maximum(closing[:, stage], send + backward[:, stage - 1] + tail)
-        found = np.maximum(found, start + micro_batches * (forward[:, stage] + backward[:, stage]) + tail)
+        found = np.maximum(found, start + busy[:, stage] + tail)
     return found
 
 

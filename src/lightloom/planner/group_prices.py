@@ -93,15 +93,20 @@ class GroupPrices:
 
 
 class PriceLines:
-    """Lower bounds of prices, for columns of sizes; four prices a kind, algorithm, group and ratio."""
+    """Lower bounds of prices, for columns of sizes; four prices a kind, algorithm, group and ratio.
 
-    def __init__(self, pricing: Pricing, algorithms: Sequence[str]) -> None:
+    With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
+    can stay in place (``Cost.repeated_time``).
+    """
+
+    def __init__(self, pricing: Pricing, algorithms: Sequence[str], *, hidden_setup: bool) -> None:
         self._pricing = pricing
         self._algorithms = algorithms
+        self._hidden_setup = hidden_setup
         self._fitted: dict[tuple[Kind, int, int, float], tuple[float, float, float, float]] = {}
 
     def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, ratio: Floats, nbytes: Floats) -> Floats:
-        """Seconds, circuits in place: 0 where nothing is sent or there is one rank; arguments broadcast.
+        """Seconds: 0 where nothing is sent or there is one rank; arguments broadcast.
 
         ``nbytes`` may have a last dimension more than the others.
         """
@@ -125,7 +130,9 @@ class PriceLines:
         if key not in self._fitted:
             price = self._pricing.price(self._algorithms[algorithm], ranks, ratio)
             costs = (price(kind, nbytes).cost for nbytes in (0.0, _SMALL, _LARGE, 2 * _LARGE))
-            nothing, small, large, twice = (cost.time - cost.setup for cost in costs)
+            nothing, small, large, twice = (
+                cost.time - cost.setup if self._hidden_setup else cost.repeated_time for cost in costs
+            )
             # Far from its two sizes the second line is a difference of large numbers.
             far = large - 16 * np.finfo(np.float64).eps * twice
             self._fitted[key] = nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE
