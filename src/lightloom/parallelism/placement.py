@@ -24,7 +24,10 @@ ROUNDS = 8
 EFFORT = 2_000_000
 """Edges that the search around the best start may look at; a few hundredths of a second."""
 SEARCHED = 4
-"""Starts that the search shares its effort between."""
+"""Starts, the fastest ones, that the search shares its effort between."""
+FURTHER = 16
+"""Random starts that share it too, where every start then has ``THOROUGH`` moves for each sub-operator."""
+THOROUGH = 50
 _UNLIMITED = 1e300
 
 
@@ -65,6 +68,7 @@ def place(
     Starts: the paper's forward pass (earliest free device) and one that looks at transfers (earliest finish), both with
     repair; parts in blocks along the ring, repaired where they break the reach; the same on a clique, devices next to
     each other that all reach one another; and lines that fill device after device in topological order.
+    Small graphs, of up to about fifteen sub-operators, are searched from random starts too.
 
     It ends, with a placement unless memory refuses it. A repair makes at most 2 · ``ROUNDS`` sweeps, each visiting a
     sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by then gives up
@@ -88,11 +92,11 @@ def place(
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
     problem = _problem(balanced, devices, reach, memory, link)
     times = np.zeros((4, balanced.size))
-    starts = list(_starts(problem, repair)) or list(_reconciled(problem))
+    starts = list(_starts(problem, repair)) or list(_last_resort(problem))
     if not starts:
         raise _too_large(problem)
     starts.sort(key=lambda start: _iteration(problem, start.device, times))
-    best = _searched(problem, starts[:SEARCHED], effort)
+    best = _searched(problem, starts[:SEARCHED] + list(_further(problem, effort)), effort)
     seconds = _iteration(problem, best.device, times)
     half = float(times[1].max(initial=0.0))
     return Placement(
@@ -115,7 +119,7 @@ def _searched(problem: _Problem, starts: list[_Start], effort: int) -> _Start:
     from lightloom.parallelism import _placement_kernels as kernels
 
     balanced = problem.balanced
-    steps = effort // len(starts) // (2 * (balanced.size + len(problem.before[1])) + 20)
+    steps = _moves(problem, effort) // len(starts)
     if not steps or problem.devices == 1 or balanced.size < 2:
         return starts[0]
     seconds = [
@@ -126,6 +130,11 @@ def _searched(problem: _Problem, starts: list[_Start], effort: int) -> _Start:
         for seed, start in enumerate(starts)
     ]  # fmt: skip
     return starts[int(np.argmin(seconds))]
+
+
+def _moves(problem: _Problem, effort: int) -> int:
+    """Moves that the search may try: each looks at all edges twice."""
+    return effort // (2 * (problem.balanced.size + len(problem.before[1])) + 20)
 
 
 def iteration_seconds(balanced: BalancedGraph, device: NDArray[Any], devices: int, link: Link) -> float:
@@ -223,18 +232,31 @@ def _line(problem: _Problem, width: int, rounds: int) -> Iterator[_Start]:
     yield from _settled(problem, f"line of {width}", device, rounds)
 
 
-def _reconciled(problem: _Problem) -> Iterator[_Start]:
+def _last_resort(problem: _Problem) -> Iterator[_Start]:
     """Any placement, searched for where memory is so tight that no other start was valid."""
-    from lightloom.parallelism import _placement_kernels as kernels
-
     balanced, k = problem.balanced, problem.devices
     steps = EFFORT * balanced.size // (balanced.size + len(problem.before[1]))
     for seed, width in enumerate((k, problem.reach.span(k))):
         _, device = _filled(balanced.memory, width)
-        if kernels.reconcile(
-            problem.before, problem.after, balanced.memory, problem.capacity, problem.allowed, device, steps, seed
-        ):
-            yield _Start("fewest conflicts", device, 0)
+        yield from _reconciled(problem, "fewest conflicts", device, steps, seed)
+
+
+def _further(problem: _Problem, effort: int) -> Iterator[_Start]:
+    """Random devices made valid: with little memory and reach to spare, no moves lead from one start to all others."""
+    size, k = problem.balanced.size, problem.devices
+    if k == 1 or size < 2 or _moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
+        return
+    for seed in range(FURTHER):
+        device = np.random.default_rng(seed).integers(0, k, size, np.int32)
+        yield from _reconciled(problem, "random", device, 4 * THOROUGH * size, seed)
+
+
+def _reconciled(problem: _Problem, method: str, device: NDArray[np.int32], steps: int, seed: int) -> Iterator[_Start]:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    memory, capacity = problem.balanced.memory, problem.capacity
+    if kernels.reconcile(problem.before, problem.after, memory, capacity, problem.allowed, device, steps, seed):
+        yield _Start(method, device, 0)
 
 
 def _settled(problem: _Problem, method: str, device: NDArray[np.int32], rounds: int) -> Iterator[_Start]:
