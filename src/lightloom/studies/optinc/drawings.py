@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,7 +225,7 @@ def noise(comparison: Any) -> Figure:
     """Error rate against noise: trained and constructed networks of scenario 1, cliff included."""
     figure, (axes,) = canvas(1)
     sigmas = np.array(comparison["sigmas"])
-    trained, constructed = iter((RED, ORANGE, PURPLE, "#882255")), iter((BLUE, GREEN, SKY))
+    trained, constructed = cycle((RED, ORANGE, PURPLE, "#882255")), cycle((BLUE, GREEN, SKY, "#222255"))
     for row in comparison["networks"]:
         ours = row["kind"] == "constructed"
         rates = np.array(row["error_rates"])
