@@ -16,8 +16,8 @@ def reproduce(
     work: Annotated[
         Path | None,
         typer.Option(
-            help="Repeat the study's long measurements here (inceptionn: training runs, hours) and use them; a folder "
-            "that already holds some of them is gone on with.",
+            help="Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a "
+            "folder that already holds some of them is gone on with.",
         ),
     ] = None,
     data: Annotated[

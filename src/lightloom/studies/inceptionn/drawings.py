@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lightloom.studies.canvas import canvas
 from lightloom.studies.inceptionn import bitwidths
 from lightloom.studies.inceptionn.accuracy import base_at, final, mean_ratio
 from lightloom.studies.inceptionn.gradients import LOWEST
@@ -209,16 +210,3 @@ def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], numbe
         axes.bar_label(drawn, [number.format(value) for value in values], padding=1)
     axes.set_xticks(range(len(names)), list(names))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=len(series))
-
-
-def canvas(panels: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    """Panels side by side, with a light grid."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2) if panels > 1 else (7, 4.2), dpi=120, layout="constrained")
-    found = list(figure.subplots(1, panels, sharey=sharey, squeeze=False)[0])
-    for axes in found:
-        axes.grid(True, axis="y", color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, found

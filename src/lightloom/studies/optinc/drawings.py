@@ -9,6 +9,7 @@ import numpy as np
 
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.noise import input_bound
+from lightloom.studies.canvas import canvas
 from lightloom.studies.optinc import latency
 from lightloom.studies.optinc.learning import BASE, paired
 from lightloom.studies.optinc.paper import ACCURACY, RING_TRAFFIC, ROWS, SAVED
@@ -251,16 +252,3 @@ def noise(comparison: Any) -> Figure:
     axes.set_ylabel("share of wrong outputs")
     figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
-
-
-def canvas(panels: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    """Panels side by side, with a light grid."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.4) if panels > 1 else (7, 4.2), dpi=120, layout="constrained")
-    found = list(figure.subplots(1, panels, sharey=sharey, squeeze=False)[0])
-    for axes in found:
-        axes.grid(True, axis="y", color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
