@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
 from lightloom.studies import load
 from lightloom.studies.base import Study
 from lightloom.studies.optinc import cascading, images_runs, language_runs, latency, learning, slips, tables, traffic
@@ -124,14 +125,16 @@ def test_counts_print_as_the_papers_accuracy(row: str) -> None:
 
 
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
-    wrong, wrong_basic, low = cascading.end_to_end(20_000)
-    assert wrong == 0 and low == -1
-    assert 0.25 < wrong_basic / 20_000 < 0.32
+    found = end_to_end(cascading.built(), 20_000)
+    codes = random_codes(4, 4, 8, 20_000, np.random.default_rng(0))
+    assert found["wrong_with_decimals"] == 0
+    assert (basic(codes) - codes.sum(axis=(0, 1)) // 16).min() == -1
+    assert 0.25 < found["wrong_without_decimals"] / 20_000 < 0.32
 
 
 @pytest.mark.slow
 def test_ten_million_tuples_through_the_cascade() -> None:
-    assert cascading.end_to_end(10_000_000, seed=1)[0] == 0
+    assert end_to_end(cascading.built(), 10_000_000, seed=1)["wrong_with_decimals"] == 0
 
 
 def test_signs_survive_offset_binary_alone() -> None:

@@ -19,9 +19,8 @@ from lightloom.photonics.averaging.averagers import (
     ErringAverager,
     ErrorDistribution,
     IdealAverager,
-    Rounding,
 )
-from lightloom.photonics.block_quantisation import BlockQuantisation
+from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
 
 torch = pytest.importorskip("torch")
 

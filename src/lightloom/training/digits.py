@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.compression import Inceptionn, find, tag_histogram
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
-from lightloom.photonics.averaging.averagers import Rounding
+from lightloom.photonics.block_quantisation import Rounding
 from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
 from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn
 from lightloom.training.optical_hook import OpticalAverageState, attach_optical_average

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.averagers import Averager, IdealAverager
-from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers, mean_codes
+from lightloom.photonics.averaging.averagers import Averager, average_into
+from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
 
 Floats = NDArray[np.float32]
 
@@ -49,10 +49,7 @@ def averaged(
     for row, out in zip(gradients, codes, strict=True):
         quantise.encode(row, scales, out)
     means = np.empty(gradients.shape[1], quantise.code_type)
-    if isinstance(averager, IdealAverager):
-        mean_codes(codes, averager.rounding, means)
-    else:
-        means[:] = averager(codes)
+    average_into(averager, codes, means)
     values = np.empty(gradients.shape[1], np.float32)
     quantise.decode(means, scales, values)
     return values

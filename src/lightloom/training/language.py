@@ -25,8 +25,8 @@ from lightloom.photonics.averaging.averagers import (
     Averager,
     ErringAverager,
     IdealAverager,
-    Rounding,
 )
+from lightloom.photonics.block_quantisation import Rounding
 from lightloom.training.datasets.text import VOCABULARY, Corpus
 from lightloom.training.emulated_servers import EmulatedServers
 from lightloom.training.run_checkpoint import RunCheckpoint

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.averaging.averagers import Averager, IdealAverager
-from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers, mean_codes
+from lightloom.photonics.averaging.averagers import Averager, average_into
+from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
 from lightloom.training.optical_statistics import OpticalCounts
 
 Floats = NDArray[np.float32]
@@ -108,17 +108,11 @@ class OpticalExchange:
     def _exchange(self, place: Place) -> None:
         """Codes in ``place.out`` become mean codes."""
         if self.links is None:
-            self._mean(place.out, place.out[0])
+            average_into(self.averager, place.out, place.out[0])
             return
         self.links.transpose(place.out, place.into)
-        self._mean(place.into, place.out[self.rank])
+        average_into(self.averager, place.into, place.out[self.rank])
         self.links.gather(place.out)
-
-    def _mean(self, rows: NDArray[Any], result: NDArray[Any]) -> None:
-        if isinstance(self.averager, IdealAverager):
-            mean_codes(rows, self.averager.rounding, result)
-        else:
-            result[:] = self.averager(rows)
 
     def _counts(self, size: int, place: Place) -> OpticalCounts:
         nbytes_codes = -(-size * place.quantise.bits // 8)

@@ -25,9 +25,9 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import ConfigError, InputError, LightloomError, UnsupportedError
-from lightloom.photonics.averaging.averagers import Averager, Rounding
+from lightloom.photonics.averaging.averagers import Averager
 from lightloom.photonics.averaging.averagers_by_name import find_averager
-from lightloom.photonics.block_quantisation import BlockQuantisation
+from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
 from lightloom.training.errors import TransportError
 from lightloom.training.optical_exchange import Links, OpticalExchange, Place
 from lightloom.training.optical_statistics import OpticalStatistics

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from lightloom.photonics.averaging.files import FunctionArguments
 from lightloom.photonics.averaging.function import Ints
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.preprocessing import points_of_servers
+from lightloom.photonics.block_quantisation import Rounding, mean_codes
 
-Rounding = Literal["floor", "half-up"]
 TABULATED_POINTS = 1 << 24
 _AT_ONCE = 1 << 16
 Codes = NDArray[np.integer[Any]]
@@ -45,6 +45,14 @@ class Averager(Protocol):
 
     def __call__(self, codes: Codes) -> Ints:
         """Mean codes (n,) of codes (servers, n)."""
+
+
+def average_into(averager: Averager, codes: NDArray[Any], out: NDArray[Any]) -> None:
+    """Mean codes of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over memory."""
+    if isinstance(averager, IdealAverager):
+        mean_codes(codes, averager.rounding, out)
+    else:
+        out[:] = averager(codes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from lightloom.photonics.averaging.averagers import (
     ErringAverager,
     IdealAverager,
     NetworkAverager,
-    Rounding,
 )
+from lightloom.photonics.block_quantisation import Rounding
 
 KNOWN = {
     "ideal": "the exact mean",

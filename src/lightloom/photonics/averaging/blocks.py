@@ -44,26 +44,17 @@ def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
     return total(circuit.input(k) * i.weight for k, i in enumerate(function.inputs)) + function.offset
 
 
-def carry_save(circuit: Circuit, blocks: list[Block], radix: int) -> list[Block]:
-    """Every block hands its excess to the next at once: all ranges shrink in one step, not one after the other."""
+def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None) -> list[Block]:
+    """Every block hands its excess to the next at once: all ranges shrink in one step, not one after the other.
+
+    With ``decided_from``, blocks that reach above that digit are made of decided bits, as the floor of a form to its
+    own grid is itself; lower ones matter for their carry alone, which is decided as it is.
+    """
     excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
     result = []
     for index, block in enumerate(blocks):
-        form = block.form - excess[index] * 4**block.digits
-        result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
-    return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
-
-
-def decide_inputs(circuit: Circuit, blocks: list[Block], dropped: int, radix: int) -> list[Block]:
-    """One round of carry-saving whose blocks are made of decided bits: the floor of a block to its own grid is itself.
-
-    Blocks below digit ``dropped`` matter for their carry alone, which is decided as it is.
-    """
-    excess = [circuit.floor(b.form, 4**b.digits, radix) for b in blocks]
-    result = []
-    for index, block in enumerate(blocks):
         form = block.form
-        if block.position + block.digits > dropped:
+        if decided_from is not None and block.position + block.digits > decided_from:
             grid = form.grid
             form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
         form = form - excess[index] * 4**block.digits

@@ -13,7 +13,7 @@ unit a step.
 from __future__ import annotations
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.blocks import blocks_of, carry_save, decide_inputs, ripple, split, with_decimals
+from lightloom.photonics.averaging.blocks import blocks_of, carry_save, ripple, split, with_decimals
 from lightloom.photonics.averaging.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
 
@@ -31,7 +31,7 @@ def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0, deci
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     blocks = blocks_of(circuit, function, 4**shift // servers, function.outputs)
     if decided:
-        blocks = decide_inputs(circuit, blocks, shift, radix)
+        blocks = carry_save(circuit, blocks, radix, decided_from=shift)
     for _ in range(saved):
         blocks = carry_save(circuit, blocks, radix)
     done, top = ripple(circuit, blocks, radix)
