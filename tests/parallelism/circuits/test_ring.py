@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -125,6 +126,33 @@ def test_bound_ignores_scale_and_rotation(matrix: np.ndarray, wavelengths: int, 
         assert ring_bound.relax(Traffic.of(other), fabric).service == pytest.approx(base, rel=1e-6)
     more = WdmRing(ranks=len(matrix), wavelengths=3 * wavelengths, fibres=2)
     assert ring_bound.relax(Traffic.of(matrix), more).service == pytest.approx(6 * base, rel=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(matrices(least=2, most=12), st.integers(1, 5), st.integers(0, 30), st.booleans())
+def test_one_period_of_repeated_traffic_is_enough(
+    matrix: np.ndarray, groups: int, ahead: int, continuity: bool
+) -> None:
+    """The programme of one period has the optimum of the whole one, and its shares reach it on every link."""
+    k = len(matrix)
+    whole = np.kron(np.eye(groups), matrix)
+    if groups > 1:
+        at = np.arange(k * groups)
+        whole[at, (at + ahead % (k * groups - 1) + 1) % (k * groups)] += matrix.max()
+    traffic, fabric = Traffic.of(whole), WdmRing(ranks=k * groups, wavelengths=7)
+    found = ring_bound.relax(traffic, fabric, continuity)
+    assert (k * groups) % traffic.period() == 0
+    with patch.object(Traffic, "period", lambda self: self.ranks):
+        unfolded = ring_bound.relax(traffic, fabric, continuity)
+    assert found.service == pytest.approx(unfolded.service, rel=1e-6)
+    for first, last, share in (
+        (traffic.source, traffic.destination, found.clockwise),
+        (traffic.destination, traffic.source, 1 - found.clockwise),
+    ):
+        load = np.zeros(k * groups)
+        for a, b, wanted in zip(first, last, share * traffic.relative * found.service, strict=True):
+            load[np.arange(a, a + (b - a) % (k * groups)) % (k * groups)] += wanted
+        assert load.max() <= fabric.channels * (1 + 1e-6)
 
 
 @settings(deadline=None, max_examples=10)

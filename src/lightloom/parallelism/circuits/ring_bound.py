@@ -32,7 +32,8 @@ class Relaxation:
 def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxation:
     """The largest t at which ``t · T`` fits on the links, T relative to the largest demand.
 
-    Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables, each in few rows.
+    Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
+    traffic, each in few rows.
 
     Args:
         continuity: heed too that no wavelength serves two circuits longer than half the ring, nor one of half the ring
@@ -45,8 +46,10 @@ def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxat
     check_ring(traffic, fabric)
     from scipy.optimize import linprog
 
-    pairs, nodes = len(traffic), fabric.ranks
-    matrix = _rows(traffic)
+    nodes = traffic.period()
+    inside = np.flatnonzero(traffic.source < nodes)
+    pairs = len(inside)
+    matrix = _rows(traffic, inside, nodes)
     objective = np.zeros(matrix.shape[1])
     objective[-1] = -1.0
     highest = np.ones(matrix.shape[1])
@@ -56,7 +59,10 @@ def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxat
     limits = np.column_stack([np.zeros_like(highest), highest])
     found: Any = linprog(objective, A_eq=matrix, b_eq=np.zeros(matrix.shape[0]), bounds=limits, method="highs-ds")
     ways = np.maximum(found.x[: 2 * pairs].reshape(2, pairs), 0)
-    return Relaxation(float(found.x[-1]) * fabric.channels, ways[0] / ways.sum(axis=0))
+    first = traffic.source % nodes
+    alike = traffic.find(first, (first + traffic.destination - traffic.source) % traffic.ranks)
+    share = ways[0] / ways.sum(axis=0)
+    return Relaxation(float(found.x[-1]) * fabric.channels, share[np.searchsorted(inside, alike)])
 
 
 def check_ring(traffic: Traffic, fabric: WdmRing) -> None:
@@ -73,43 +79,45 @@ def check_ring(traffic: Traffic, fabric: WdmRing) -> None:
         )
 
 
-def _rows(traffic: Traffic) -> sparse.csc_array:
+def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
     """Columns: clockwise [pair], counter-clockwise [pair], loads [way, link], long [way], t; in shares of a link.
 
-    ``long`` counts circuits longer than half the ring, and those of just half the ring as halves.
+    Pairs are those ``inside`` the first period, links its own. ``long`` counts circuits of the whole ring that are
+    longer than half of it, and those of just half as halves.
     """
-    nodes, pairs = traffic.ranks, len(traffic)
-    source, destination = traffic.source, traffic.destination
-    pair, node = np.arange(pairs), np.arange(nodes)
-    long = 2 * pairs + 2 * nodes
+    nodes, pairs = traffic.ranks, len(inside)
+    source, destination = traffic.source[inside], traffic.destination[inside]
+    pair, link = np.arange(pairs), np.arange(period)
+    long = 2 * pairs + 2 * period
     t = long + 2
     entries: list[tuple[Ints, Ints, Any]] = [
         (pair, pair, 1.0),
         (pair, pairs + pair, 1.0),
-        (pair, np.full(pairs, t), -traffic.relative),
+        (pair, np.full(pairs, t), -traffic.relative[inside]),
     ]
     row = pairs
     for way, (first, last) in enumerate(((source, destination), (destination, source))):
-        arcs, loads = way * pairs, 2 * pairs + way * nodes
+        arcs, loads = way * pairs, 2 * pairs + way * period
+        length = (last - first) % nodes
+        start = first % period
         entries += [
-            (row + node, loads + node, 1.0),
-            (row + node, loads + (node - 1) % nodes, -1.0),
-            (row + first, arcs + pair, -1.0),
-            (row + last, arcs + pair, 1.0),
+            (row + link, loads + link, 1.0),
+            (row + link, loads + (link - 1) % period, -1.0),
+            (row + start, arcs + pair, -1.0),
+            (row + last % period, arcs + pair, 1.0),
         ]
-        # The differences leave one level open: arcs over the last link are those that end before they start.
-        across = np.flatnonzero(last < first)
-        level = row + nodes
+        # The differences leave one level open: arcs over the last link of a period, those of all rotations.
+        level = row + period
         entries += [
-            (np.array([level]), np.array([loads + nodes - 1]), 1.0),
-            (np.full(len(across), level), arcs + across, -1.0),
+            (np.array([level]), np.array([loads + period - 1]), 1.0),
+            (np.full(pairs, level), arcs + pair, -((start + length) // period).astype(np.float64)),
         ]
-        twice = 2 * ((last - first) % nodes)
+        copies = nodes // period
         entries += [
             (np.array([level + 1]), np.array([long + way]), 1.0),
-            (np.full(pairs, level + 1), arcs + pair, -((twice > nodes) + 0.5 * (twice == nodes))),
+            (np.full(pairs, level + 1), arcs + pair, -copies * ((2 * length > nodes) + 0.5 * (2 * length == nodes))),
         ]
-        row += nodes + 2
+        row += period + 2
     rows, columns = (np.concatenate([entry[i] for entry in entries]) for i in (0, 1))
     values = np.concatenate([np.broadcast_to(value, len(at)) for at, _, value in entries])
     return sparse.csc_array((values, (rows, columns)), shape=(row, t + 1))

@@ -72,6 +72,15 @@ class Traffic:
         position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[position] == wanted, position, -1)
 
+    def period(self) -> int:
+        """The least number of ranks, a divisor of all, by which the traffic can be turned without changing it."""
+        for shift in range(1, self.ranks):
+            if self.ranks % shift == 0:
+                turned = self.find((self.source + shift) % self.ranks, (self.destination + shift) % self.ranks)
+                if (turned >= 0).all() and np.array_equal(self.nbytes[turned], self.nbytes):
+                    return shift
+        return self.ranks
+
     def check_fits(self, fabric: Fabric) -> None:
         """Refuse a fabric of another size.
 
