@@ -48,6 +48,7 @@ def studies() -> Mapping[str, Entry]:
             "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
             "optinc": Entry(_optinc, Measuring(_optinc_jobs, _optinc_measure)),
             "optree": Entry(lambda _: _optree()),
+            "sipml": Entry(lambda _: _sipml()),
         }
     )
 
@@ -77,6 +78,12 @@ def _dadiannao() -> Study:
 
 def _optree() -> Study:
     from lightloom.studies.optree.study import study
+
+    return study()
+
+
+def _sipml() -> Study:
+    from lightloom.studies.sipml.study import study
 
     return study()
 

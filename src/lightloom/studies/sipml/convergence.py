@@ -1,0 +1,91 @@
+"""The paper leaves open whether its repair ends: sweeps that chase one another, on five sub-operators.
+
+          ┌──► 1 ──────────┐
+    0 ────┤                ├──► 4        4 devices, a reader at most one device ahead of its producers
+          └──► 2 ──► 3 ────┘
+
+The forward pass puts 0 and 1 on device 0, 2 on 1 and 3 on 2: nothing reaches from both 1 and 3 to sub-operator 4. The
+backward sweep moves 1 ahead, the forward sweep moves it back behind 0, and so on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lightloom.core.claims import Claim
+
+DEVICES, DEGREE = 4, 1
+EDGES = ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4))
+ORDER = (0, 2, 3, 1, 4)
+"""A topological order: longest path to the end first."""
+BEFORE = (0, 0, 1, 2, -1)
+"""Devices by sub-operator when the forward pass gets stuck at 4."""
+
+
+class Chase(NamedTuple):
+    """What repeated sweeps do."""
+
+    states: tuple[tuple[int, ...], ...]
+    """Devices of all sub-operators after each sweep, the first before any."""
+    period: int
+    """Sweeps after which a state returns for good; 0 where they settle."""
+
+
+def chase(most: int = 100) -> Chase:
+    """Sweep backward and forward until all are within reach or a state returns.
+
+    A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
+    most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
+    after a whole number of rounds returns for ever.
+    """
+    device = list(BEFORE)
+    device[ORDER[-1]] = _nearest(ORDER[-1], device, back=False)
+    states, seen = [tuple(device)], {(tuple(device), 0): 0}
+    for sweep in range(most):
+        back = sweep % 2 == 0
+        for x in reversed(ORDER) if back else ORDER:
+            if not all(_within(x, other, device, back) for other in _neighbours(x, back)):
+                device[x] = _nearest(x, device, back)
+        states.append(tuple(device))
+        if all((device[b] - device[a]) % DEVICES <= DEGREE for a, b in EDGES):
+            return Chase(tuple(states), 0)
+        key = (tuple(device), (sweep + 1) % 2)
+        if key in seen:
+            return Chase(tuple(states), sweep + 1 - seen[key])
+        seen[key] = sweep + 1
+    raise AssertionError(f"{most} sweeps neither settle nor repeat: there are only {DEVICES ** len(ORDER)} states")
+
+
+def claims() -> tuple[Claim, ...]:
+    """One row: the paper leaves the proof to future work."""
+    found = chase()
+    told = " → ".join("".join(map(str, state)) for state in found.states)
+    return (
+        Claim(
+            id="sipml.example.repair_ends", paper="left to future work",
+            ours="settles" if not found.period else f"repeats every {found.period} sweeps", unit="backward, forward",
+            why=f"five sub-operators on 4 devices, Δ = 1, devices after each sweep: {told}, though one device alone "
+            "would do. Ties and the order of visits are our reading. Ours ends: a repair makes at most 16 sweeps, "
+            "then gives up its start, and starts that need no repair remain",
+        ),
+    )  # fmt: skip
+
+
+def _neighbours(x: int, back: bool) -> list[int]:
+    return [b for a, b in EDGES if a == x] if back else [a for a, b in EDGES if b == x]
+
+
+def _within(x: int, other: int, device: list[int], back: bool) -> bool:
+    apart = device[other] - device[x] if back else device[x] - device[other]
+    return apart % DEVICES <= DEGREE
+
+
+def _nearest(x: int, device: list[int], back: bool) -> int:
+    here = device[x]
+
+    def key(to: int) -> tuple[int, int, int]:
+        moved = [*device[:x], to, *device[x + 1 :]]
+        reached = sum(_within(x, other, moved, back) for other in _neighbours(x, back))
+        return -reached, min((to - here) % DEVICES, (here - to) % DEVICES), to
+
+    return min(range(DEVICES), key=key)

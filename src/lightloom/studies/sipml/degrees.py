@@ -1,0 +1,133 @@
+"""Section 3.1 and 3.2: duty cycles, circuits of a node, and how many peers the distance rule really allows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.claims import Claim
+from lightloom.core.errors import InputError
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.load import load_fabric
+from lightloom.parallelism.circuits import Timing, Traffic, switch
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.placed import Link, Placement, Reach
+from lightloom.parallelism.placement_check import check
+from lightloom.studies.sipml.paper import HOLD_10, OCS_DEGREE, RECONFIGURATION
+from lightloom.studies.sipml.small_graphs import balanced_graph
+
+DUTY = {
+    "10r": (Timing(HOLD_10, 1.0), 90.0, 1.0, "section 3.1 rounds: a hold of 10 r in a period of 11 r"),
+    "100us_20us": (Timing(100e-6, 20e-6), 83.3, 0.05, "the simulator's ring; below the 90 % of section 3.1"),
+    "4r": (Timing(4.0, 1.0), 80.0, 0.05, "a packet simulator that builds SiP-ML anew (TopoOpt's)"),
+}
+"""By what is held: timing, per cent, tolerance, source."""
+DEGREE, DEVICES = 3, 8
+"""Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
+
+
+class Peers(NamedTuple):
+    """What the devices of a group see of one another."""
+
+    most: int
+    """Peers of the busiest device, activations and gradients together."""
+    readers: int
+    """Peers that it sends activations to."""
+
+
+def claims() -> tuple[Claim, ...]:
+    """All rows."""
+    return (*_duty(), *_fabrics(), *_distance_rule())
+
+
+def forward_case(degree: int = DEGREE, devices: int = DEVICES) -> HybridPlan:
+    """Two operators with a part on every device; part i of the second reads parts i − Δ ... i of the first.
+
+    Every edge keeps (i − j) mod k ≤ Δ, and the placement passes the independent check under that rule.
+    """
+    edges = [((i - back) % devices, devices + i) for i in range(devices) for back in range(degree + 1)]
+    balanced = balanced_graph("forward-case", (devices, devices), edges)
+    link, seconds = Link(bandwidth=1e12), 1e-6
+    arrival = np.repeat([0.0, seconds + 1e3 / link.bandwidth], devices)
+    last = float(arrival[-1] + seconds)
+    placement = Placement(
+        device=np.tile(np.arange(devices, dtype=np.int32), 2),
+        devices=devices,
+        reach=Reach(degree, "forward"),
+        link=link,
+        start=arrival,
+        end=arrival + seconds,
+        backward_start=last + arrival[::-1],
+        backward_end=last + arrival[::-1] + seconds,
+        makespan=2 * last,
+        repaired=0,
+        method="constructed",
+    )
+    check(placement, balanced)
+    return hybrid(placement, balanced, devices, 2)
+
+
+def peers(plan: HybridPlan) -> Peers:
+    """Peers inside a group, from the traffic of an iteration and from the edges of the graph."""
+    sent = plan.traffic().model_parallel.toarray()[: plan.k, : plan.k] > 0
+    balanced, device = plan.balanced, plan.placement.device
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    ways = {(a, b) for a, b in zip(device[balanced.parent].tolist(), device[reader].tolist(), strict=True) if a != b}
+    readers = max(sum(a == d for a, _ in ways) for d in range(plan.k))
+    return Peers(int((sent | sent.T).sum(axis=1).max()), readers)
+
+
+def refusal(plan: HybridPlan, degree: int) -> str:
+    """Why so many circuits a rank cannot serve a plan; empty where they can."""
+    fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
+    try:
+        switch.assign(Traffic.of(plan.traffic().total), fabric)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def least_degree(plan: HybridPlan) -> int:
+    """Fewest planes on which every pair that communicates has a circuit."""
+    return next(degree for degree in range(1, plan.ranks) if not refusal(plan, degree))
+
+
+def _duty() -> list[Claim]:
+    return [
+        Claim(id=f"sipml.example.duty_{name}", paper=percent, ours=round(100 * timing.duty_cycle, 2),
+              unit="% of the time", tolerance=tolerance, why=why)
+        for name, (timing, percent, tolerance, why) in DUTY.items()
+    ]  # fmt: skip
+
+
+def _fabrics() -> list[Claim]:
+    fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
+    ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
+    return [
+        Claim(id="sipml.example.ocs_degree", paper=OCS_DEGREE, ours=fabric.channels, unit="circuits of a rank",
+              why="D = Q: one port on every switch, here Q = 20 as in the authors' scripts"),
+        Claim(id="sipml.example.ring_reconfiguration", paper=RECONFIGURATION["sip-ring"] * 1e6,
+              ours=ring.setup_time * 1e6, unit="µs", tolerance=1e-6),
+        Claim(id="sipml.example.ocs_reconfiguration", paper=RECONFIGURATION["circuit-switch"] * 1e3,
+              ours=ocs.setup_time * 1e3, unit="ms", tolerance=1e-6),
+    ]  # fmt: skip
+
+
+def _distance_rule() -> list[Claim]:
+    plan = forward_case()
+    found, needed = peers(plan), least_degree(plan)
+    case = f"k = {DEVICES}, Δ = {DEGREE}, part i of one operator reads parts i − Δ ... i of the one before"
+    return [
+        Claim(id="sipml.example.readers_by_distance", paper=DEGREE, ours=found.readers, unit="others, at most",
+              why=f"{case}; activations alone"),
+        Claim(
+            id="sipml.example.peers_by_distance", paper=DEGREE, ours=found.most, unit="others, at most",
+            why=f"{case}. (i − j) mod k ≤ Δ has one sign: activations go Δ devices ahead, their gradients Δ back, so "
+            "that a device has up to 2 Δ peers. Distance at most ⌊Δ/2⌋ either way keeps the sentence “at most Δ”",
+        ),
+        Claim(
+            id="sipml.example.degree_by_distance", paper=DEGREE + 1, ours=needed, unit="circuits of a rank",
+            why=f"the same case with l = 2 on SiP-OCS. With D = Δ + 1 planes: {refusal(plan, DEGREE + 1)}",
+        ),
+    ]  # fmt: skip

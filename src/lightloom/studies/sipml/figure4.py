@@ -1,0 +1,137 @@
+"""Fig. 4: four operators in sequence, split, placed on k = 4 devices with Δ = 2, repeated in l = 2 groups.
+
+    A ──► B ──► C ──► D        A, B and D balanced; C in four parts on three devices, as B has only two peers
+
+The text fixes that B is in one part and C in four. Assumed: the order of the names, one or two parts of A, four of D, and
+that every part reads its own slice.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from lightloom.core.claims import Claim
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.partition import BalancedGraph, partition
+from lightloom.parallelism.placed import Link, Reach
+from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement_check import check
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+Rule = Literal["peers", "forward"]
+K, GROUPS, DEGREE = 4, 2, 3
+"""k, l and D."""
+_QUANTUM = 1e-6
+_CHANNELS = 64
+
+
+def parts(parts_of_a: int) -> dict[str, int]:
+    """By operator, in sequence."""
+    return {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
+
+
+@cache
+def split(parts_of_a: int = 2) -> BalancedGraph:
+    """The balanced graph, Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding decides.
+
+    Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
+    """
+    wanted = parts(parts_of_a)
+    operators = [
+        Operator(
+            name=name,
+            kind="conv",
+            inputs=(before,),
+            dimensions={"sample": 1, "channel": _CHANNELS, "groups": _CHANNELS},
+            parameter_bytes=36 * _CHANNELS,
+            parameters=9 * _CHANNELS,
+            activation_bytes=1024,
+        )
+        for before, name in zip(["input", *wanted], wanted, strict=False)
+    ]
+    start = Operator(name="input", kind="input", dimensions={"sample": 1, "channel": _CHANNELS})
+    graph = ComputeGraph(name="figure-4", batch=1, operators=(start, *operators))
+    forward = np.array([0.0, *((each + 0.5) * _QUANTUM for each in wanted.values())])
+    return partition(graph, np.column_stack([forward, 2 * forward]), K, _QUANTUM)
+
+
+@cache
+def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
+    """Fig. 4 (d): the paper's forward pass (``effort=0``: nothing searched), repeated in two groups."""
+    balanced = split(parts_of_a)
+    placement = place(balanced, K, Reach(DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
+    check(placement, balanced)
+    return hybrid(placement, balanced, K, GROUPS)
+
+
+def devices(found: HybridPlan) -> dict[str, list[int]]:
+    """Devices of every operator's parts."""
+    names, operator = found.balanced.operators, found.balanced.operator
+    return {name: found.placement.device[operator == place].tolist() for place, name in enumerate(names)}
+
+
+def not_balanced(found: HybridPlan) -> list[str]:
+    """Operators that use fewer devices than they have parts, or than there are."""
+    return [name for name, used in devices(found).items() if len(set(used)) < min(K, len(used))]
+
+
+def peers(found: HybridPlan, device: int) -> list[int]:
+    """Ranks that a device of the first group communicates with, gradients included."""
+    sent = found.traffic().total.toarray() > 0
+    return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
+
+
+def most_peers(found: HybridPlan) -> int:
+    """In the group, of the busiest device."""
+    return max(sum(rank < K for rank in peers(found, device)) for device in range(K))
+
+
+def peers_of_gpu_1(found: HybridPlan) -> list[int]:
+    """Peers of the GPU that holds B, numbered from 1, the ring turned so that this is GPU 1."""
+    home = devices(found)["B"][0]
+    return sorted((rank - home) % K + rank // K * K + 1 for rank in peers(found, home))
+
+
+def most_devices_of_c(degree: int = DEGREE - 1) -> int:
+    """Devices that C's four parts can occupy when B, on device 0, has at most so many peers: all are tried."""
+    return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
+
+
+def claims() -> tuple[Claim, ...]:
+    """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
+    found, formula, alone = plan(), plan("forward"), plan("forward", 1)
+    used, most = len(set(devices(found)["C"])), most_devices_of_c()
+    assumed = "assumed: A in 2 parts, B in 1, C and D in 4, every part reads its own slice"
+    return (
+        Claim(
+            id="sipml.figure4.most_peers", paper=DEGREE - 1, ours=most_peers(found),
+            unit="others in the group, at most", why=f"peers at distance ⌊Δ/2⌋, gradients counted; {assumed}",
+        ),
+        Claim(
+            id="sipml.figure4.most_peers_by_formula", paper=DEGREE - 1, ours=most_peers(formula),
+            unit="others in the group, at most",
+            why="(i − j) mod k ≤ Δ: B hears of A from behind and sends to C ahead, and gradients return: "
+            f"peers {peers(formula, devices(formula)['B'][0])} of device {devices(formula)['B'][0]}; {assumed}",
+        ),
+        Claim(
+            id="sipml.figure4.not_balanced", paper="C", ours=", ".join(not_balanced(found)), unit="operators",
+            why=f"the forward pass of Algorithm 1; by the formula {', '.join(not_balanced(formula))}, too; {assumed}",
+        ),
+        Claim(
+            id="sipml.figure4.devices_of_c", paper="not all 4", ours="all 4" if most == K else "not all 4",
+            unit="devices",
+            why=f"all 256 placements of C around B tried: {most} devices at most. The forward pass uses {used}; as two "
+            "parts then take turns on one device, two devices would be as fast",
+        ),
+        Claim(
+            id="sipml.figure4.circuits_of_gpu_1", paper="2, 3, 5",
+            ours=", ".join(str(rank) for rank in peers_of_gpu_1(alone)), unit="peers",
+            why="by the formula with A in one part, the ring turned so that B is on GPU 1; with A in two: "
+            f"{', '.join(str(rank) for rank in peers_of_gpu_1(formula))}; at distance ⌊Δ/2⌋, where GPU 1 lies between "
+            f"its two peers: {', '.join(str(rank) for rank in peers_of_gpu_1(found))}",
+        ),
+    )  # fmt: skip

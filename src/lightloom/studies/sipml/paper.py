@@ -1,0 +1,54 @@
+"""What the paper's section 3 prints, and what its authors' published simulator adds.
+
+Of the paper we have section 3.1 to 3.3; its evaluation was not seen. Facts of the simulator (Rostam, 2021, no licence)
+are numbers and rules, no code.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HOLD_10 = 10.0
+"""Hold over reconfiguration that section 3.1 calls a duty cycle of 90 %."""
+RECONFIGURATION = {"circuit-switch": 10e-3, "sip-ring": 25e-6}
+"""Seconds to reconfigure, section 3.1, by the catalog's names."""
+RANKS = 1024
+BANDWIDTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Gb/s a GPU, electrical, in the simulator's scripts."""
+WAVELENGTH = 25.0
+"""Gb/s of one wavelength."""
+RING_DEGREE = 16
+"""Δ of the ring in the scripts."""
+OCS_DEGREE = 20
+"""Q in the scripts."""
+HEADLINE = (1.3, 9.1)
+"""Better training time than state-of-the-art electrical clusters, least and most (abstract)."""
+
+
+class Job(NamedTuple):
+    """A model as the scripts train it."""
+
+    model: str
+    """Its name in our zoo."""
+    data: int
+    """Groups (data parallelism)."""
+    group: int
+    """Devices of a group (model parallelism)."""
+    global_batch: int
+    weights: float
+    """Bytes that the scripts charge for the exchange between groups."""
+    iterations: int
+
+
+JOBS = {
+    "resnet50": Job("resnet50", 128, 8, 8192, 250e6, 8192),
+    "transformer_big": Job("transformer-big", 128, 8, 1024, 700e6, 16_384),
+    "gpt2_355m": Job("gpt2-355m", 128, 8, 1024, 6.8e9, 2_403_000),
+}
+"""By the key that rows use."""
+RING_MS = {
+    "resnet50": {400: 10.0, 8192: 0.488},
+    "transformer_big": {400: 28.0, 8192: 1.367},
+    "gpt2_355m": {400: 272.0, 8192: 13.28},
+}
+"""2 · weights · 8 / B in milliseconds, by Gb/s of B: the scripts' term for the exchange between groups."""
