@@ -2,8 +2,8 @@
 
     A ──► B ──► C ──► D        A, B and D balanced; C in four parts on three devices, as B has only two peers
 
-The text fixes that B is in one part and C in four. Assumed: the order of the names, one or two parts of A, four of D, and
-that every part reads its own slice.
+The text fixes that B is in one part and C in four. Assumed: the order of the names, one or two parts of A, four of D,
+and that every part reads its own slice.
 """
 
 from __future__ import annotations
