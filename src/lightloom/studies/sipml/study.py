@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lightloom.studies.base import Study
 from lightloom.studies.sipml import circuits, convergence, data_parallel, degrees, figure4
+from lightloom.studies.sipml.drawings import figures
 
 ASSUMPTIONS = (
     "Of the paper, sections 3.1 to 3.3 were seen: not its evaluation, its appendices, or any figure. Facts on the "
@@ -25,6 +26,6 @@ def study() -> Study:
             *circuits.claims(),
             *data_parallel.claims(),
         ),
-        figures=(),
+        figures=figures(),
         assumptions=ASSUMPTIONS,
     )
