@@ -18,7 +18,6 @@ from benchmarks.measure import cpu_name, exit_clearly, print_rows
 from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.parallelism.strategy_space import strategy_space
 from lightloom.planner.bounded_search import bounded_search
 from lightloom.planner.bounds import admitted, bounds
 from lightloom.planner.group_prices import GroupPrices
@@ -37,10 +36,7 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
     started = time.process_time()
     job = Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
-    space = strategy_space(
-        ranks, [ranks * each for each in SAMPLES_PER_RANK], tensor_degree=job.split.degree, blocks=len(job.starts),
-        algorithms=ALGORITHMS,
-    )  # fmt: skip
+    space = job.space([ranks * each for each in SAMPLES_PER_RANK], algorithms=ALGORITHMS)
     found = bounded_search(job, space)
     whole = time.process_time() - started
     rows = space.rows(admitted(job, space))

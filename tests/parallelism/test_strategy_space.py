@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,14 +11,15 @@ from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import tensor_split
 from tests.parallelism.strategies import chain
-from tests.planner.jobs import HEADS, transformer
+from tests.planner.jobs import HEADS, SEQUENCE, transformer
 
 
 @given(st.integers(1, 48), st.integers(1, 16), st.integers(1, 6), st.lists(st.integers(1, 96), min_size=1, unique=True))
 def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, batches: list[int]) -> None:
     space = strategy_space(
-        ranks, batches, tensor_degree=degree, blocks=blocks, algorithms=("ring", "optree"), ratios=(1.0, 4.0)
-    )
+        ranks, batches, tensor_degree=degree, blocks=blocks, algorithms=("ring", "optree"), ratios=(1.0, 4.0),
+        sequence_degree=6,
+    )  # fmt: skip
     rows = [space[index] for index in range(len(space))]
     assert len(set(rows)) == len(rows)
     for row in rows:
@@ -24,6 +27,8 @@ def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, b
         assert degree % row.tp == 0 and row.pp <= blocks
         assert row.samples * row.dp * row.micro_batches == row.global_batch in batches
         assert Strategies.of(row)[0] == row
+        other = row._replace(sequence_parallel=not row.sequence_parallel)
+        assert (other in rows) == (row.tp > 1 and 6 % row.tp == 0)
     whole = {(row.dp, row.tp, row.pp) for row in rows if row.micro_batches == 1}
     for tp, pp in {(tp, pp) for tp in range(1, degree + 1) for pp in range(1, blocks + 1) if degree % tp == 0}:
         dp, rest = divmod(ranks, tp * pp)
@@ -42,6 +47,17 @@ def test_a_block_exchanges_twice_in_each_direction() -> None:
     whole = {name for name, divided in zip(names, split.divided, strict=True) if not divided}
     assert whole == {f"layers.{i}.{each}" for i in range(3) for each in ("add", "add2")}
     assert split.degree == HEADS
+
+
+def test_slices_of_the_sequence_are_what_is_whole_otherwise() -> None:
+    graph = transformer(2)
+    split = tensor_split(graph)
+    assert (split.sequenced ^ split.sliced).all() and split.sequence_degree == SEQUENCE
+    mixed = replace(graph, operators=tuple(
+        replace(each, kind="softmax") if each.name == "layers.1.add" else each for each in graph.operators
+    ))  # fmt: skip
+    assert tensor_split(mixed).sequence_degree == 1
+    assert tensor_split(chain([(10, 10, 10)] * 4)).sequence_degree == 1
 
 
 def test_a_model_without_attention_is_not_split() -> None:

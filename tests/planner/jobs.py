@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
-from lightloom.parallelism.strategy_space import Strategies, strategy_space
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.lower import Price
 from lightloom.workloads.graph import ComputeGraph, Operator
@@ -91,10 +91,7 @@ def job(blocks: int = 4, ranks: int = 8, price: Price | None = None, hidden: int
 
 def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:
     """All strategies of a job."""
-    return strategy_space(
-        of.fabric.ranks, batches, tensor_degree=of.split.degree, blocks=len(of.starts), algorithms=algorithms,
-        most_micro_batches=8,
-    )  # fmt: skip
+    return of.space(batches, algorithms=algorithms, most_micro_batches=8)
 
 
 hiddens = st.sampled_from([64, 256, 1024])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.roofline import operator_time
+from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import recomputed
@@ -18,10 +19,10 @@ from lightloom.planner.compression import stated
 from lightloom.planner.group_prices import GroupPrices, PriceLines
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, backward_bytes
+from lightloom.simulation.lower import Price, Priced, backward_bytes
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import cluster, hiddens, job, space, transformer
-from tests.simulation.prices import prices
+from tests.simulation.prices import linear, prices
 
 ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-striped", "one-stage-striped")
 
@@ -131,6 +132,26 @@ def test_splitting_conserves_work_and_parameters() -> None:
         assert (times.exchange.sum() > 0) == (row.dp > 1)
         assert (times.gather.sum() > 0) == (row.dp > 1 and row.sharding == "fsdp")
         assert np.count_nonzero(times.send) == row.pp - 1
+
+
+def test_slices_of_the_sequence_move_the_same_bytes_and_hold_less() -> None:
+    def price(kind: Kind, nbytes: float) -> Priced:
+        return linear(1e10)(kind, nbytes if kind == "all-reduce" else nbytes / 2)
+
+    of = job(4, price=price)
+    rows = space(of, (64,))
+    rows = rows.rows(rows.sequence_parallel & (rows.recomputation == 0))
+    for index in range(0, len(rows), 3):
+        slices = rows[index]
+        whole = slices._replace(sequence_parallel=False)
+        here, there = exact_stage_times(of, slices), exact_stage_times(of, whole)
+        # The embedding's all-reduce forward and the head's backward become half a gather and half a scatter each way.
+        assert here.forward_exchange.sum() == pytest.approx(there.forward_exchange.sum())
+        assert here.backward_exchange.sum() == pytest.approx(there.backward_exchange.sum())
+        assert (here.forward <= there.forward).all() and here.forward.sum() < there.forward.sum()
+        assert (here.send * slices.tp >= there.send * (1 - 1e-12)).all()
+        held, held_whole = (memory(of, Strategies.of(each))[0] for each in (slices, whole))
+        assert held < held_whole
 
 
 def test_more_stages_or_recomputing_hold_less() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.parallelism.strategy_space import Floats, Ints
+from lightloom.parallelism.strategy_space import Floats, Ints, Mask
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -61,14 +61,15 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
     return np.array([0, *reversed(found)], np.int64)
 
 
-def crossing_bytes(graph: ComputeGraph) -> Ints:
-    """Bytes of all outputs that operators from each one on read from before it: [operators], what a cut there sends."""
+def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
+    """Bytes of all outputs (of ``which`` operators) that operators from each one on read from before it: [operators],
+    what a cut there sends."""
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     change = np.zeros(len(graph.operators) + 1, np.int64)
     for name, readers in graph.consumers().items():
         index = position[name]
         # The model's inputs reach every stage from its host.
-        if readers and graph.operators[index].kind != "input":
+        if readers and graph.operators[index].kind != "input" and (which is None or which[index]):
             change[index + 1] += graph.operators[index].activation_bytes
             change[position[readers[-1]] + 1] -= graph.operators[index].activation_bytes
     return np.cumsum(change)[:-1]

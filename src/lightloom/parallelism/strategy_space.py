@@ -38,6 +38,7 @@ class Strategy(NamedTuple):
     algorithm: str
     ratio: float
     """Bytes of a gradient for each byte sent; 1 without a codec."""
+    sequence_parallel: bool = False
 
     @property
     def samples(self) -> int:
@@ -69,6 +70,8 @@ class Strategies:
     """Index in ``algorithms``, for the exchanges of data and of tensor parallelism alike."""
     ratio: Floats
     """Bytes of a gradient for each byte sent; 1 without a codec."""
+    sequence_parallel: Mask
+    """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
@@ -78,8 +81,9 @@ class Strategies:
             "global_batch": strategy.global_batch, "sharding": SHARDINGS.index(strategy.sharding),
             "recomputation": RECOMPUTATIONS.index(strategy.recomputation), "algorithm": 0,
         }  # fmt: skip
-        columns = {name: np.array([value], np.int64) for name, value in whole.items()}
-        return cls(algorithms=(strategy.algorithm,), ratio=np.array([strategy.ratio]), **columns)
+        columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in whole.items()}
+        columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
+        return cls(algorithms=(strategy.algorithm,), **columns)
 
     def __len__(self) -> int:
         return len(self.dp)
@@ -95,6 +99,7 @@ class Strategies:
             recomputation=RECOMPUTATIONS[self.recomputation[row]],
             algorithm=self.algorithms[self.algorithm[row]],
             ratio=float(self.ratio[row]),
+            sequence_parallel=bool(self.sequence_parallel[row]),
         )
 
     @property
@@ -121,6 +126,7 @@ def strategy_space(
     tensor_degree: int,
     blocks: int,
     algorithms: Sequence[str],
+    sequence_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
     most_micro_batches: int = 64,
 ) -> Strategies:
@@ -129,6 +135,7 @@ def strategy_space(
     Args:
         tensor_degree: what tp must divide (``TensorSplit.degree``).
         blocks: the most pipeline stages.
+        sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
         most_micro_batches: micro-batches are powers of two up to this.
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
@@ -136,11 +143,11 @@ def strategy_space(
     """
     counts = [1 << k for k in range(most_micro_batches.bit_length())]
     degrees = [
-        (ranks // (tp * pp), tp, pp, micro)
-        for tp, pp, micro in product(_divisors(tensor_degree), range(1, blocks + 1), counts)
-        if ranks % (tp * pp) == 0
+        (ranks // (tp * pp), tp, pp, micro, slices)
+        for tp, pp, micro, slices in product(_divisors(tensor_degree), range(1, blocks + 1), counts, (0, 1))
+        if ranks % (tp * pp) == 0 and (not slices or (tp > 1 and sequence_degree % tp == 0))
     ]
-    dp, tp, pp, micro = np.array(degrees, np.int64).reshape(-1, 4).T
+    dp, tp, pp, micro, slices = np.array(degrees, np.int64).reshape(-1, 5).T
     choices = [np.arange(len(dp)), *map(np.asarray, (
         [*batches], range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios],
     ))]  # fmt: skip
@@ -151,7 +158,7 @@ def strategy_space(
         algorithms=tuple(algorithms), dp=dp[row], tp=tp[row], pp=pp[row], micro_batches=micro[row],
         global_batch=batch.astype(np.int64), sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64), algorithm=algorithm.astype(np.int64),
-        ratio=ratio.astype(np.float64),
+        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1,
     )  # fmt: skip
     divides = found.global_batch % (found.dp * found.micro_batches) == 0
     alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))

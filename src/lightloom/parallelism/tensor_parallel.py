@@ -6,6 +6,12 @@ A linear layer that reads a whole tensor is split by its outputs; one that reads
 a whole tensor that column-parallel layers read is all-reduced on its way back, once. Embedding tables are split by rows
 (the vocabulary), their outputs all-reduced; the loss works on slices of the logits. Source: Shoeybi et al.,
 "Megatron-LM", 2019, section 3.
+
+    tokens' slices ─► all-gather ─► [column-parallel] ─ slices ─► [row-parallel] ─► reduce-scatter ─► tokens' slices
+
+With sequence parallelism whole tensors lie in slices of the sequence instead, each rank computing what acts on single
+tokens (norms, dropout, sums) for its own. Source: Korthikanti et al., "Reducing Activation Recomputation in Large
+Transformer Models", MLSys 2023, section 4.2.2.
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ _SLICEWISE = frozenset(
     {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "softmax"}
 )
 """Kinds that take slices and give slices."""
+_TOKENWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "embedding", "linear", "norm"})
+"""Kinds that do to each token the same, whatever the others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,11 @@ class TensorSplit:
     degree: int
     """What the tensor degree must divide: heads, and the inputs of row-parallel layers; 1 where the model has no
     attention, or slices would reach an operator that needs them whole."""
+    sequenced: Mask
+    """With sequence parallelism the output lies in slices of the sequence."""
+    sequence_degree: int
+    """What the tensor degree must divide with sequence parallelism: the length of the sequence; 1 where an operator
+    between the split layers mixes tokens."""
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
@@ -64,7 +77,27 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
         common = gcd(common, _must_divide(operator, sliced=any(read)))
         is_sliced[operator.name] = bool(sliced[index])
     heads = any(operator.kind == "attention" for operator in graph.operators)
-    return TensorSplit(divided, sliced, forward, backward, common if works and heads else 1)
+    degree = common if works and heads else 1
+    return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced))
+
+
+def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
+    """Which outputs lie in slices of the sequence, and what the degree must divide."""
+    sequenced = np.array([
+        not cut and each.kind != "input" and {"sample", "sequence"} <= each.dimensions.keys()
+        for each, cut in zip(graph.operators, sliced, strict=True)
+    ], np.bool_)  # fmt: skip
+    within = dict(zip((each.name for each in graph.operators), sequenced.tolist(), strict=True))
+    common, works = 0, True
+    for each in graph.operators:
+        read = [within[name] for name in each.inputs]
+        if within[each.name]:
+            common = gcd(common, each.dimensions["sequence"])
+            works = works and each.kind in _TOKENWISE
+        elif any(read):
+            # A column-parallel layer gathers the sequence; nothing else may need it whole.
+            works = works and each.kind == "linear"
+    return sequenced, common if works and common else 1
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:

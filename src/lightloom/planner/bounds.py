@@ -30,11 +30,14 @@ _BLOCK = 1 << 14
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
+    none = np.ones(len(strategies))
     kinds: tuple[tuple[Kind, Mask, Ints, Floats], ...] = (
         ("all-reduce", strategies.sharding == 0, strategies.dp, strategies.ratio),
         ("all-gather", strategies.sharding == 1, strategies.dp, strategies.ratio),
         ("reduce-scatter", strategies.sharding == 1, strategies.dp, strategies.ratio),
-        ("all-reduce", strategies.tp > 1, strategies.tp, np.ones(len(strategies))),
+        ("all-reduce", strategies.tp > 1, strategies.tp, none),
+        ("reduce-scatter", strategies.sequence_parallel, strategies.tp, none),
+        ("all-gather", strategies.sequence_parallel, strategies.tp, none),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)

@@ -6,7 +6,7 @@ priced by a function that the caller gives: exactly for one strategy, by lower b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
+from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.group_prices import Pricing
 from lightloom.simulation.pipelined import StageTimes
@@ -64,12 +64,27 @@ class Job:
             "is_input": np.array([each.kind == "input" for each in operators], np.int64),
             "source": np.array([first[each.inputs[0]] if each.inputs else 0 for each in operators], np.int64),
             "crossing": crossing_bytes(self.graph) // self.graph.element_bytes,
+            "crossing_in_slices": crossing_bytes(self.graph, self.split.sequenced) // self.graph.element_bytes,
         }
 
     @cached_property
     def element_bytes(self) -> int:
         """Bytes of an activation's element."""
         return ELEMENT_BYTES[self.settings.precision]
+
+    def space(
+        self,
+        batches: Iterable[int],
+        *,
+        algorithms: Sequence[str],
+        ratios: Iterable[float] = (1.0,),
+        most_micro_batches: int = 64,
+    ) -> Strategies:
+        """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
+        return strategy_space(
+            self.fabric.ranks, batches, tensor_degree=self.split.degree, sequence_degree=self.split.sequence_degree,
+            blocks=len(self.starts), algorithms=algorithms, ratios=ratios, most_micro_batches=most_micro_batches,
+        )  # fmt: skip
 
     def stages(self, count: int) -> Ints:
         """First operator of each stage, and the number of operators, balanced for the graph's own batch."""
@@ -82,13 +97,18 @@ class Job:
         scaled = _scaled(self.columns["activation_bytes"], self.columns["output_sampled"], samples, self.graph.batch)
         return (scaled // self.graph.element_bytes * self.element_bytes).astype(np.float64)
 
-    def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
+    def operator_times(
+        self, samples: Ints, tp: Ints, recomputation: Ints, sequence_parallel: Mask | None = None
+    ) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators].
 
-        As ``simulation.lower`` times the graph of that batch, divided operators at their share.
+        As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
+        parallelism those between them too.
         """
         columns, batch = self.columns, self.graph.batch
         share = np.where(self.split.divided, tp[:, None], 1)
+        if sequence_parallel is not None and sequence_parallel.any():
+            share = np.where(self.split.sequenced & sequence_parallel[:, None], tp[:, None], share)
         forward = _scaled(columns["forward_flops"], columns["sampled"], samples, batch).astype(np.float64)
         backward = _scaled(columns["backward_flops"], columns["sampled"], samples, batch) + (
             recomputation[:, None] * forward
@@ -108,9 +128,9 @@ class Job:
         """Seconds of each stage: arrays [rows, stages]; all rows have the same number of stages."""
         edges = self.stages(int(rows.pp[0]))
         combination, row = _combinations(rows)
-        samples, tp, algorithm = combination.samples, combination.tp, combination.algorithm
-        forward, backward = self.operator_times(samples, tp, combination.recomputation)
-        there, back = self._shard_exchanges(samples, tp, algorithm, exchange_time)
+        samples, tp = combination.samples, combination.tp
+        forward, backward = self.operator_times(samples, tp, combination.recomputation, combination.sequence_parallel)
+        there, back = self._shard_exchanges(combination, exchange_time)
         back = back + combination.recomputation[:, None] * there
         held = self.stage_parameters(tp, edges)[row]
         gather, exchange = self._replica_exchanges(rows, held, exchange_time)
@@ -123,9 +143,9 @@ class Job:
             backward=backward,
             forward_exchange=there,
             backward_exchange=back,
-            send=self._sends(samples, edges)[row],
+            send=self._sends(combination, edges)[row],
             gather=gather,
-            exchange=exchange,
+            exchange=exchange + self._shared_gradients(combination, edges, exchange_time)[row],
             update=updated * memory_time(self.accelerator, float(self.settings.optimizer_traffic_bytes)),
         )
 
@@ -134,18 +154,41 @@ class Job:
         share = np.where(self.split.divided, tp[:, None], 1)
         return _sums(self.columns["parameters"] / share, edges)
 
-    def _shard_exchanges(
-        self, samples: Ints, tp: Ints, algorithm: Ints, exchange_time: ExchangeTime
-    ) -> tuple[Floats, Floats]:
-        """Seconds of every operator's all-reduces in a tensor group, each [rows, operators]."""
-        output, source = self.outputs(samples), self.columns["source"]
-        none = np.ones(len(tp))
+    def _shard_exchanges(self, rows: Strategies, exchange_time: ExchangeTime) -> tuple[Floats, Floats]:
+        """Seconds of every operator's collectives in a tensor group, each [rows, operators]."""
+        output, source = self.outputs(rows.samples), self.columns["source"]
         there, back = (np.zeros_like(output) for _ in range(2))
-        at, behind = self.split.forward, self.split.backward
-        # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do.
-        there[:, at] = exchange_time("all-reduce", algorithm, tp, none, output[:, at])
-        back[:, behind] = exchange_time("all-reduce", algorithm, tp, none, output[:, source[behind]])
+        at, behind = np.flatnonzero(self.split.forward), np.flatnonzero(self.split.backward)
+        # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in
+        # slices of the sequence, what is scattered one way is gathered the other way, embeddings included.
+        whole, slices = np.flatnonzero(~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
+        exchanges: tuple[tuple[Kind, Ints, Floats, Ints, Ints], ...] = (
+            ("all-reduce", whole, there, at, at),
+            ("all-reduce", whole, back, behind, source[behind]),
+            ("reduce-scatter", slices, there, at, at),
+            ("all-gather", slices, there, behind, source[behind]),
+            ("reduce-scatter", slices, back, behind, source[behind]),
+            ("all-gather", slices, back, at, at),
+        )
+        for kind, which, out, of, moved in exchanges:
+            if len(which):
+                algorithm, tp = rows.algorithm[which], rows.tp[which]
+                nbytes = output[np.ix_(which, moved)]
+                out[np.ix_(which, of)] += exchange_time(kind, algorithm, tp, np.ones(len(which)), nbytes)
         return there, back
+
+    def _shared_gradients(self, rows: Strategies, edges: Ints, exchange_time: ExchangeTime) -> Floats:
+        """Seconds until a tensor group has added up the gradients that its ranks have of their own tokens only, after
+        the last pass: [rows, stages]."""
+        found = np.zeros((len(rows), len(edges) - 1))
+        which = np.flatnonzero(rows.sequence_parallel)
+        if len(which):
+            held = np.where(self.split.sequenced & ~self.split.divided, self.columns["parameters"], 0.0)
+            nbytes = np.tile(_sums(held[None, :], edges) * self.settings.gradient_bytes, (len(which), 1))
+            found[which] = exchange_time(
+                "all-reduce", rows.algorithm[which], rows.tp[which], np.ones(len(which)), nbytes
+            )
+        return found
 
     def _replica_exchanges(self, rows: Strategies, held: Floats, exchange_time: ExchangeTime) -> tuple[Floats, Floats]:
         settings, sharded = self.settings, rows.sharding == 1
@@ -163,13 +206,18 @@ class Job:
                 out[which] = exchange_time(kind, algorithm, dp, ratio, nbytes[which] * size)
         return gather, exchange
 
-    def _sends(self, samples: Ints, edges: Ints) -> Floats:
+    def _sends(self, rows: Strategies, edges: Ints) -> Floats:
         """Seconds between stages at a rank's whole bandwidth: [rows, stages]."""
-        nbytes = self.columns["crossing"][edges[:-1]] * self.element_bytes / self.graph.batch
         rate = self.fabric.total_receive_bandwidth() / self.fabric.ranks
-        found = samples[:, None] * nbytes / rate + self.fabric.neighbour_latency()
+        found = self._entering(rows, edges[:-1]) / rate + self.fabric.neighbour_latency()
         found[:, 0] = 0.0
         return found
+
+    def _entering(self, rows: Strategies, starts: Ints) -> Floats:
+        """Bytes of what a rank reads from before each of these operators: [rows, starts]."""
+        whole, slices = (self.columns[name][starts] for name in ("crossing", "crossing_in_slices"))
+        saved = np.where(rows.sequence_parallel, 1 - 1 / rows.tp, 0.0)[:, None] * slices
+        return rows.samples[:, None] * (whole - saved) * self.element_bytes / self.graph.batch
 
     def memory(self, rows: Strategies) -> Floats:
         """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same number of stages.
@@ -194,11 +242,11 @@ class Job:
 
     def _activations(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
         """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, stages]."""
-        output = self.outputs(rows.samples) / np.where(self.split.sliced, rows.tp[:, None], 1)
+        in_slices = self.split.sliced | (self.split.sequenced & rows.sequence_parallel[:, None])
+        output = self.outputs(rows.samples) / np.where(in_slices, rows.tp[:, None], 1)
         everything = _sums(output, edges)
         entering = np.zeros_like(output)
-        per_sample = self.columns["crossing"] * self.element_bytes / self.graph.batch
-        entering[:, self.starts] = rows.samples[:, None] * per_sample[self.starts]
+        entering[:, self.starts] = self._entering(rows, self.starts)
         blocks = np.zeros_like(output)
         blocks[:, self.starts] = _sums(output, np.append(self.starts, len(self.graph.operators)))
         full: Mask = (rows.recomputation == 1)[:, None]
@@ -217,6 +265,6 @@ def _sums(values: Floats, edges: Ints) -> Floats:
 
 def _combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
-    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * 2 + rows.recomputation
+    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * 4 + rows.recomputation * 2 + rows.sequence_parallel
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
     return rows.rows(first), row

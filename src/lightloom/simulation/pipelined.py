@@ -25,7 +25,7 @@ class StageTimes:
     forward: Floats
     backward: Floats
     forward_exchange: Floats
-    """All-reduces of tensor parallelism in a forward pass."""
+    """Collectives of tensor parallelism in a forward pass."""
     backward_exchange: Floats
     send: Floats
     """From the stage before this one, or its gradient back; 0 for the first."""
@@ -86,7 +86,7 @@ class _Builder:
         name = f"{direction} {micro} on {stage}"
         end = self._task(name, f"stage {stage}", direction, compute[stage], last, *arrived)
         if shared[stage]:
-            end = self._task(f"all-reduce in {name}", f"shards {stage}", "transmission", shared[stage], end)
+            end = self._task(f"exchange in {name}", f"shards {stage}", "transmission", shared[stage], end)
         self._ends[direction, stage, micro] = end
         return end
 
