@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, one_forward_one_backward
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight, one_forward_one_backward
+from lightloom.planner.bounds import pipeline_bound
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import transformer
@@ -39,25 +40,52 @@ def test_stages_begin_only_where_blocks_do() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 9))
-def test_every_pass_runs_once_and_as_few_as_needed_are_in_flight(stages: int, micro_batches: int) -> None:
-    for stage in range(stages):
+def test_as_few_as_needed_are_in_flight(stages: int, micro_batches: int) -> None:
+    for stage, counts in enumerate(in_flight(stages, micro_batches, 1)):
         order = one_forward_one_backward(stage, stages, micro_batches)
-        assert sorted(order) == sorted((d, i) for d in ("forward", "backward") for i in range(micro_batches))
-        flying = np.cumsum([1 if direction == "forward" else -1 for direction, _ in order])
-        assert flying.min() >= 0 and flying.max() == min(micro_batches, stages - stage)
+        flying = np.cumsum([1 if direction == "forward" else -1 for direction, _, _ in order])
+        assert flying.min() >= 0 and flying.max() == min(micro_batches, stages - stage) == counts.max()
 
 
-def equal_stages(stages: int, forward: float, backward: float) -> StageTimes:
-    """Equal stages without communication."""
-    none = np.zeros(stages)
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
+def test_every_pass_runs_once_and_chunks_keep_what_is_said(stages: int, turns: int, virtual: int) -> None:
+    micro_batches = stages * turns
+    kept = np.random.default_rng(0).random((3, virtual))
+    for stage, counts in enumerate(in_flight(stages, micro_batches, virtual)):
+        order = one_forward_one_backward(stage, stages, micro_batches, virtual)
+        mine = range(stage, stages * virtual, stages)
+        every = product(("forward", "backward"), mine, range(micro_batches))
+        assert sorted(order) == sorted(every)
+        flying, most = np.zeros(virtual), np.zeros(3)
+        for direction, chunk, _ in order:
+            flying[chunk // stages] += 1 if direction == "forward" else -1
+            assert flying.min() >= 0
+            most = np.maximum(most, kept @ flying)
+        assert (kept @ counts.T).max(axis=1) == pytest.approx(most)
+        assert order[0] == ("forward", stage, 0) and order[-1] == ("backward", stage, micro_batches - 1)
+
+
+def equal_chunks(stages: int, forward: float, backward: float, virtual: int = 1) -> StageTimes:
+    """Equal chunks without communication."""
+    none, chunk = np.zeros(stages), np.zeros(stages * virtual)
     return StageTimes(
-        forward=none + forward, backward=none + backward, forward_exchange=none, backward_exchange=none, send=none,
+        forward=chunk + forward, backward=chunk + backward, forward_exchange=chunk, backward_exchange=chunk, send=chunk,
         gather=none, exchange=none, update=none,
     )  # fmt: skip
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.floats(1e-6, 1), st.floats(1e-6, 1))
 def test_equal_stages_take_the_bubble_and_nothing_more(p: int, m: int, forward: float, backward: float) -> None:
-    timeline = run(lower_pipelined(equal_stages(p, forward, backward), m))
+    timeline = run(lower_pipelined(equal_chunks(p, forward, backward), m))
     assert timeline.step_time == pytest.approx((m + p - 1) * (forward + backward), rel=1e-9)
     assert timeline.busy_time()["forward"] == pytest.approx(p * m * forward, rel=1e-9)
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(2, 4), st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_interleaved_chunks_leave_a_part_of_the_bubble(p: int, turns: int, v: int, there: float, back: float) -> None:
+    m = p * turns
+    times = equal_chunks(p, there / v, back / v, v)
+    simulated = run(lower_pipelined(times, m)).step_time
+    assert simulated == pytest.approx((m + (p - 1) / v) * (there + back), rel=1e-9)
+    columns = StageTimes(**{name: getattr(times, name)[None] for name in StageTimes.__dataclass_fields__})
+    assert pipeline_bound(columns, np.array([m]))[0] == pytest.approx(simulated, rel=1e-9)

@@ -24,7 +24,8 @@ def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, b
     assert len(set(rows)) == len(rows)
     for row in rows:
         assert row.dp * row.tp * row.pp == ranks
-        assert degree % row.tp == 0 and row.pp <= blocks
+        assert degree % row.tp == 0 and row.pp * row.virtual_stages <= blocks
+        assert row.virtual_stages == 1 or (row.pp > 1 and row.micro_batches % row.pp == 0)
         assert row.samples * row.dp * row.micro_batches == row.global_batch in batches
         assert Strategies.of(row)[0] == row
         other = row._replace(sequence_parallel=not row.sequence_parallel)

@@ -3,10 +3,16 @@
     stage 0   F0 F1 F2 F3 B0 F4 B1 F5 B2 ...      1F1B: stage s runs p − 1 − s forward passes ahead,
     stage p−1          F0 B0 F1 B1 F2 B2 ...      then one forward, one backward
 
+Interleaved, stage s of p holds v chunks of the model, s, s + p, s + 2p, ..., and takes p micro-batches through a
+chunk before it goes on to the next: it runs 2(p − 1 − s) + (v − 1) p forward passes ahead, and equal chunks leave 1 / v
+of the bubble.
+
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021, section 2.2.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
@@ -75,10 +81,54 @@ def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
     return np.cumsum(change)[:-1]
 
 
-def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> list[tuple[str, int]]:
-    """The order of a stage: ``("forward" | "backward", micro-batch)``."""
-    ahead = min(stages - 1 - stage, micro_batches)
-    order = [("forward", index) for index in range(ahead)]
-    for index in range(ahead, micro_batches):
-        order += [("forward", index), ("backward", index - ahead)]
-    return order + [("backward", index) for index in range(micro_batches - ahead, micro_batches)]
+def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
+    """Forward passes of a stage before its first backward pass, if there are as many."""
+    ahead = stages - 1 - stage
+    return ahead if virtual_stages == 1 else 2 * ahead + (virtual_stages - 1) * stages
+
+
+def one_forward_one_backward(
+    stage: int, stages: int, micro_batches: int, virtual_stages: int = 1
+) -> list[tuple[str, int, int]]:
+    """The order of a stage: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over the whole model."""
+    total = micro_batches * virtual_stages
+    ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
+
+    def forward(index: int) -> tuple[str, int, int]:
+        turn, chunk, micro = _place(index, stages, virtual_stages)
+        return "forward", stage + chunk * stages, turn * stages + micro
+
+    def backward(index: int) -> tuple[str, int, int]:
+        turn, chunk, micro = _place(index, stages, virtual_stages)
+        return "backward", stage + (virtual_stages - 1 - chunk) * stages, turn * stages + micro
+
+    order = [forward(index) for index in range(ahead)]
+    for index in range(ahead, total):
+        order += [forward(index), backward(index - ahead)]
+    return order + [backward(index) for index in range(total - ahead, total)]
+
+
+def _place(index: int, stages: int, virtual_stages: int) -> tuple[int, int, int]:
+    """Turn, chunk of the stage and micro-batch of the turn of a stage's pass; a turn is ``stages`` micro-batches."""
+    turn, within = divmod(index, stages * virtual_stages)
+    return turn, *divmod(within, stages)
+
+
+@cache
+def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
+    """For each stage, micro-batches whose activations its chunks keep at once: [moments, chunks of the stage].
+
+    Moments in which every chunk keeps no more than in another one are left out only where they are the same.
+    """
+    total, round_ = micro_batches * virtual_stages, stages * virtual_stages
+    chunk = np.arange(total) % round_ // stages if virtual_stages > 1 else np.zeros(total, np.int64)
+    begun = np.zeros((total + 1, virtual_stages), np.int64)
+    np.cumsum(chunk[:, None] == np.arange(virtual_stages), axis=0, out=begun[1:])
+    ended = begun[:, ::-1]
+    found = []
+    for stage in range(stages):
+        ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
+        # From one turn to the next as many micro-batches come as go.
+        steady = np.arange(min(max(total - ahead, 1), round_))
+        found.append(np.unique(begun[np.minimum(ahead + steady + 1, total)] - ended[steady], axis=0))
+    return tuple(found)

@@ -39,6 +39,7 @@ class Strategy(NamedTuple):
     ratio: float
     """Bytes of a gradient for each byte sent; 1 without a codec."""
     sequence_parallel: bool = False
+    virtual_stages: int = 1
 
     @property
     def samples(self) -> int:
@@ -72,6 +73,8 @@ class Strategies:
     """Bytes of a gradient for each byte sent; 1 without a codec."""
     sequence_parallel: Mask
     """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
+    virtual_stages: Ints
+    """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
@@ -80,6 +83,7 @@ class Strategies:
             "dp": strategy.dp, "tp": strategy.tp, "pp": strategy.pp, "micro_batches": strategy.micro_batches,
             "global_batch": strategy.global_batch, "sharding": SHARDINGS.index(strategy.sharding),
             "recomputation": RECOMPUTATIONS.index(strategy.recomputation), "algorithm": 0,
+            "virtual_stages": strategy.virtual_stages,
         }  # fmt: skip
         columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in whole.items()}
         columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
@@ -100,6 +104,7 @@ class Strategies:
             algorithm=self.algorithms[self.algorithm[row]],
             ratio=float(self.ratio[row]),
             sequence_parallel=bool(self.sequence_parallel[row]),
+            virtual_stages=int(self.virtual_stages[row]),
         )
 
     @property
@@ -129,25 +134,29 @@ def strategy_space(
     sequence_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
     most_micro_batches: int = 64,
+    most_virtual_stages: int = 4,
 ) -> Strategies:
     """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
 
     Args:
         tensor_degree: what tp must divide (``TensorSplit.degree``).
-        blocks: the most pipeline stages.
+        blocks: the most chunks of stages: pp · virtual_stages.
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
-        most_micro_batches: micro-batches are powers of two up to this.
+        most_micro_batches: micro-batches are powers of two up to this; those that pp divides may be interleaved.
+        most_virtual_stages: the most chunks a stage.
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
     codec where there is one replica. Rows: O(divisors² · micro-batches · the other choices).
     """
     counts = [1 << k for k in range(most_micro_batches.bit_length())]
     degrees = [
-        (ranks // (tp * pp), tp, pp, micro, slices)
-        for tp, pp, micro, slices in product(_divisors(tensor_degree), range(1, blocks + 1), counts, (0, 1))
-        if ranks % (tp * pp) == 0 and (not slices or (tp > 1 and sequence_degree % tp == 0))
-    ]
-    dp, tp, pp, micro, slices = np.array(degrees, np.int64).reshape(-1, 5).T
+        (ranks // (tp * pp), tp, slices, pp, chunks, micro)
+        for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1)) if ranks % (tp * pp) == 0
+        for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
+        for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
+        for micro in counts if chunks == 1 or micro % pp == 0
+    ]  # fmt: skip
+    dp, tp, slices, pp, chunks, micro = np.array(degrees, np.int64).reshape(-1, 6).T
     choices = [np.arange(len(dp)), *map(np.asarray, (
         [*batches], range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios],
     ))]  # fmt: skip
@@ -158,7 +167,7 @@ def strategy_space(
         algorithms=tuple(algorithms), dp=dp[row], tp=tp[row], pp=pp[row], micro_batches=micro[row],
         global_batch=batch.astype(np.int64), sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64), algorithm=algorithm.astype(np.int64),
-        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1,
+        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1, virtual_stages=chunks[row],
     )  # fmt: skip
     divides = found.global_batch % (found.dp * found.micro_batches) == 0
     alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))

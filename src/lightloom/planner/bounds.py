@@ -2,12 +2,13 @@
 
     stage s   start_s = max(gather_s, start_{s−1} + F_{s−1} + send_s)
               tail_s  = max(exchange_s + update_s, send_s + B_{s−1} + tail_{s−1})
-    busy_s  = max(m (F_s + B_s), ⌈m / (p − s)⌉ · trip_s)     at most p − s micro-batches are under way beyond stage s,
+    busy_s  = max(m Σ (F_c + B_c), ⌈m / f_s⌉ · trip_s)       at most f_s micro-batches are under way beyond chunk s,
     step   ≥  max over s of  start_s + busy_s + tail_s        each for the passes and sends of a round trip from there
 
-F and B are passes, exchanges of tensor parallelism included.
-Equal stages without communication give (m + p − 1)(F + B), which 1F1B reaches. Data parallelism alone has its buckets
-or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
+F and B are passes, exchanges of tensor parallelism included; the sum is over the chunks of stage s, of which chunk s
+is the first and the last to run. Without interleaving f_s = p − s.
+Equal chunks without communication give (m + (p − 1) / v) v (F + B), which 1F1B reaches. Data parallelism alone has its
+buckets or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from lightloom.accelerators.roofline import memory_time
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.strategy_space import SHARDINGS, Floats, Ints, Mask, Strategies
 from lightloom.planner.group_prices import PriceLines
@@ -83,17 +85,20 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
 
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
-    """The recurrence above, arrays of ``times`` [rows, stages]: [rows]."""
+    """The recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
     forward = times.forward + times.forward_exchange
     backward = times.backward + times.backward_exchange
     closing = times.exchange + times.update
     both = forward + backward
-    stages = both.shape[1]
+    stages, chunks = closing.shape[1], both.shape[1]
     # From a micro-batch's first pass on a stage until its gradient has left it.
     trip = both + 2 * np.concatenate([times.send[:, 1:], np.zeros_like(both[:, :1])], axis=1)
     trip = trip[:, ::-1].cumsum(axis=1)[:, ::-1]
-    rounds = -(-micro_batches[:, None] // (stages - np.arange(stages)))
-    busy = np.maximum(micro_batches[:, None] * both, rounds * trip)
+    # As many as many micro-batches would leave under way: with fewer there is one round either way.
+    flying = np.array([each[:, 0].max() for each in in_flight(stages, 4 * stages, chunks // stages)])
+    rounds = -(-micro_batches[:, None] // flying)
+    work = both.reshape(-1, chunks // stages, stages).sum(axis=1)
+    busy = np.maximum(micro_batches[:, None] * work, rounds * trip[:, :stages])
     start, tail = times.gather[:, 0], closing[:, 0]
     found: Floats = start + busy[:, 0] + tail
     for stage in range(1, stages):
@@ -105,10 +110,11 @@ def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
 
 
 def _by_stages(strategies: Strategies) -> list[Ints]:
-    """Row numbers with the same number of stages, in blocks that bound the memory of an array."""
+    """Row numbers with the same stages and chunks, in blocks that bound the memory of an array."""
     blocks: list[Ints] = []
-    for stages in np.unique(strategies.pp):
-        which = np.flatnonzero(strategies.pp == stages)
+    key = strategies.pp * (int(strategies.virtual_stages.max(initial=0)) + 1) + strategies.virtual_stages
+    for each in np.unique(key):
+        which = np.flatnonzero(key == each)
         blocks += [which[begin : begin + _BLOCK] for begin in range(0, len(which), _BLOCK)]
     return blocks
 

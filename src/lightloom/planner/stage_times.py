@@ -17,7 +17,7 @@ from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight
 from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.group_prices import Pricing
@@ -79,15 +79,22 @@ class Job:
         algorithms: Sequence[str],
         ratios: Iterable[float] = (1.0,),
         most_micro_batches: int = 64,
+        most_virtual_stages: int = 4,
     ) -> Strategies:
         """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
         return strategy_space(
             self.fabric.ranks, batches, tensor_degree=self.split.degree, sequence_degree=self.split.sequence_degree,
             blocks=len(self.starts), algorithms=algorithms, ratios=ratios, most_micro_batches=most_micro_batches,
+            most_virtual_stages=most_virtual_stages,
         )  # fmt: skip
 
+    def chunks(self, rows: Strategies) -> Ints:
+        """First operator of each chunk, and the number of operators; all rows have the same stages and chunks."""
+        return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
+
     def stages(self, count: int) -> Ints:
-        """First operator of each stage, and the number of operators, balanced for the graph's own batch."""
+        """First operator of each of ``count`` parts, and the number of operators, balanced for the graph's own
+        batch."""
         one = np.ones(1, np.int64)
         forward, backward = self.operator_times(one * self.graph.batch, one, 0 * one)
         return cuts((forward + backward)[0], self.starts, count)
@@ -125,14 +132,14 @@ class Job:
         return np.where(busy > 0, busy + self.accelerator.kernel_launch, 0.0)
 
     def stage_times(self, rows: Strategies, exchange_time: ExchangeTime) -> StageTimes:
-        """Seconds of each stage: arrays [rows, stages]; all rows have the same number of stages."""
-        edges = self.stages(int(rows.pp[0]))
+        """Seconds of each chunk and stage; all rows have the same number of both."""
+        edges = self.chunks(rows)
         combination, row = _combinations(rows)
         samples, tp = combination.samples, combination.tp
         forward, backward = self.operator_times(samples, tp, combination.recomputation, combination.sequence_parallel)
         there, back = self._shard_exchanges(combination, exchange_time)
         back = back + combination.recomputation[:, None] * there
-        held = self.stage_parameters(tp, edges)[row]
+        held = _by_stage(self.stage_parameters(tp, edges), rows)[row]
         gather, exchange = self._replica_exchanges(rows, held, exchange_time)
         updated = held.copy()
         updated[:, 0] += self.graph.unused_parameters
@@ -150,7 +157,7 @@ class Job:
         )
 
     def stage_parameters(self, tp: Ints, edges: Ints) -> Floats:
-        """Parameters that a rank of each stage holds when nothing is sharded: [rows, stages]."""
+        """Parameters of each chunk that a rank of its stage holds when nothing is sharded: [rows, chunks]."""
         share = np.where(self.split.divided, tp[:, None], 1)
         return _sums(self.columns["parameters"] / share, edges)
 
@@ -180,11 +187,12 @@ class Job:
     def _shared_gradients(self, rows: Strategies, edges: Ints, exchange_time: ExchangeTime) -> Floats:
         """Seconds until a tensor group has added up the gradients that its ranks have of their own tokens only, after
         the last pass: [rows, stages]."""
-        found = np.zeros((len(rows), len(edges) - 1))
+        found = np.zeros((len(rows), int(rows.pp[0])))
         which = np.flatnonzero(rows.sequence_parallel)
         if len(which):
             held = np.where(self.split.sequenced & ~self.split.divided, self.columns["parameters"], 0.0)
-            nbytes = np.tile(_sums(held[None, :], edges) * self.settings.gradient_bytes, (len(which), 1))
+            one = _by_stage(_sums(held[None, :], edges), rows) * self.settings.gradient_bytes
+            nbytes = np.tile(one, (len(which), 1))
             found[which] = exchange_time(
                 "all-reduce", rows.algorithm[which], rows.tp[which], np.ones(len(which)), nbytes
             )
@@ -207,7 +215,7 @@ class Job:
         return gather, exchange
 
     def _sends(self, rows: Strategies, edges: Ints) -> Floats:
-        """Seconds between stages at a rank's whole bandwidth: [rows, stages]."""
+        """Seconds from chunk to chunk at a rank's whole bandwidth: [rows, chunks]."""
         rate = self.fabric.total_receive_bandwidth() / self.fabric.ranks
         found = self._entering(rows, edges[:-1]) / rate + self.fabric.neighbour_latency()
         found[:, 0] = 0.0
@@ -220,14 +228,14 @@ class Job:
         return rows.samples[:, None] * (whole - saved) * self.element_bytes / self.graph.batch
 
     def memory(self, rows: Strategies) -> Floats:
-        """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same number of stages.
+        """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
 
         As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
-        stages to come, and its sharded parameters stay gathered for the whole step.
+        stages to come (interleaved: of more), and its sharded parameters stay gathered for the whole step.
         """
-        settings, edges = self.settings, self.stages(int(rows.pp[0]))
+        settings, edges = self.settings, self.chunks(rows)
         combination, row = _combinations(rows)
-        held = self.stage_parameters(combination.tp, edges)[row]
+        held = _by_stage(self.stage_parameters(combination.tp, edges), rows)[row]
         kept, passing = (each[row] for each in self._activations(combination, edges))
         whole, sharded = held.copy(), (rows.sharding == 1)[:, None]
         held[:, 0] += self.graph.unused_parameters
@@ -235,13 +243,12 @@ class Job:
         state = held * (settings.stored_parameter_bytes + gradient + settings.optimizer_state_bytes)
         gathered = whole * (settings.sharded_parameter_bytes + settings.sharded_gradient_bytes)
         state = np.where(sharded, state / rows.dp[:, None] + np.where(rows.plain[:, None], 0.0, gathered), state)
-        count = len(edges) - 1
-        flying = np.minimum(rows.micro_batches[:, None], count - np.arange(count))
-        found: Floats = (state + kept * flying + passing).max(axis=1)
+        state += _flying(rows, kept)
+        found: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
         return found
 
     def _activations(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-        """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, stages]."""
+        """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
         in_slices = self.split.sliced | (self.split.sequenced & rows.sequence_parallel[:, None])
         output = self.outputs(rows.samples) / np.where(in_slices, rows.tp[:, None], 1)
         everything = _sums(output, edges)
@@ -261,6 +268,23 @@ def _scaled(counts: Ints, grows: Ints, samples: Ints, batch: int) -> Ints:
 
 def _sums(values: Floats, edges: Ints) -> Floats:
     return np.add.reduceat(values, edges[:-1], axis=1)
+
+
+def _by_stage(values: Floats, rows: Strategies) -> Floats:
+    """Sums over the chunks of a stage: [rows, stages]."""
+    stages = int(rows.pp[0])
+    return values.reshape(len(values), -1, stages).sum(axis=1)
+
+
+def _flying(rows: Strategies, kept: Floats) -> Floats:
+    """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
+    stages, virtual = int(rows.pp[0]), int(rows.virtual_stages[0])
+    of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
+    for micro_batches in np.unique(rows.micro_batches):
+        which = np.flatnonzero(rows.micro_batches == micro_batches)
+        for stage, counts in enumerate(in_flight(stages, int(micro_batches), virtual)):
+            found[which, stage] = (of_stage[which, :, stage] @ counts.T).max(axis=1)
+    return found
 
 
 def _combinations(rows: Strategies) -> tuple[Strategies, Ints]:
