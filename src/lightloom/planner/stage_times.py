@@ -273,7 +273,8 @@ def _sums(values: Floats, edges: Ints) -> Floats:
 def _by_stage(values: Floats, rows: Strategies) -> Floats:
     """Sums over the chunks of a stage: [rows, stages]."""
     stages = int(rows.pp[0])
-    return values.reshape(len(values), -1, stages).sum(axis=1)
+    found: Floats = values.reshape(len(values), -1, stages).sum(axis=1)
+    return found
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
