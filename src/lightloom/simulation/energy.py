@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lightloom.accelerators.base import Accelerator
-from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.base import Fabric, Floats, Ints
 from lightloom.simulation.lower import Priced
 
 
@@ -52,12 +54,19 @@ class StepEnergy:
 
 def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float) -> StepEnergy:
     """Joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
-    ranks = fabric.ranks
     sent = [each.cost.energy for each in priced]
     known = [joules for joules in sent if joules is not None]
+    return step_energy_of(accelerator, fabric, sum(known) if len(known) == len(sent) else None, step_time)
+
+
+def step_energy_of(
+    accelerator: Accelerator, fabric: Fabric, transmission: float | None, step_time: float
+) -> StepEnergy:
+    """Joules of one step of ``step_time`` seconds, in which sending takes ``transmission`` joules over all ranks."""
+    ranks = fabric.ranks
     parts = {
         "accelerator.power": None if accelerator.power is None else accelerator.power * ranks * step_time,
-        "fabric.energy_per_bit": sum(known) if len(known) == len(sent) else None,
+        "fabric.energy_per_bit": transmission,
         "fabric.power_per_rank": None if fabric.power_per_rank is None else fabric.power_per_rank * ranks * step_time,
     }
     compute, transmission, interface = parts.values()
@@ -67,3 +76,16 @@ def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Price
         interface_j=interface,
         missing=tuple(name for name, joules in parts.items() if joules is None),
     )
+
+
+def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: Ints) -> float | None:
+    """Joules of bytes [pair] from ranks to ranks: once a lightpath, on packet fabrics once a link; None without a
+    source for the energy of a bit."""
+    if fabric.energy_per_bit is None:
+        return None
+    crossed = (
+        np.ones(len(nbytes))
+        if fabric.exclusive
+        else fabric.hops(source, destination, fabric.route(source, destination))
+    )
+    return float((nbytes * crossed).sum()) * fabric.wire_bytes(1.0) * 8 * fabric.energy_per_bit

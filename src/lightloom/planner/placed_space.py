@@ -1,0 +1,215 @@
+"""Placed plans as columns: k devices a group, l groups, quantum, batch; and into how many parts each cuts operators.
+
+A row that would cut every operator as another one does is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.packet_switch import TwoTierSwitch
+from lightloom.fabrics.star import StarGeometry
+from lightloom.parallelism.placed import Reach
+from lightloom.parallelism.splitting import SPLITS, Split, split_size
+from lightloom.parallelism.strategy_space import Floats, Ints
+from lightloom.planner.splits import PlacedChoice
+from lightloom.planner.stage_times import Job
+from lightloom.workloads.graph import ComputeGraph
+
+RING_PEERS = 16
+"""Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""
+MOST_SUB_OPERATORS = 30_000
+"""Placed rows with more are left out."""
+DEFAULT_QUANTA = (1e-6, 1e-5, 1e-4)
+"""Seconds; the first is SiP-ML's."""
+
+
+def peers(fabric: Fabric) -> int:
+    """D: ranks that one rank can hold circuits to at once, the next group's counterpart included.
+
+    Raises:
+        UnsupportedError: placed plans are not simulated on this kind of fabric.
+    """
+    if fabric.in_network_reduction or not (fabric.exclusive or isinstance(fabric, StarGeometry | TwoTierSwitch)):
+        kind = getattr(fabric, "kind", type(fabric).__name__)
+        raise UnsupportedError(
+            f"placed plans need circuits or a packet switch, not a fabric of kind {kind!r}: "
+            "expected wdm-ring, circuit-switch, switch or two-tier-switch"
+        )
+    if not fabric.exclusive:
+        return fabric.ranks
+    if fabric.wavelength_routed:
+        circuits = fabric.transmitters
+        return RING_PEERS + 1 if circuits is None else min(RING_PEERS + 1, circuits)
+    return fabric.channels
+
+
+def reach(fabric: Fabric, groups: int) -> Reach:
+    """Δ = D − 1 where one circuit goes to the next group, else D."""
+    return Reach(peers(fabric) - (groups > 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRows:
+    """Columns of shape [rows]; see :class:`PlacedChoice`."""
+
+    k: Ints
+    l: Ints  # noqa: E741
+    quantum: Floats
+    global_batch: Ints
+    most_exchanging: Ints
+    ratio: Floats
+
+    @classmethod
+    def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
+        """One row each."""
+        columns = list(zip(*choices, strict=True)) or [()] * 6
+        types = (np.int64, np.int64, np.float64, np.int64, np.int64, np.float64)
+        return cls(
+            **{
+                each.name: np.array(column, kind)
+                for each, column, kind in zip(fields(cls), columns, types, strict=True)
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def __getitem__(self, row: int) -> PlacedChoice:
+        return PlacedChoice(*(getattr(self, each.name)[row].item() for each in fields(self)))
+
+    @property
+    def samples(self) -> Ints:
+        """Samples of one group."""
+        return self.global_batch // self.l
+
+    def rows(self, which: Any) -> PlacedRows:
+        """The rows of a mask or of indices."""
+        return PlacedRows(**{each.name: getattr(self, each.name)[which] for each in fields(self)})
+
+
+def placed_space(
+    fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
+) -> tuple[PlacedRows, int]:
+    """Every k that divides the ranks, and how many rows are refused since no two devices of a group may communicate.
+
+    One device a group is not cut, one group exchanges nothing with others: such rows are there once.
+
+    Raises:
+        UnsupportedError: placed plans are not simulated on this kind of fabric.
+    """
+    found, refused = [], 0
+    quanta, ratios = tuple(quanta), tuple(ratios)
+    for k, batch in product([k for k in range(1, fabric.ranks + 1) if fabric.ranks % k == 0], batches):
+        groups = fabric.ranks // k
+        if batch % groups:
+            continue
+        limits = exchanging(reach(fabric, groups), k)
+        wanted = list(product(quanta if k > 1 else quanta[:1], limits, ratios if groups > 1 else (1.0,)))
+        if k > 1 and not _may_talk(reach(fabric, groups), k):
+            refused += len(wanted)
+            continue
+        found += [PlacedChoice(k, groups, quantum, batch, limit, ratio) for quantum, limit, ratio in wanted]
+    return PlacedRows.of(found), refused
+
+
+def exchanging(within: Reach, k: int) -> list[int]:
+    """Limits on the parts of operators that read everything: none, two, as many as all reach one another, and half.
+
+    The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
+    tighter limit may be faster.
+    """
+    if k == 1:
+        return [1]
+    clique = within.clique(k)
+    return sorted({1, min(2, clique), max(1, clique // 2), clique})
+
+
+def _may_talk(within: Reach, k: int) -> bool:
+    try:
+        within.offsets(k)
+    except UnsupportedError:
+        return False
+    return True
+
+
+class PartTable:
+    """Into how many parts a partition cuts each operator, for columns of rows; as ``Partitions`` does."""
+
+    def __init__(self, graph: ComputeGraph) -> None:
+        self.placed = np.array([each.kind != "input" for each in graph.operators])
+        splits = [SPLITS[each.kind] for each in graph.operators]
+        width = max((len(each) for each in splits), default=0)
+        shape = len(splits), width
+        self._sizes, self._exchanges = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+        self._by_sample = np.zeros(shape, np.bool_)
+        for row, (operator, ways) in enumerate(zip(graph.operators, splits, strict=True)):
+            for column, split in enumerate(ways):
+                self._sizes[row, column] = split_size(operator, split)
+                self._exchanges[row, column] = _reads_everything(split)
+                self._by_sample[row, column] = split.dimension == "sample" and self._sizes[row, column] > 0
+
+    def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
+        """Parts that each split would give, and its size: [rows, operators, splits].
+
+        Args:
+            rows: to cut.
+            forward: seconds of every operator, [rows, operators].
+        """
+        wish = np.where(
+            rows.quantum[:, None] * rows.k[:, None] <= forward,
+            rows.k[:, None],
+            np.maximum(forward / np.maximum(rows.quantum[:, None], 1e-300), 1.0),
+        ).astype(np.int64)
+        sizes = np.where(self._by_sample, rows.samples[:, None, None], self._sizes)
+        parts = np.minimum(_power_of_two(wish)[:, :, None], sizes)
+        parts = np.where(self._exchanges, np.minimum(parts, rows.most_exchanging[:, None, None]), parts)
+        return _power_of_two(parts), sizes
+
+    def parts(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Floats]:
+        """Parts of each operator, and the least share of it that one part can be: [rows, operators]."""
+        ways, sizes = self.ways(rows, forward)
+        most: Ints = ways.max(axis=2, initial=1)
+        chosen = (ways == most[:, :, None]) & (sizes > 0)
+        smallest = np.where(chosen, sizes // np.maximum(ways, 1) / np.maximum(sizes, 1), 1.0)
+        share = np.where(most > 1, smallest.min(axis=2, initial=1.0), 1.0)
+        return np.where(self.placed, most, 0), share
+
+
+def _reads_everything(split: Split) -> bool:
+    return split.partial or "whole" in split.inputs or "group" in split.inputs
+
+
+def _power_of_two(counts: Ints) -> Ints:
+    """Rounded down; 0 stays."""
+    _, exponent = np.frexp(counts)
+    return np.where(counts > 0, np.int64(1) << np.maximum(exponent - 1, 0), 0).astype(np.int64)
+
+
+def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
+    """Without the rows that cut every operator as an earlier row does, all else being equal."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = np.zeros(len(rows), np.bool_)
+    one = np.ones(1, np.int64)
+    for block in blocks(len(rows)):
+        some = rows.rows(block)
+        forward, _ = job.operator_times(some.samples, np.repeat(one, len(some)), np.zeros(len(some), np.int64))
+        ways, _ = table.ways(some, forward)
+        for offset, row in enumerate(block.tolist()):
+            choice = some[offset]
+            key = (choice.k, choice.global_batch, choice.ratio, hash(ways[offset].astype(np.int32).tobytes()))
+            kept[row] = key not in seen
+            seen.add(key)
+    return rows.rows(kept)
+
+
+def blocks(count: int, size: int = 256) -> list[Ints]:
+    """Row numbers in blocks that bound the memory of an array."""
+    return [np.arange(begin, min(begin + size, count)) for begin in range(0, count, size)]

@@ -1,0 +1,69 @@
+"""Joules of a strategy's step: what its collectives cost, what its stages send, and what its ranks draw meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from lightloom.collectives.spec import Kind
+from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.strategy_space import Floats, Ints, Strategies, Strategy
+from lightloom.planner.stage_times import Job
+from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
+
+
+def strategy_energy(job: Job, strategy: Strategy, step_time: float) -> StepEnergy:
+    """Joules of a step of ``step_time`` seconds over all ranks."""
+    alone = strategy.tp == strategy.pp == strategy.micro_batches == 1
+    transmission = _plain(job, strategy) if alone else _staged(job, strategy)
+    known = None if transmission is None or np.isnan(transmission) else transmission
+    return step_energy_of(job.accelerator, job.fabric, known, step_time)
+
+
+def _plain(job: Job, strategy: Strategy) -> float:
+    graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
+    settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
+    exchanges = make_plan(strategy.sharding, graph, strategy.dp, settings).exchanges
+    return sum(_joules(job, strategy, each.kind, strategy.dp, strategy.ratio, each.nbytes) for each in exchanges)
+
+
+def _staged(job: Job, strategy: Strategy) -> float | None:
+    """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
+    times = job.stage_times(Strategies.of(strategy), partial(_of_each_rank, job, strategy))
+    # Where neighbours' groups share wavelengths, seconds count their bytes too.
+    shared = strategy.tp if job.fabric.wavelength_routed else 1
+    passes = float((times.forward_exchange + times.backward_exchange).sum()) * strategy.micro_batches
+    ranks = strategy.dp * strategy.tp
+    sends = _sends(job, strategy, times.send[0], ranks)
+    return None if sends is None else sends + ranks * (passes + float((times.gather + times.exchange).sum()) / shared)
+
+
+def _of_each_rank(
+    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, ratio: Floats, nbytes: Floats
+) -> Floats:
+    count, by = int(ranks[0]), float(ratio[0])
+    sizes, where = np.unique(nbytes, return_inverse=True)
+    joules = np.array([_joules(job, strategy, kind, count, by, float(size)) / count for size in sizes])
+    return joules[where].reshape(nbytes.shape)
+
+
+def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float) -> float:
+    """Of one collective; not a number without a source."""
+    if ranks == 1 or not nbytes:
+        return 0.0
+    energy = job.pricing.price(strategy.algorithm, ranks, ratio)(kind, nbytes).cost.energy
+    return float("nan") if energy is None else energy
+
+
+def _sends(job: Job, strategy: Strategy, seconds: Floats, ranks: int) -> float | None:
+    """Joules of the sends between stages, of so many ranks in each."""
+    rate = job.fabric.total_receive_bandwidth() / job.fabric.ranks
+    nbytes = (seconds[1:] - job.fabric.neighbour_latency()) * rate
+    source = np.arange(job.fabric.ranks)
+    away = (source + ranks) % job.fabric.ranks
+    both_ways = 2 * strategy.micro_batches * float(nbytes.sum()) * ranks
+    if not both_ways:
+        return 0.0
+    return sending_energy(job.fabric, np.full(len(source), both_ways / len(source)), source, away)
