@@ -17,7 +17,7 @@ from lightloom.parallelism.circuits.group import GroupCircuits, grant
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
 from lightloom.parallelism.placed import Link
-from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement import EFFORT, place
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.strategy_space import Floats, Ints
 from lightloom.planner.compression import VALUE_BYTES, Compression
@@ -65,15 +65,15 @@ class PlacedPlans:
             _keep(self._plans, key, self.placed(choice, effort=0))
         return self._plans[key]
 
-    def placed(self, choice: PlacedChoice, **effort: int) -> HybridPlan:
-        """Placed with the effort given, or all of it."""
+    def placed(self, choice: PlacedChoice, effort: int = EFFORT) -> HybridPlan:
+        """Placed anew, with so much search around the best start."""
         fabric, of = self._job.fabric, best(self._job.fabric)
         self.partitions += 1
         balanced = self._partition(choice)
         link = Link(bandwidth=of.rate / peers(fabric) if fabric.exclusive else of.rate, latency=of.latency)
         self.placements += 1
         memory = self._job.accelerator.memory
-        placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, **effort)
+        placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
         return hybrid(placement, balanced, choice.k, choice.l)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
@@ -218,7 +218,8 @@ def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
         return nbytes / lit
     cycle = circuits.bandwidth.sum(axis=0) * circuits.timing.hold
     whole = np.maximum(np.ceil(nbytes / np.where(cycle > 0, cycle, np.inf)) - 1, 0.0)
-    return whole * len(circuits.bandwidth) * circuits.timing.period + (nbytes - whole * cycle) / lit
+    found: Floats = whole * len(circuits.bandwidth) * circuits.timing.period + (nbytes - whole * cycle) / lit
+    return found
 
 
 def _keep(kept: OrderedDict[PlacedChoice, _Value], key: PlacedChoice, value: _Value) -> None:

@@ -6,7 +6,7 @@ A row that would cut every operator as another one does is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -70,20 +70,21 @@ class PlacedRows:
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
         """One row each."""
-        columns = list(zip(*choices, strict=True)) or [()] * 6
-        types = (np.int64, np.int64, np.float64, np.int64, np.int64, np.float64)
+        k, groups, quantum, batch, exchanging, ratio = zip(*choices, strict=True) if choices else [()] * 6
         return cls(
-            **{
-                each.name: np.array(column, kind)
-                for each, column, kind in zip(fields(cls), columns, types, strict=True)
-            }
+            k=np.array(k, np.int64),
+            l=np.array(groups, np.int64),
+            quantum=np.array(quantum, np.float64),
+            global_batch=np.array(batch, np.int64),
+            most_exchanging=np.array(exchanging, np.int64),
+            ratio=np.array(ratio, np.float64),
         )
 
     def __len__(self) -> int:
         return len(self.k)
 
     def __getitem__(self, row: int) -> PlacedChoice:
-        return PlacedChoice(*(getattr(self, each.name)[row].item() for each in fields(self)))
+        return PlacedChoice(*(getattr(self, name)[row].item() for name in PlacedChoice._fields))
 
     @property
     def samples(self) -> Ints:
@@ -92,7 +93,7 @@ class PlacedRows:
 
     def rows(self, which: Any) -> PlacedRows:
         """The rows of a mask or of indices."""
-        return PlacedRows(**{each.name: getattr(self, each.name)[which] for each in fields(self)})
+        return replace(self, **{name: getattr(self, name)[which] for name in PlacedChoice._fields})
 
 
 def placed_space(

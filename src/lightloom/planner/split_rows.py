@@ -10,7 +10,6 @@ import numpy as np
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import SHARDINGS, Ints, Strategies
-from lightloom.planner.bounded_search import simulate
 from lightloom.planner.bounds import admitted, bounds, memory
 from lightloom.planner.compression import Compression
 from lightloom.planner.group_prices import GroupPrices
@@ -21,6 +20,7 @@ from lightloom.planner.placed_space import MOST_SUB_OPERATORS, PartTable, Placed
 from lightloom.planner.splits import KINDS, Counts, PlacedChoice, SplitPlan
 from lightloom.planner.stage_times import Job
 from lightloom.planner.strategy_energy import strategy_energy
+from lightloom.planner.strategy_step import simulate
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 
