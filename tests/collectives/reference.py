@@ -43,12 +43,12 @@ def _data_arrives(schedule: Schedule) -> bool:
     held: dict[tuple[int, int], frozenset[int]] = defaultdict(frozenset)
     for chunk in range(schedule.chunks):
         for rank in range(n):
-            if kind != "all-gather" or rank == chunk // pieces:
+            if kind not in ("all-gather", "all-to-all") or rank == chunk // pieces:
                 held[rank, chunk] = frozenset([rank])
     steps = defaultdict(list)
     for row in _rows(schedule):
         steps[row["step"]].append(row)
-    if kind == "all-gather" and schedule.reduces.any():
+    if kind in ("all-gather", "all-to-all") and schedule.reduces.any():
         return False
     for step in sorted(steps):
         before = dict(held)
@@ -66,7 +66,11 @@ def _data_arrives(schedule: Schedule) -> bool:
     everyone = frozenset(range(n))
     for chunk in range(schedule.chunks):
         for rank in range(n):
-            wanted = frozenset([chunk // pieces]) if kind == "all-gather" else everyone
-            if (kind != "reduce-scatter" or rank == chunk // pieces) and held[rank, chunk] != wanted:
+            wanted = frozenset([chunk // pieces]) if kind in ("all-gather", "all-to-all") else everyone
+            due = {
+                "reduce-scatter": rank == chunk // pieces,
+                "all-to-all": rank == chunk % pieces // max(pieces // n, 1),
+            }
+            if due.get(kind, True) and held[rank, chunk] != wanted:
                 return False
     return True

@@ -16,8 +16,10 @@ from lightloom.collectives.cost import COST_MODELS, CostModel
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
@@ -54,6 +56,31 @@ def test_direct_sends_through_a_switch_meet_the_bound(ranks: int) -> None:
         e = evaluate(find("one-stage"), Collective("all-gather", ranks, 1e8), fabric)
         assert e.cost.time == pytest.approx(e.bound.time, rel=1e-12)
         assert e.bound.bound_by == "what one rank's port can receive"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 16, 65])
+def test_blocks_sent_straight_through_a_switch_meet_the_bound(ranks: int) -> None:
+    for latency in (0.0, 1e-6):
+        for fabric in (PacketSwitch(ranks=ranks, hop_latency=latency), two_planes_for_each(ranks, latency)):
+            e = evaluate(find("one-stage"), Collective("all-to-all", ranks, 1e8), fabric)
+            assert e.cost.time == pytest.approx(e.bound.time, rel=1e-12)
+
+
+def two_planes_for_each(ranks: int, latency: float) -> Fabric:
+    """A circuit switch whose planes serve all pairs at once."""
+    return CircuitSwitch(ranks=ranks, degree=ranks - 1, hop_latency=latency)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8, 9, 16, 64])
+def test_blocks_sent_straight_around_a_ring_meet_the_bound(ranks: int) -> None:
+    fabric = wdm_ring(ranks, ring_all_to_all_wavelengths(ranks), reconfiguration_time=0.0)
+    e = evaluate(find("one-stage"), Collective("all-to-all", ranks, 1e8), fabric)
+    assert e.bound.time <= e.cost.time * (1 + 1e-12)
+    # Odd halves of wavelengths cannot be had.
+    pairs, colours = ranks * ranks // 4, ring_all_to_all_wavelengths(ranks)
+    assert e.cost.time * pairs == pytest.approx(e.bound.time * 2 * colours, rel=1e-12)
+    if ranks >= 4:
+        assert e.bound.bound_by == "the links into one half of the ring"
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 16])

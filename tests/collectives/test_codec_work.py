@@ -13,7 +13,7 @@ import pytest
 from lightloom.collectives.codec_work import codec_work
 from lightloom.collectives.cost import cost
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
 from lightloom.training.ring_exchange import ring_all_reduce
@@ -59,7 +59,7 @@ def test_the_model_counts_what_the_real_ring_does(ranks: int) -> None:
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_forwarded_bytes_are_not_encoded_again(fabric: str) -> None:
     on = load_fabric(fabric, 8)
-    for kind in KINDS:
+    for kind in FROM_ALL_GATHER:
         for algorithm in admitted(kind, on):
             schedule = build(algorithm, Collective(kind, 8, 1e6), on)  # type: ignore[arg-type]
             between, in_line = (codec_work(schedule, in_line=way) for way in (False, True))

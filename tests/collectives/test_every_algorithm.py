@@ -18,7 +18,7 @@ from lightloom.collectives.algorithms import (
     wrht,
 )
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.optical_averager import OpticalAverager
@@ -69,11 +69,14 @@ def test_an_obvious_replay_agrees(job: tuple[Algorithm, Collective, Fabric]) -> 
 @given(jobs())
 @settings(max_examples=100, deadline=None)
 def test_deliveries_are_conserved(job: tuple[Algorithm, Collective, Fabric]) -> None:
-    """All-gather and reduce-scatter move every chunk N − 1 times, whatever the algorithm; all-reduce at least that."""
+    """All-gather and reduce-scatter move every chunk N − 1 times, whatever the algorithm; all-reduce at least that;
+    all-to-all what is not at home already."""
     algorithm, collective, fabric = job
     schedule = build(algorithm, collective, fabric)
     least = (collective.ranks - 1) * schedule.chunks
-    if collective.kind == "all-reduce":
+    if collective.kind == "all-to-all":
+        assert len(schedule) >= schedule.chunks - schedule.chunks // collective.ranks
+    elif collective.kind == "all-reduce":
         assert len(schedule) >= least
     else:
         assert len(schedule) == least
@@ -81,7 +84,7 @@ def test_deliveries_are_conserved(job: tuple[Algorithm, Collective, Fabric]) -> 
 
 def test_only_neighbour_exchange_refuses_odd_ranks() -> None:
     fabric = wdm_ring(17, 64)
-    for kind in KINDS:
+    for kind in FROM_ALL_GATHER:
         refused = {a.name for a in algorithms().values() if kind in a.kinds and a.refusal(kind, fabric)}
         assert {name for name in refused if name != "in-network"} == {
             "neighbour-exchange", "neighbour-exchange-striped", "neighbour-exchange-pairs",

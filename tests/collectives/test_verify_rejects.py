@@ -133,6 +133,27 @@ def test_a_send_that_nothing_orders_after_its_data_is_named() -> None:
             verify(replace(schedule, dependencies=chain[:-1]), fabric)
 
 
+def test_a_block_that_goes_to_the_wrong_rank_is_named() -> None:
+    fabric = wdm_ring(8, 8)
+    schedule = build(find("one-stage"), Collective("all-to-all", 8, 8.0), fabric)
+    chunk = int(schedule.chunk[0])
+    other = int(np.flatnonzero((schedule.source == schedule.source[0]) & (schedule.chunk != chunk))[0])
+    wrong = with_cell(schedule, "chunk", 0, schedule.chunk[other])
+    with pytest.raises(VerificationError, match=f"rank {chunk % 8} does not end with the complete chunk {chunk}"):
+        verify(wrong, fabric)
+    with pytest.raises(VerificationError, match="an all-to-all must not add"):
+        verify(with_cell(schedule, "reduces", 0, 1), fabric)
+    with pytest.raises(VerificationError, match="8 chunks cannot be shared equally by 64 owners"):
+        verify(replace(schedule, chunks=8, chunk=schedule.chunk % 8), fabric)
+    switch = PacketSwitch(ranks=8)
+    straight = build(find("one-stage"), Collective("all-to-all", 8, 8.0), switch)
+    stolen = with_row_again(straight, 0, chunk=63, lightpath=len(straight))
+    with pytest.raises(VerificationError, match="rank 0 does not hold the chunk"):
+        verify(stolen, switch)
+    with pytest.raises(VerificationError, match="receives a contribution that it already holds"):
+        verify(with_row_again(straight, 0, lightpath=len(straight)), switch)
+
+
 def test_an_overwritten_partial_sum_is_named() -> None:
     fabric = PacketSwitch(ranks=4)
     schedule = build(find("worker-aggregator"), Collective("all-reduce", 4, 4.0), fabric)

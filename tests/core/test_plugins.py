@@ -14,10 +14,10 @@ DOCS = Path(__file__).parents[2] / "docs" / "extending.md"
 
 _USE = """
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.fabrics.load import fabric_from
 fabric = fabric_from({"kind": "slow-star"}, 9, where="test")
-for kind in KINDS:
+for kind in FROM_ALL_GATHER:
     print(kind, build(find("star"), Collective(kind, 9, 9e6), fabric).steps)
 """
 _FABRIC = """

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def collective(
-    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
+    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter, all-reduce or all-to-all.")],
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
     ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")],
     wavelengths: Annotated[str | None, typer.Option(metavar="W", help="Wavelengths of a fibre.")] = None,
     nbytes: Annotated[
         str | None,
-        typer.Option(help="What every rank holds in the end (all-gather) or at the start (all-reduce)."),
+        typer.Option(help="What every rank holds in the end (all-gather) or at the start (all others)."),
     ] = None,
     nbytes_per_rank: Annotated[str | None, typer.Option(help="The same, divided by the number of ranks.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,

@@ -92,12 +92,14 @@ def by_chunk(chunk: Any, rows: Any, chunks: int) -> Any:
 
 @njit(cache=True)
 def replay_gather(
-    rows: Any, first: Any, step: Any, source: Any, destination: Any, owner: Any, ranks: int, reach: Any
+    rows: Any, first: Any, step: Any, source: Any, destination: Any, owner: Any, reader: Any, ranks: int, reach: Any
 ) -> Any:
-    """Replay an all-gather chunk by chunk; (code, row or chunk, rank)."""
-    got = np.empty(ranks, np.int32)
+    """Replay what only copies, chunk by chunk; (code, row or chunk, rank).
+
+    ``reader`` [chunk] must end with it, every rank where it is -1.
+    """
+    got = np.full(ranks, -2, np.int32)
     for chunk in range(len(first) - 1):
-        got[:] = -2
         got[owner[chunk]] = -1
         held = 1
         for i in range(first[chunk], first[chunk + 1]):
@@ -110,10 +112,16 @@ def replay_gather(
                 return TWICE, row, destination[row]
             got[destination[row]] = step[row]
             held += 1
-        if held != ranks:
+        if reader[chunk] >= 0:
+            if got[reader[chunk]] == -2:
+                return WRONG_END, chunk, reader[chunk]
+        elif held != ranks:
             for rank in range(ranks):
                 if got[rank] == -2:
                     return WRONG_END, chunk, rank
+        got[owner[chunk]] = -2
+        for i in range(first[chunk], first[chunk + 1]):
+            got[destination[rows[i]]] = -2
     return OK, 0, 0
 
 

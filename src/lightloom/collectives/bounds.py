@@ -3,9 +3,10 @@
 With M bytes held in the end, N ranks and d = M / N:
 
 * cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
-  (N − k)·d;
+  (N − k)·d, all-to-all both k·(N − k)·d;
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
-  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive;
+  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; an
+  all-to-all takes N(N − 1)·d;
 * distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
@@ -44,11 +45,16 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
     n, nbytes = collective.ranks, collective.nbytes
-    crossing = {
-        cut: nbytes if collective.kind == "all-reduce" else nbytes * (n - cut.ranks) / n for cut in fabric.cuts()
-    }
-    bounds = [(moved / cut.capacity, cut.name) for cut, moved in crossing.items()]
-    if collective.kind == "all-reduce" and not fabric.in_network_reduction:
-        receptions = 2 * (n - 1) * nbytes / fabric.total_receive_bandwidth()
-        bounds.append((receptions, "what all ranks together can receive"))
+    bounds = [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
+    received = {"all-reduce": 2 * (n - 1) * nbytes, "all-to-all": (n - 1) * nbytes}.get(collective.kind)
+    if received is not None and not fabric.in_network_reduction:
+        bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds
+
+
+def _crossing(collective: Collective, inside: int) -> float:
+    """Bytes that must cross a cut with so many ranks inside, one way."""
+    if collective.kind == "all-reduce":
+        return collective.nbytes
+    outside = collective.nbytes * (collective.ranks - inside) / collective.ranks
+    return outside * inside if collective.kind == "all-to-all" else outside

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.plugins import plugins_of
@@ -22,7 +22,7 @@ class Algorithm:
     name: str
     build: Callable[..., Schedule]
     summary: str
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = FROM_ALL_GATHER
     striped: bool = False
     """Whether every transfer bundles all the wavelengths it can get."""
     needs: str = "any"
@@ -90,7 +90,8 @@ def _built_in() -> list[Algorithm]:
                   summary="recursive halving, then recursive doubling (Rabenseifner)"),
         Algorithm(name="neighbour-exchange", build=neighbour_exchange.neighbour_exchange, even_ranks=True,
                   summary="pairs swap what they last received, two shares one after the other"),
-        Algorithm(name="one-stage", build=one_stage.one_stage, summary="every rank straight to every other"),
+        Algorithm(name="one-stage", build=one_stage.one_stage, kinds=KINDS,
+                  summary="every rank straight to every other"),
         Algorithm(name="binomial-tree", build=binomial_tree.binomial_tree,
                   summary="up a binomial tree to rank 0, and back"),
         Algorithm(name="worker-aggregator", build=worker_aggregator.worker_aggregator,

@@ -34,9 +34,9 @@ class Schedule:
     destinations on it are a multicast. On packet fabrics a lightpath is a message and its wavelength columns are 0.
 
     A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
-    ``dependencies`` every step waits for the one before. All chunks have ``nbytes / chunks`` bytes (sizes are real
-    numbers: the last bytes of a size that does not divide are not modelled). In all-gather and reduce-scatter the
-    owner of chunk c is rank ``c // (chunks / ranks)``.
+    ``dependencies`` every step waits for the one before. All chunks are equal (sizes are real numbers: the last bytes
+    of a size that does not divide are not modelled). The owner of chunk c, in an all-to-all its source, is rank
+    ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order.
 
     In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
     """
@@ -78,7 +78,7 @@ class Schedule:
     @property
     def chunk_nbytes(self) -> float:
         """Bytes of one chunk."""
-        return self.collective.nbytes / self.chunks
+        return self.collective.distinct_nbytes / self.chunks
 
     def resized(self, nbytes: float) -> Schedule:
         """The same movement of ``nbytes`` instead."""

@@ -6,6 +6,9 @@ Data is cut into chunks. A chunk is held as the set of ranks whose contributions
     all-gather       the owner holds {owner}         every rank holds {owner}
     reduce-scatter   every rank r holds {r}          the owner holds {0, ..., N−1}
     all-reduce       every rank r holds {r}          every rank holds {0, ..., N−1}
+    all-to-all       the source holds {source}       the destination holds {source}
+
+An all-to-all has a block for every ordered pair of ranks; what a rank has for itself counts, but stays where it is.
 """
 
 from __future__ import annotations
@@ -17,16 +20,18 @@ from typing import Literal, get_args
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import MAXIMUM_RANKS
 
-Kind = Literal["all-gather", "reduce-scatter", "all-reduce"]
+Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]
 KINDS: tuple[str, ...] = get_args(Kind)
+FROM_ALL_GATHER = KINDS[:3]
+"""What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.compose`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective operation over all ranks of a fabric.
 
-    ``nbytes`` is what every rank holds at the end of an all-gather, and at the start of a reduce-scatter or an
-    all-reduce.
+    ``nbytes`` is what every rank holds at the end of an all-gather, at the start of a reduce-scatter or an all-reduce,
+    and at both of an all-to-all.
     """
 
     kind: Kind
@@ -45,6 +50,11 @@ class Collective:
     def nbytes_per_rank(self) -> float:
         """One rank's share, ``d`` in the papers."""
         return self.nbytes / self.ranks
+
+    @property
+    def distinct_nbytes(self) -> float:
+        """Bytes of all chunks together, each counted once, wherever it is held."""
+        return self.nbytes * (self.ranks if self.kind == "all-to-all" else 1)
 
     def of_kind(self, kind: Kind) -> Collective:
         """The same ranks and size, another kind."""

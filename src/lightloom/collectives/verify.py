@@ -220,16 +220,17 @@ def _replay(
     from lightloom.collectives import _replay_kernels as kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    if chunks < 1 or (kind != "all-reduce" and chunks % n):
-        raise VerificationError(f"{chunks} chunks cannot be shared equally by {n} owners")
+    sharers = {"all-reduce": 1, "all-to-all": n * n}.get(kind, n)
+    if chunks < 1 or chunks % sharers:
+        raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
     owner = np.arange(chunks) // max(chunks // n, 1)
     sorted_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
-    if kind == "all-gather" and not fabric.in_network_reduction:
+    if kind in ("all-gather", "all-to-all") and not fabric.in_network_reduction:
         if schedule.reduces.any():
             row = int(np.argmax(schedule.reduces))
-            raise VerificationError(f"{_row_name(schedule, row)}: an all-gather must not add")
+            raise VerificationError(f"{_row_name(schedule, row)}: an {kind} must not add")
         code, where, rank = kernels.replay_gather(
-            sorted_rows, first, step, schedule.source, schedule.destination, owner, n, reach
+            sorted_rows, first, step, schedule.source, schedule.destination, owner, _readers(kind, n, chunks), n, reach
         )
     else:
         held, wanted, final = _conditions(kind, n, chunks, owner, fabric)
@@ -241,12 +242,19 @@ def _replay(
         raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
 
 
+def _readers(kind: str, n: int, chunks: int) -> NDArray[np.int64]:
+    """The one rank that must end with each chunk of an all-to-all; -1: every rank must."""
+    if kind == "all-gather":
+        return np.full(chunks, -1, np.int64)
+    return np.arange(chunks) % (chunks // n) // (chunks // n**2)
+
+
 def _conditions(
     kind: str, n: int, chunks: int, owner: NDArray[np.int64], fabric: Fabric
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """Contribution sets before, the complete set, and who must end with it (spec.py draws the table)."""
-    if kind == "all-gather":
-        raise VerificationError("an all-gather does not reduce: this fabric carries in-network reductions only")
+    if kind in ("all-gather", "all-to-all"):
+        raise VerificationError(f"an {kind} does not reduce: this fabric carries in-network reductions only")
     words = (n + 63) // 64
     each = np.arange(n)
     held = np.zeros((n + (1 if fabric.in_network_reduction else 0), words), np.uint64)

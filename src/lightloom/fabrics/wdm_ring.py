@@ -117,7 +117,8 @@ class WdmRing(RingGeometry):
         return usable * self.wavelength_bandwidth
 
     def cuts(self) -> list[Cut]:
-        return [Cut("what one rank can receive", 1, self._receive_bandwidth())]
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.channels * self.wavelength_bandwidth)
+        return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self._receive_bandwidth()
@@ -134,7 +135,8 @@ class Ring(RingGeometry):
         return np.full(self.links, self.bandwidth)
 
     def cuts(self) -> list[Cut]:
-        return [Cut("what one rank can receive", 1, 2 * self.bandwidth)]
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.bandwidth)
+        return [Cut("what one rank can receive", 1, 2 * self.bandwidth), half]
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * 2 * self.bandwidth

@@ -30,11 +30,22 @@ TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "all-reduce": ("all-reduce", "#e0892b"),
         "all-gather": ("all-gather", "#d9a821"),
         "reduce-scatter": ("reduce-scatter", "#c9603a"),
+        "all-to-all": ("all-to-all", "#b5842f"),
         "transmission": ("transmission", "#e0892b"),
         "reconfiguration": ("reconfiguration", "#c2449a"),
     }
 )
 """What a stretch of a timeline is: (words for people, colour)."""
+
+
+PARALLELISM = ("#3f7fd0", "#e0892b")
+"""Model parallelism's traffic, and data parallelism's."""
+RELAYED = "#c2449a"
+"""Pairs without a circuit of their own."""
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipeline": "#d9a821", "placed": "#c9603a"}
+)
+"""Kinds of split."""
 
 
 def cyclic_colours(count: int) -> Any:
@@ -63,9 +74,14 @@ def cyclic_colours(count: int) -> Any:
 
 def light_ramp() -> Any:
     """A colour map from nothing (the ground shows) to full light."""
-    import numpy as np
-    from matplotlib.colors import ListedColormap
+    return ramp((0.86, 0.47, 0.10))
 
-    colours = np.tile([0.86, 0.47, 0.10, 1.0], (256, 1))
-    colours[:, 3] = np.linspace(0.03, 1.0, 256)
+
+def ramp(colour: Any, least: float = 0.03) -> Any:
+    """A colour map from ``least`` opaque to full in one colour."""
+    import numpy as np
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
+    colours[:, 3] = np.linspace(least, 1.0, 256)
     return ListedColormap(colours)

@@ -2,6 +2,8 @@
 
     On a ring of N nodes it needs ceil(floor(N²/4)/2) wavelengths each way; with w of them, ceil(that / w) steps.
 
+A share is the same for every destination in an all-gather; in an all-to-all it is a block for each.
+
 Source: OpTree, section III-C, and Lemma 1 (which prints ceil(N²/8); equal for even N).
 """
 
@@ -13,7 +15,7 @@ from lightloom.collectives.build import assemble, lay, moves
 from lightloom.collectives.compose import from_all_gather
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.collectives.wavelengths import Ints, ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.fabrics.base import Fabric
 
 
@@ -27,23 +29,32 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
     name = "one-stage-striped" if striped else "one-stage"
     n = collective.ranks
 
-    def all_gather(gather: Collective) -> Schedule:
+    def straight(gather: Collective) -> Schedule:
         if fabric.wavelength_routed:
             return _on_ring(name, gather, fabric, striped)
         ahead, source = (axis.ravel() for axis in np.indices((n - 1, n)))
         destination = (source + 1 + ahead) % n
+        chunks, chunk = _chunks(gather, source, destination)
         if not fabric.exclusive:
-            return lay(name, gather, fabric, n, [moves(source, destination, source)])
+            return lay(name, gather, fabric, chunks, [moves(source, destination, chunk)])
         # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
         width = max(fabric.usable_channels // (n - 1), 1) if striped else 1
         planes = max(fabric.usable_channels // width, 1)
         return assemble(
-            name, gather, fabric, n, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source,
-            destination, np.zeros_like(source), ahead % planes * width, np.full(len(source), width), source,
+            name, gather, fabric, chunks, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source,
+            destination, np.zeros_like(source), ahead % planes * width, np.full(len(source), width), chunk,
             np.zeros(len(source), np.bool_),
         )  # fmt: skip
 
-    return from_all_gather(collective, fabric, all_gather)
+    if collective.kind == "all-to-all":
+        return straight(collective)
+    return from_all_gather(collective, fabric, straight)
+
+
+def _chunks(collective: Collective, source: Ints, destination: Ints) -> tuple[int, Ints]:
+    """How many chunks there are, and the one that goes from each source to each destination."""
+    n = collective.ranks
+    return (n * n, source * n + destination) if collective.kind == "all-to-all" else (n, source)
 
 
 def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -> Schedule:
@@ -52,9 +63,12 @@ def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -
     colours = ring_all_to_all_wavelengths(n)
     width = max(fabric.usable_channels // colours, 1) if striped else 1
     slots = fabric.usable_channels // width
+    chunks, chunk = _chunks(collective, source, destination)
     order = np.argsort(colour // slots, kind="stable")
+    chunk = chunk[order]
     source, destination, route, colour = (column[order] for column in (source, destination, route, colour))
     return assemble(
-        name, collective, fabric, n, -(-colours // slots), colour // slots, np.arange(len(source)), source, destination,
-        route, colour % slots * width, np.full(len(source), width), source, np.zeros(len(source), np.bool_),
+        name, collective, fabric, chunks, -(-colours // slots), colour // slots, np.arange(len(source)), source,
+        destination, route, colour % slots * width, np.full(len(source), width), chunk,
+        np.zeros(len(source), np.bool_),
     )  # fmt: skip
