@@ -1,0 +1,93 @@
+"""The joint search measured: ``python -m benchmarks.splits [--json FILE] [--no-large]``.
+
+ResNet-50, Transformer-big and GPT-2 355M on 64 and on 1,024 ranks of a ring and of a circuit switch: every assignment
+of degrees, micro-batches, sharding, recomputation, five global batches and three algorithms, and every placed plan of
+SiP-ML's kind, is bounded; those that can still win are refined and simulated. CPU seconds of the whole search, schedules
+built cold for each row of the table; ``bounded_per_s`` is the rate of the bounds of all rows at once, with the schedules
+that give the lines priced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.planner.placed_space import DEFAULT_QUANTA
+from lightloom.planner.split_rows import Asked, SplitRows
+from lightloom.planner.split_search import DEFAULT_ALGORITHMS, split_search
+from lightloom.planner.splits import KINDS, SplitPlan
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import load_workload
+
+MODELS = ("resnet50", "transformer-big", "gpt2-355m")
+CLUSTERS = ("sip-ring-1024", "sip-ocs-1024")
+SAMPLES_PER_RANK = (1, 2, 4, 8, 16)
+"""Global batches, divided by the ranks."""
+
+
+def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
+    """One search, schedules built anew."""
+    on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
+    batches = [ranks * each for each in SAMPLES_PER_RANK]
+    started = time.process_time()
+    found = split_search(graph, [on], global_batches=batches)
+    whole = time.process_time() - started
+    winner, counts = found.winner, found.counts
+    return {
+        "model": model, "cluster": cluster, "ranks": ranks, "rows": counts.rows, "refused": counts.refused,
+        "too_fine": counts.too_fine, "too_large": counts.too_large, "placed": counts.placed,
+        "simulated": counts.simulated, "cpu_s": round(whole, 2),
+        "bounded_per_s": round(_bounding(graph, on, batches)),
+        "tightness": round(winner.bound / winner.step_time, 4), "samples_per_s": round(winner.samples_per_second),
+        "winner": f"{winner.label} · {winner.global_batch} samples",
+        **{f"slower_{kind}": _slower(found.best_of(kind), winner.sample_time) for kind in KINDS},
+    }  # fmt: skip
+
+
+def _slower(best: SplitPlan | None, sample_time: float) -> float | None:
+    """Seconds a sample of the best of a kind, over the winner's."""
+    return None if best is None else round(best.sample_time / sample_time, 3)
+
+
+def _bounding(graph: ComputeGraph, cluster: Cluster, batches: list[int]) -> float:
+    """Rows a CPU second that get their first bound, schedules built before."""
+    rows = SplitRows(graph, cluster, Asked(batches, DEFAULT_QUANTA, DEFAULT_ALGORITHMS, KINDS, ()))
+    rows.first()
+    before, started = rows.counts.bounded, time.process_time()
+    rows.first()
+    return (rows.counts.bounded - before) / (time.process_time() - started)
+
+
+def main() -> int:
+    """Measure and print."""
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.splits", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--no-large", action="store_true", help="64 ranks only")
+    options = parser.parse_args()
+    if options.json:
+        check_writable(options.json)
+    rows: list[dict[str, Any]] = []
+    for ranks in (64,) if options.no_large else (64, 1024):
+        for cluster in CLUSTERS:
+            for model in MODELS:
+                rows.append(measure(model, cluster, ranks))
+                print_rows(rows[-1:])
+    if options.json:
+        document = {"cpu": cpu_name(), "searches": rows, "provenance": provenance({"benchmark": "splits"})}
+        write_atomically(options.json, json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
