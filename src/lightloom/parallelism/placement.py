@@ -147,6 +147,21 @@ def iteration_seconds(balanced: BalancedGraph, device: NDArray[Any], devices: in
     return _iteration(problem, np.asarray(device, np.int32), np.zeros((4, balanced.size)))
 
 
+def start_order(balanced: BalancedGraph) -> Ints:
+    """Sub-operators in the order in which they start where several could: longest path to the end first."""
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    return _start_order(kernels.transpose(balanced.parent_start, balanced.parent, balanced.nbytes), balanced)
+
+
+def _start_order(after: tuple[Any, Any, Any], balanced: BalancedGraph) -> Ints:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    # Equal ranks keep their order, in which producers come first.
+    order: Ints = np.argsort(-kernels.ranks(*after, balanced.forward), kind="stable")
+    return order
+
+
 def _iteration(problem: _Problem, device: NDArray[np.int32], times: Floats) -> float:
     from lightloom.parallelism import _placement_kernels as kernels
 
@@ -162,7 +177,6 @@ def _problem(balanced: BalancedGraph, devices: int, reach: Reach, memory: float 
 
     before = _rows(balanced, link)
     after = kernels.transpose(*before)
-    rank = kernels.ranks(*after, balanced.forward)
     offsets = reach.offsets(devices)
     allowed = np.zeros(devices, np.bool_)
     allowed[offsets] = True
@@ -170,8 +184,7 @@ def _problem(balanced: BalancedGraph, devices: int, reach: Reach, memory: float 
         balanced=balanced,
         before=before,
         after=after,
-        # Equal ranks keep their order, in which producers come first.
-        order=np.argsort(-rank, kind="stable"),
+        order=_start_order(after, balanced),
         offsets=offsets,
         allowed=allowed,
         capacity=_UNLIMITED if memory is None else min(memory, _UNLIMITED),

@@ -1,0 +1,303 @@
+"""Compiled loops of placed steps: what is sent to whom, who waits for whom, and the events.
+
+Nodes are computing (on a device), hops (one parcel on one pipe) or neither (they only join what others wait for).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+_NOBODY = -1
+
+
+class Nodes(NamedTuple):
+    """What is to be done; arrays of shape [node] but for the followers."""
+
+    resource: Any
+    """Device 0 ... k − 1, port k + 0, 1, ..., or −1 for a node that takes no time."""
+    amount: Any
+    """Seconds of computing, bytes of a hop."""
+    delay: Any
+    """Seconds from a node's end to the start of those that follow it."""
+    pipe: Any
+    """Of a hop, else −1."""
+    first: Any
+    """[node + 1]: those that wait for node x are ``follower[first[x] : first[x + 1]]``."""
+    follower: Any
+
+
+class State(NamedTuple):
+    """What has happened so far. Queues are rows of ``key`` and ``item``: one for each device (a heap; nodes of smaller
+    number first) and port (first in, first out), then the ends of computing and arrivals, then the ends of hops (both
+    heaps by time)."""
+
+    waits: Any
+    """[node] for how many others it still waits."""
+    ready: Any
+    """[node] seconds; NaN as long as it waits."""
+    start: Any
+    piece: Any
+    """[node] when the last stretch without a dark period began."""
+    end: Any
+    key: Any
+    item: Any
+    room: Any
+    """[queue + 1] where the rows of each queue begin."""
+    head: Any
+    size: Any
+    current: Any
+    """[resource] node at work, or −1."""
+    left: Any
+    """[resource] bytes of it."""
+    touched: Any
+    """[resource] whether it is listed in ``idle``: it may take something up."""
+    idle: Any
+    counts: Any
+    """Nodes done; entries of ``idle``."""
+    totals: Any
+    """Seconds that hops waited in the dark; moment of the last event."""
+    stack: Any
+
+
+@njit(cache=True)
+def parcels(parent_start: Any, parent: Any, content: Any, device: Any, devices: int) -> Any:
+    """Edges that cross devices, gathered: what one sub-operator sends to one device once.
+
+    Returns the parcel of every edge (−1 where none is needed), the reader of every edge, and for every parcel an edge
+    that it stands for.
+    """
+    size = len(parent_start) - 1
+    reader = np.empty(len(parent), np.int32)
+    start = np.zeros(size + 1, np.int64)
+    for x in range(size):
+        for e in range(parent_start[x], parent_start[x + 1]):
+            reader[e] = x
+            start[parent[e] + 1] += 1
+    for x in range(size):
+        start[x + 1] += start[x]
+    place = start[:-1].copy()
+    leaving = np.empty(len(parent), np.int64)
+    for e in range(len(parent)):
+        leaving[place[parent[e]]] = e
+        place[parent[e]] += 1
+    parcel = np.full(len(parent), -1, np.int64)
+    stands, before = np.empty(len(parent), np.int64), np.empty(len(parent), np.int64)
+    latest, owner = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
+    count = 0
+    for y in range(size):
+        for i in range(start[y], start[y + 1]):
+            e = leaving[i]
+            to = device[reader[e]]
+            if to == device[y]:
+                continue
+            if owner[to] != y:
+                owner[to], latest[to] = y, -1
+            p = latest[to]
+            while p >= 0 and content[stands[p]] != content[e]:
+                p = before[p]
+            if p < 0:
+                p = count
+                stands[p], before[p], latest[to] = e, latest[to], p
+                count += 1
+            parcel[e] = p
+    return parcel, reader, stands[:count].copy()
+
+
+@njit(cache=True)
+def rows(source: Any, target: Any, size: int) -> Any:
+    """Pairs (before, after) as rows of followers, and for how many each node waits."""
+    first, waits = np.zeros(size + 1, np.int64), np.zeros(size, np.int32)
+    for i in range(len(source)):
+        first[source[i] + 1] += 1
+        waits[target[i]] += 1
+    for x in range(size):
+        first[x + 1] += first[x]
+    place = first[:-1].copy()
+    follower = np.empty(len(source), np.int32)
+    for i in range(len(source)):
+        follower[place[source[i]]] = target[i]
+        place[source[i]] += 1
+    return first, follower, waits
+
+
+@njit(cache=True)
+def _push(state: Any, queue: int, key: float, item: int) -> None:
+    base, at = state.room[queue], state.size[queue]
+    state.size[queue] += 1
+    while at > 0:
+        up = (at - 1) // 2
+        above = state.key[base + up]
+        if above < key or (above == key and state.item[base + up] < item):
+            break
+        state.key[base + at], state.item[base + at] = above, state.item[base + up]
+        at = up
+    state.key[base + at], state.item[base + at] = key, item
+
+
+@njit(cache=True)
+def _pop(state: Any, queue: int) -> Any:
+    base = state.room[queue]
+    state.size[queue] -= 1
+    size = state.size[queue]
+    top = state.item[base]
+    key, item = state.key[base + size], state.item[base + size]
+    at = 0
+    while 2 * at + 1 < size:
+        down = 2 * at + 1
+        other = down + 1
+        if other < size:
+            a, b = state.key[base + down], state.key[base + other]
+            if b < a or (b == a and state.item[base + other] < state.item[base + down]):
+                down = other
+        if key < state.key[base + down] or (key == state.key[base + down] and item < state.item[base + down]):
+            break
+        state.key[base + at], state.item[base + at] = state.key[base + down], state.item[base + down]
+        at = down
+    state.key[base + at], state.item[base + at] = key, item
+    return top
+
+
+@njit(cache=True)
+def _touch(state: Any, at: int) -> None:
+    if not state.touched[at]:
+        state.touched[at] = True
+        state.idle[state.counts[1]] = at
+        state.counts[1] += 1
+
+
+@njit(cache=True)
+def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
+    """Queue a node, or finish it and all after it that take no time."""
+    stack, height = state.stack, 1
+    stack[0] = node
+    while height > 0:
+        height -= 1
+        x = stack[height]
+        state.ready[x] = now
+        at = nodes.resource[x]
+        if at == _NOBODY:
+            state.start[x] = state.piece[x] = state.end[x] = now
+            state.counts[0] += 1
+            for i in range(nodes.first[x], nodes.first[x + 1]):
+                y = nodes.follower[i]
+                state.waits[y] -= 1
+                if state.waits[y] == 0:
+                    stack[height] = y
+                    height += 1
+            continue
+        if at < devices:
+            _push(state, at, float(x), x)
+        else:
+            state.item[state.room[at] + state.head[at] + state.size[at]] = x
+            state.size[at] += 1
+            if rate[nodes.pipe[x]] == 0.0:
+                state.totals[0] += until - now
+        _touch(state, at)
+
+
+@njit(cache=True)
+def _finish(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
+    """A node has ended and arrived: those that waited for nothing else are ready."""
+    state.counts[0] += 1
+    for i in range(nodes.first[node], nodes.first[node + 1]):
+        y = nodes.follower[i]
+        state.waits[y] -= 1
+        if state.waits[y] == 0:
+            _make_ready(nodes, state, devices, y, now, until, rate)
+
+
+@njit(cache=True)
+def begin(nodes: Any, state: Any, devices: int) -> None:
+    """Queue at time 0 what waits for nothing."""
+    dark = np.zeros(max(nodes.pipe.max(), 0) + 1)
+    waiting = state.waits.copy()
+    for x in range(len(waiting)):
+        if waiting[x] == 0:
+            _make_ready(nodes, state, devices, x, 0.0, 0.0, dark)
+
+
+@njit(cache=True)
+def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: Any) -> None:
+    """Let an idle device or port take up what is first in its queue, unless its pipe is dark."""
+    events, hops = len(state.current), len(state.current) + 1
+    if state.current[at] >= 0 or state.size[at] == 0:
+        return
+    if at < devices:
+        x = _pop(state, at)
+        _push(state, events, now + nodes.amount[x], x)
+    else:
+        x = state.item[state.room[at] + state.head[at]]
+        speed = rate[nodes.pipe[x]]
+        if speed == 0.0:
+            return
+        state.head[at] += 1
+        state.size[at] -= 1
+        state.left[at] = nodes.amount[x]
+        _push(state, hops, now + nodes.amount[x] / speed, at)
+    state.current[at] = x
+    state.start[x] = state.piece[x] = now
+
+
+@njit(cache=True)
+def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate: Any) -> Any:
+    """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
+
+    What happens at ``until`` itself is left to the next call. Of events at one moment, ends of computing and arrivals
+    come first, in the order of nodes, then ends of hops, in the order of ports; only then is anything taken up.
+    """
+    resources = len(state.current)
+    events, hops = resources, resources + 1
+    state.size[hops] = 0
+    for at in range(resources):
+        _touch(state, at)
+    for at in range(devices, resources):
+        if state.current[at] >= 0:
+            x = state.current[at]
+            state.piece[x] = now
+            if rate[nodes.pipe[x]] > 0.0:
+                _push(state, hops, now + state.left[at] / rate[nodes.pipe[x]], at)
+            else:
+                state.totals[0] += until - now
+        for i in range(state.size[at]):
+            if rate[nodes.pipe[state.item[state.room[at] + state.head[at] + i]]] == 0.0:
+                state.totals[0] += until - now
+    while True:
+        for i in range(state.counts[1]):
+            state.touched[state.idle[i]] = False
+            _dispatch(nodes, state, devices, state.idle[i], now, rate)
+        state.counts[1] = 0
+        soon = np.inf
+        if state.size[events] > 0:
+            soon = state.key[state.room[events]]
+        if state.size[hops] > 0:
+            soon = min(soon, state.key[state.room[hops]])
+        if soon >= until:
+            break
+        now = soon
+        state.totals[1] = max(state.totals[1], now)
+        while state.size[events] > 0 and state.key[state.room[events]] == now:
+            x = _pop(state, events)
+            at = nodes.resource[x]
+            if at < devices:
+                state.end[x] = now
+                state.current[at] = -1
+                _touch(state, at)
+            _finish(nodes, state, devices, x, now, until, rate)
+        while state.size[hops] > 0 and state.key[state.room[hops]] == now:
+            at = _pop(state, hops)
+            x = state.current[at]
+            state.end[x] = now
+            state.current[at] = -1
+            _touch(state, at)
+            if nodes.delay[x] > 0.0:
+                _push(state, events, now + nodes.delay[x], x)
+            else:
+                _finish(nodes, state, devices, x, now, until, rate)
+    for at in range(devices, resources):
+        x = state.current[at]
+        if x >= 0 and until < np.inf:
+            state.left[at] = max(0.0, state.left[at] - rate[nodes.pipe[x]] * (until - state.piece[x]))
+    return state.counts[0] == len(state.waits)

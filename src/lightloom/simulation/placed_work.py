@@ -1,0 +1,273 @@
+"""What one group does in a step of a placed plan: computing, parcels, and who waits for whom.
+
+    device a   F(y) ──────────────┐                        ┌──► B(y)
+    pipe a→b        [parcel of y] │          [its gradient]│             a parcel is sent once, however many
+    device b                      └──► F(x) ──► B(x) ──────┘             sub-operators of b read it
+
+    copied parameters     B(x) ─► sums to the owners of shares ─► [all-reduce between groups] ─► shares to all copies
+    update of a device    after its last backward pass and the last gradient that it waits for
+
+Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2; buckets as in PyTorch's DistributedDataParallel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.roofline import memory_time
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.parallelism.placement import start_order
+from lightloom.parallelism.splitting import Floats, Ints
+
+MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
+KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
+"""What is sent: the first two are parcels and their gradients; sums and shares run along copies of parameters."""
+
+
+class Messages(NamedTuple):
+    """What devices send, arrays of shape [message]; a message takes a node for every pipe that it passes."""
+
+    kind: Ints
+    """Position in ``KINDS``."""
+    about: Ints
+    """The sub-operator that it comes from or goes to, or the number of the bucket on its device."""
+    source: Ints
+    destination: Ints
+    """k + d for device d of the next group."""
+    nbytes: Floats
+    first: Ints
+    """Node of the first pipe."""
+    last: Ints
+    """Node of the last pipe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacedWork:
+    """Nodes: passes (of n sub-operators) and updates (of k devices), the earlier the smaller, then all that is sent."""
+
+    nodes: Any
+    """:class:`~lightloom.simulation._placed_kernels.Nodes`."""
+    waits: Ints
+    """[node] for how many others it waits."""
+    forward: Ints
+    """[n] node of each forward pass."""
+    backward: Ints
+    """[n] node of each backward pass."""
+    update: Ints
+    """[k] node of each update."""
+    messages: Messages
+    resources: int
+    """Devices and ports."""
+
+
+def placed_work(
+    plan: HybridPlan,
+    circuits: GroupCircuits,
+    accelerator: Accelerator,
+    settings: TrainingSettings,
+    compression_ratio: float = 1.0,
+) -> PlacedWork:
+    """Lay out one step.
+
+    Raises:
+        UnsupportedError: what two devices exchange has no way over the circuits.
+    """
+    builder = _Builder(plan, circuits)
+    builder.parcels()
+    owned = builder.sums()
+    reduced = builder.all_reduce(owned, settings, compression_ratio)
+    builder.shares(reduced)
+    return builder.work(accelerator, settings)
+
+
+def held_parameters(plan: HybridPlan) -> Floats:
+    """Elements [k] that each device updates: a part that holds a copy updates all of its operator's."""
+    balanced = plan.balanced
+    whole = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
+    copied = np.zeros(balanced.size, np.bool_)
+    for x in (_shared(plan), _shared(plan) - 1):
+        copied[x] = True
+    held = np.where(copied, whole[balanced.operator], balanced.parameters).astype(np.float64)
+    return np.bincount(plan.placement.device, held, plan.k).astype(np.float64)
+
+
+def _shared(plan: HybridPlan) -> Ints:
+    """Sub-operators that exchange gradients of copied parameters with the part before them."""
+    return np.flatnonzero(plan.balanced.synchronised > 0)
+
+
+class _Builder:
+    """Collects nodes, column by column, and who comes before whom."""
+
+    def __init__(self, plan: HybridPlan, circuits: GroupCircuits) -> None:
+        self._plan, self._circuits = plan, circuits
+        balanced, k = plan.balanced, plan.k
+        self._device = plan.placement.device.astype(np.int64)
+        self._order = start_order(balanced)
+        place = np.argsort(self._order)
+        self.forward, self.backward = place, 2 * balanced.size - 1 - place
+        self.update = 2 * balanced.size + np.arange(k)
+        self._size = 2 * balanced.size + k
+        self._hops: list[tuple[Any, Any, Any, Any]] = []
+        self._messages: list[tuple[Any, ...]] = []
+        self._pairs: list[tuple[Any, Any]] = [(self.forward, self.backward)]
+
+    def parcels(self) -> None:
+        """Activations to the devices that read them, and their gradients back."""
+        from lightloom.simulation import _placed_kernels as kernels
+
+        balanced, device = self._plan.balanced, self._device
+        parcel, reader, edge = kernels.parcels(
+            balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k
+        )
+        here, away = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
+        self._pairs += [
+            (self.forward[balanced.parent[here]], self.forward[reader[here]]),
+            (self.backward[reader[here]], self.backward[balanced.parent[here]]),
+        ]
+        producer, nbytes, to = balanced.parent[edge].astype(np.int64), balanced.nbytes[edge], device[reader[edge]]
+        first, last = self._send("activation", producer, device[producer], to, nbytes)
+        self._pairs += [(self.forward[producer], first), (last[parcel[away]], self.forward[reader[away]])]
+        first, last = self._send("gradient", producer, to, device[producer], nbytes)
+        self._pairs += [(self.backward[reader[away]], first[parcel[away]]), (last, self.backward[producer])]
+
+    def sums(self) -> Ints:
+        """Gradients of copied parameters, added up part after part towards the part that owns each share.
+
+        Returns the node [n] at which the gradients that a sub-operator owns are complete.
+        """
+        shared = _shared(self._plan)
+        owned = self.backward.copy()
+        parts = np.union1d(shared, shared - 1)
+        owned[parts] = self._join(len(parts))
+        self._pairs.append((self.backward[parts], owned[parts]))
+        self._along("sum", shared, self.backward, inwards=True, then=owned)
+        return owned
+
+    def shares(self, reduced: Ints) -> None:
+        """Sums, once they are reduced, from those who own them to all who hold copies."""
+        self._pairs.append((reduced, self.update[self._device]))
+        arrived = self.update[self._device]
+        self._along("share", _shared(self._plan), reduced, inwards=False, then=arrived)
+
+    def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
+        """Buckets of owned gradients between counterparts; returns the node [n] after which they are reduced."""
+        reduced, groups = owned.copy(), self._plan.groups
+        if groups == 1:
+            return reduced
+        members = _buckets(self._plan, self._order, settings)
+        device = np.array([self._device[each[0]] for each in members], dtype=np.int64)
+        number = np.arange(len(device)) - np.searchsorted(device, device)
+        gradients = self._plan.balanced.parameters * float(self._plan.balanced.gradient_bytes)
+        sums = np.array([gradients[each].sum() for each in members])
+        sent = 2 * (groups - 1) / groups * sums / ratio
+        first, last = self._send("all-reduce", number, device, device + self._plan.k, sent, steps=2 * (groups - 1))
+        for each, begin, end in zip(members, first, last, strict=True):
+            self._pairs.append((owned[each], np.full(len(each), begin)))
+            reduced[each] = end
+        return reduced
+
+    def work(self, accelerator: Accelerator, settings: TrainingSettings) -> PlacedWork:
+        """All nodes and messages."""
+        from lightloom.simulation import _placed_kernels as kernels
+
+        self._pairs.append((self.backward, self.update[self._device]))
+        balanced, order = self._plan.balanced, self._order
+        nbytes = held_parameters(self._plan) * settings.optimizer_traffic_bytes
+        update = [memory_time(accelerator, each) for each in nbytes.tolist()]
+        passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
+        seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
+        none = np.full(len(passes), -1)
+        columns = [(passes, seconds, np.zeros(len(passes)), none), *self._hops]
+        resource, amount, delay, pipe = (np.concatenate([each[i] for each in columns]) for i in range(4))
+        before, after = (np.concatenate([each[i] for each in self._pairs]).astype(np.int32) for i in (0, 1))
+        first, follower, waits = kernels.rows(before, after, self._size)
+        nodes = kernels.Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
+        messages = Messages(*(np.concatenate([each[i] for each in self._messages]) for i in range(7)))
+        ports = int(self._circuits.port.max(initial=-1)) + 1
+        return PlacedWork(
+            nodes=nodes, waits=waits, forward=self.forward, backward=self.backward, update=self.update,
+            messages=messages, resources=self._plan.k + ports,
+        )  # fmt: skip
+
+    def _along(self, kind: MessageKind, shared: Ints, made: Ints, *, inwards: bool, then: Ints) -> None:
+        """Shares along the copies of a parameter, from each part to its neighbour and on, both ways.
+
+        Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
+        from the side on which it is. ``made`` [n] is what must be done before a part sends, ``then`` [n] what waits
+        for what reaches it.
+        """
+        balanced, device = self._plan.balanced, self._device
+        operator = balanced.operator[shared]
+        owned = np.concatenate(([0], np.cumsum(balanced.parameters)))
+        start, end = owned[balanced.first[operator]], owned[balanced.first[operator + 1]]
+        below = (owned[shared] - start) / np.maximum(end - start, 1)
+        joined = np.flatnonzero(np.diff(shared) == 1)
+        for share, source, to in ((below, shared, shared - 1), (1 - below, shared - 1, shared)):
+            part = share if (source is shared) == inwards else 1 - share
+            first, last = self._send(kind, source, device[source], device[to], balanced.synchronised[shared] * part)
+            self._pairs += [(made[source], first), (last, then[to])]
+            # Towards smaller parts the link behind comes first, towards larger ones the link before.
+            earlier, later = (joined + 1, joined) if source is shared else (joined, joined + 1)
+            self._pairs.append((last[earlier], first[later]))
+
+    def _send(
+        self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1
+    ) -> tuple[Ints, Ints]:
+        """Add messages, each a node a pipe; what stays on its device, or has no bytes, takes no time.
+
+        Returns their first and last nodes.
+        """
+        circuits = self._circuits
+        nbytes = np.where(source == destination, 0.0, nbytes)
+        needed = nbytes > 0
+        start, way = circuits.ways(np.where(needed, source, 0), np.where(needed, destination, 0))
+        hops = np.maximum(np.diff(start), 1)
+        first = self._size + np.cumsum(hops) - hops
+        pipe = np.full(int(hops.sum()), -1)
+        pipe[np.repeat(needed, hops)] = way
+        moved = pipe >= 0
+        resource, delay = np.full(len(pipe), -1), np.zeros(len(pipe))
+        resource[moved] = self._plan.k + circuits.port[pipe[moved]]
+        delay[moved] = steps * circuits.latency[pipe[moved]]
+        self._hops.append((resource, np.repeat(nbytes, hops), delay, pipe))
+        relayed = np.delete(np.arange(len(pipe)), first - self._size) + self._size
+        self._pairs.append((relayed - 1, relayed))
+        self._size += len(pipe)
+        last = first + hops - 1
+        number = np.full(len(first), KINDS.index(kind))
+        self._messages.append((number, about, source, destination, nbytes, first, last))
+        return first, last
+
+    def _join(self, count: int) -> Ints:
+        """Nodes that only wait for others."""
+        none = np.full(count, -1)
+        self._hops.append((none, np.zeros(count), np.zeros(count), none))
+        self._size += count
+        return np.arange(self._size - count, self._size)
+
+
+def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
+    """Sub-operators of each gradient bucket, device after device, each in backward order.
+
+    A bucket is closed once it has reached its size; the first one of a device has a smaller one.
+    """
+    found: list[Ints] = []
+    gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
+    late = order[::-1]
+    late = late[gradients[late] > 0]
+    for device in range(plan.k):
+        members = late[plan.placement.device[late] == device]
+        sums = np.cumsum(gradients[members])
+        mark, begin, held = min(settings.first_bucket_size, settings.bucket_size), 0, 0.0
+        while begin < len(members):
+            end = min(int(np.searchsorted(sums, held + mark)) + 1, len(members))
+            found.append(members[begin:end])
+            begin, held, mark = end, float(sums[end - 1]), settings.bucket_size
+    return found
