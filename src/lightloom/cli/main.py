@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from lightloom.cli.catalog import catalog
+from lightloom.cli.circuits import circuits
 from lightloom.cli.collective import collective
 from lightloom.cli.compress import compress
 from lightloom.cli.onn import onn
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, reproduce, catalog, schema):
+for command in (plan, collective, circuits, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
 app.add_typer(onn, name="onn")

@@ -68,8 +68,8 @@ def maximise(
         raise InputError("the circuit program is infeasible: expected demands that the fabric's circuits can serve")
     if found.x is None:
         raise InputError(
-            f"the solver found no circuits within {time_limit:g} s ({found.message.strip()}): expected a longer "
-            "time limit, or the fast assignment"
+            f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
+            "fast assignment"
         )
     values = np.where(integral, np.rint(found.x), found.x)
     if found.status == _OPTIMAL:

@@ -1,0 +1,171 @@
+"""Which way ``lightloom circuits`` finds its circuits: what the options ask for, and the solvers behind them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits import Assignment, Played, Timing, Traffic, play_once, verify, verify_permutations
+
+if TYPE_CHECKING:
+    from lightloom.parallelism.circuits.milp import Counts
+
+MOST_HOLDS = 4096
+_TIME_LIMIT = 10.0
+_SOLVERS = ("fast", "milp")
+_OBJECTIVES = ("max-min", "throughput")
+
+
+class Request(NamedTuple):
+    """What the options ask for."""
+
+    solver: str
+    time_limit: float
+    """Seconds of wall time."""
+    holds: int | None
+    """None: as few as are found to do."""
+    objective: Literal["max-min", "throughput"]
+
+
+class Solved(NamedTuple):
+    """Circuits, and how sure the solver is."""
+
+    assignment: Assignment
+    solver: str
+    objective: str
+    status: str = "optimal"
+    """``optimal``, or ``time limit``; of the fast way always the first."""
+    solver_gap: float = 0.0
+
+
+def read_request(solver: str, time_limit: str | None, holds: str, objective: str) -> Request:
+    """Check the options before anything is read.
+
+    Raises:
+        ConfigError: a count or a time that cannot be used, or options that exclude each other.
+        UnknownNameError: no such solver or objective.
+    """
+    from lightloom.cli.output import read_count
+    from lightloom.core.units import parse
+
+    if solver not in _SOLVERS:
+        raise UnknownNameError("solver", solver, _SOLVERS)
+    if objective not in _OBJECTIVES:
+        raise UnknownNameError("objective", objective, _OBJECTIVES)
+    if time_limit is not None and solver != "milp":
+        raise ConfigError("--time-limit is of the mixed-integer program: expected --solver milp with it")
+    limit = _TIME_LIMIT if time_limit is None else parse(time_limit, "time")
+    if not limit:
+        raise ConfigError(f"--time-limit {time_limit}: expected more than 0")
+    count = None if holds == "auto" else read_count(holds, "--holds")
+    if count is not None and not 1 <= count <= MOST_HOLDS:
+        raise ConfigError(f"--holds {count}: expected 1 to {MOST_HOLDS}, or auto")
+    return Request(solver, limit, count, cast(Any, objective))
+
+
+def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
+    """Circuits, verified, and the traffic played through them.
+
+    With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch as
+    few holds as give each pair a circuit.
+
+    Raises:
+        InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
+    """
+    if isinstance(on, CircuitSwitch):
+        found = [_on_switch(traffic, on, request)]
+    else:
+        assert isinstance(on, WdmRing)
+        if request.objective != "max-min":
+            raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
+        found = _on_ring(traffic, on, request)
+    tried: list[tuple[Solved, Played]] = []
+    refused: InputError | None = None
+    for each in found:
+        verify(each.assignment.circuits, on)
+        try:
+            tried.append((each, play_once(traffic, each.assignment.circuits, on, timing)))
+        except InputError as error:
+            refused = error
+    if not tried:
+        assert refused is not None
+        raise refused
+    return min(tried, key=lambda each: each[1].makespan)
+
+
+def _on_switch(traffic: Traffic, on: CircuitSwitch, request: Request) -> Solved:
+    from lightloom.parallelism.circuits import switch
+    from lightloom.parallelism.circuits.switch_milp import solve_multiplicities
+
+    holds = request.holds or _switch_holds(traffic, on, request)
+    if request.solver == "fast":
+        solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
+    else:
+        # Holds are more planes, in turn.
+        planes = on.model_copy(update={"degree": on.degree * holds})
+        exact = solve_multiplicities(traffic, planes, request.objective, request.time_limit)
+        granted = switch.realise(traffic, on, exact.counts[:, 0], holds)
+        solved = _solved(Assignment(traffic, granted, switch.bound(traffic, on)), request, exact)
+    verify_permutations(switch.permutations(solved.assignment.circuits, on), solved.assignment.circuits)
+    return solved
+
+
+def _switch_holds(traffic: Traffic, on: CircuitSwitch, request: Request) -> int:
+    if request.objective != "max-min":
+        return 1
+    peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
+    return math.ceil(peers / on.degree)
+
+
+def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
+    from lightloom.parallelism.circuits import ring
+    from lightloom.parallelism.circuits.ring_bound import relax
+    from lightloom.parallelism.circuits.ring_milp import solve as solve_ring
+
+    relaxation = relax(traffic, on)
+    if request.solver == "fast":
+        once = ring.assign(traffic, on, request.holds or 1, relaxation)
+        found = [Solved(once, "fast", request.objective)]
+        if request.holds is None:
+            turns = ring.assign_in_turns(traffic, on, relaxation=relaxation)
+            found.append(Solved(turns, "fast", request.objective))
+        return found
+    least = _ring_holds(traffic, on)
+    holds = request.holds or least
+    if holds < least:
+        raise InputError(
+            f"the circuit program is infeasible: {on.channels} wavelengths each way cannot give each of "
+            f"{len(traffic)} pairs a circuit in {counted(holds)}: expected --holds of at least {least}, or more "
+            "wavelengths"
+        )
+    exact = solve_ring(traffic, on, holds, request.time_limit)
+    if not exact.counts.sum(axis=1).all():
+        raise InputError(
+            f"the circuit program gives some of {len(traffic)} pairs no circuit in {counted(holds)} "
+            f"({exact.status}): expected --holds of more than {holds}, more wavelengths, or --solver fast, which relays"
+        )
+    granted, lost = ring.realise(traffic, on, exact.counts, holds)
+    return [_solved(Assignment(traffic, granted, relaxation.service, lost), request, exact)]
+
+
+def _ring_holds(traffic: Traffic, on: WdmRing) -> int:
+    """Fewer holds cannot serve all pairs, whatever they send: even fractions of circuits would not do."""
+    from lightloom.parallelism.circuits.ring_bound import relax
+
+    equal = traffic.with_bytes(np.ones(len(traffic)))
+    return max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
+
+
+def counted(holds: int) -> str:
+    """For people."""
+    return "1 hold" if holds == 1 else f"{holds} holds"
+
+
+def _solved(assignment: Assignment, request: Request, exact: Counts) -> Solved:
+    return Solved(assignment, "milp", request.objective, exact.status, exact.gap)
