@@ -2,9 +2,9 @@
 
 ResNet-50, Transformer-big and GPT-2 355M on 64 and on 1,024 ranks of a ring and of a circuit switch: every assignment
 of degrees, micro-batches, sharding, recomputation, five global batches and three algorithms, and every placed plan of
-SiP-ML's kind, is bounded; those that can still win are refined and simulated. CPU seconds of the whole search, schedules
-built cold for each row of the table; ``bounded_per_s`` is the rate of the bounds of all rows at once, with the schedules
-that give the lines priced.
+SiP-ML's kind, is bounded; those that can still win are refined and simulated. CPU seconds of the whole search,
+schedules built cold for each row of the table; ``bounded_per_s`` is the rate of the bounds of all rows at once, with
+the schedules that give the lines priced.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from lightloom.planner.placed_space import peers, reach
 from lightloom.planner.splits import PlacedChoice
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.simulation.placed_work import held_parameters
 
 _Value = TypeVar("_Value")
 _KEPT = 16
@@ -186,8 +187,7 @@ class PlacedPlans:
             balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
         )
         traffic = float(self._job.settings.optimizer_traffic_bytes)
-        owned = np.bincount(device, balanced.parameters, k)
-        update = np.array([memory_time(self._job.accelerator, each * traffic) for each in owned])
+        update = np.array([memory_time(self._job.accelerator, held * traffic) for held in held_parameters(plan)])
         busy = np.bincount(device, balanced.forward + balanced.backward, k)
         begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
         np.minimum.at(begin, device, there - balanced.forward)
