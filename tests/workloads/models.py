@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lightloom.workloads.torch.zoo.mixtral import Mixtral, MixtralConfig
+
 
 class Tricky(nn.Module):
     """Functional calls, in-place calls, views, einsum, dropout, concatenation, shared and tied parts, recurrent
@@ -41,6 +43,15 @@ class Tricky(nn.Module):
     def example_inputs(self, batch: int) -> tuple[Tensor, Tensor]:
         """Images (batch, 3, 8, 8) and tokens (batch, 5)."""
         return torch.empty(batch, 3, 8, 8), torch.zeros(batch, 5, dtype=torch.long)
+
+
+def small_mixture() -> Mixtral:
+    """Mixtral with 2 layers, hidden 32, 4 heads (2 of keys), 4 experts of 64, of which a token visits 2."""
+    return Mixtral(
+        MixtralConfig(
+            layers=2, hidden=32, heads=4, key_heads=2, intermediate=64, vocabulary=50, sequence=8, experts=4, visited=2
+        )
+    )  # fmt: skip
 
 
 class Vision(nn.Module):

@@ -25,7 +25,7 @@ from lightloom.workloads.torch.zoo.resnet import resnet50
 from lightloom.workloads.torch.zoo.transformer import transformer_big
 from lightloom.workloads.torch.zoo.vgg import vgg16
 
-from .models import Tricky, Vision
+from .models import Tricky, Vision, small_mixture
 
 FACTORIES: list[Callable[[], nn.Module]] = [
     alexnet,
@@ -40,6 +40,7 @@ FACTORIES: list[Callable[[], nn.Module]] = [
     optinc_llama,
     transformer_big,
     gpt2_355m,
+    small_mixture,
     Tricky,
     Vision,
 ]

@@ -32,6 +32,7 @@ PUBLISHED = {
     "densenet121": 7_978_856,
     "gpt2-355m": 354_823_168,
     "llama2-7b": 6_738_415_616,
+    "mixtral-8x7b": 46_702_792_704,
 }
 """Counted in other people's implementations, so that the catalog's own figures are not their only witness."""
 
@@ -132,6 +133,23 @@ def test_llama_flops_follow_from_its_parameters(sequence: int) -> None:
     weights = graph.parameters - vocabulary * hidden - (2 * layers_ + 1) * hidden
     assert tensor_flops(graph) == 2 * weights * tokens + 4 * layers_ * tokens * sequence * hidden
     assert {op.dimensions["sequence"] for op in graph.operators if "sequence" in op.dimensions} == {sequence}
+
+
+def test_mixtral_computes_with_the_experts_that_a_token_visits() -> None:
+    """All experts count as parameters, two of eight as work: 12.9 B parameters a token (Mistral AI's announcement)."""
+    graph = load_workload("mixtral-8x7b", batch=2, sequence_length=512)
+    experts = [op for op in graph.operators if op.kind == "experts"]
+    held = sum(op.parameters for op in experts)
+    assert held == 32 * 8 * 3 * 4096 * 14336
+    assert graph.parameters - held * 6 // 8 == pytest.approx(12.9e9, rel=5e-3)
+    assert sum(op.forward_flops for op in experts) == 2 * 1024 * held * 2 // 8
+    for op in experts:
+        sizes = op.dimensions
+        assert sizes["expert"] == 8 and sizes["expert"] * sizes["sequence"] == 2 * 512
+        products = sizes["sample"] * 2 * 512 * sizes["channel"] * sizes["in_channel"]
+        assert op.forward_flops == 2 * products and op.backward_flops == 2 * op.forward_flops
+    attention = graph.operator("layers.0.attention.attention")
+    assert (attention.dimensions["head"], attention.dimensions["key_head"]) == (32, 8)
 
 
 def test_the_index_needs_no_torch() -> None:

@@ -68,6 +68,9 @@ class WdmRing(RingGeometry):
     """Seconds to retune the micro-rings, paid whenever a circuit changes."""
     conversion_time: Seconds = 0.0
     """Seconds a step pays for optical-electrical-optical conversion."""
+    guard_time: Seconds = 0.0
+    """Seconds that every piece holds its lightpath besides its bytes, where pieces follow each other on standing
+    circuits."""
     transceivers: Count | None = None
     """Wavelengths a node can send on at once, and receive on at once; null when only the fibres limit it."""
     multicast_taps: Annotated[int, Field(ge=1, strict=True)] = 1
@@ -102,6 +105,10 @@ class WdmRing(RingGeometry):
         return self.conversion_time
 
     @property
+    def piece_overhead(self) -> float:
+        return self.guard_time
+
+    @property
     def taps(self) -> int:
         return self.multicast_taps
 
@@ -117,7 +124,8 @@ class WdmRing(RingGeometry):
         return usable * self.wavelength_bandwidth
 
     def cuts(self) -> list[Cut]:
-        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.channels * self.wavelength_bandwidth)
+        entering = 2 * self.channels * self.wavelength_bandwidth
+        half = Cut("the links into one half of the ring", self.ranks // 2, entering)
         return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
 
     def total_receive_bandwidth(self) -> float:

@@ -61,6 +61,7 @@ SPLITS: Mapping[str, tuple[Split, ...]] = MappingProxyType(
             Split("in_channel", ("own",), False, True),
         ),
         "linear": (*_same("sample", "sequence"), *_WIDE),
+        "experts": _same("sample"),
         "matmul": _same("sample", "head"),
         "attention": (
             *_same("sample"),
@@ -75,6 +76,7 @@ SPLITS: Mapping[str, tuple[Split, ...]] = MappingProxyType(
         "pool": _same("sample", "channel"),
         "activation": _same(*_ANY),
         "softmax": _same("sample", "head", "sequence"),
+        "topk": _same("sample", "sequence"),
         "dropout": _same(*_ANY),
         "embedding": (*_same("sample", "sequence"), Split("channel", ("whole",), False)),
         "add": _same(*_ANY),

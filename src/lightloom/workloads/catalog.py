@@ -182,6 +182,14 @@ _ENTRIES = (
         "gpt2:gpt2_355m",
         1024,
     ),
+    _text(
+        "mixtral-8x7b",
+        "Mixtral 8x7B: 8 experts a layer, of which each token visits 2, load taken to be even",
+        46_702_792_704,
+        "Jiang et al., arXiv 2401.04088 (prints 47 B; Mistral AI's announcement 46.7 B, 12.9 B of them active)",
+        "mixtral:mixtral_8x7b",
+        4096,
+    ),
     _text("llama2-7b", "Llama 2 7B", 6_738_415_616, "Touvron et al., arXiv 2307.09288", "llama:llama2_7b", 4096),
 )
 

@@ -23,6 +23,7 @@ KINDS: Mapping[str, str] = {
     "input": "a tensor given to the model",
     "conv": "convolution, also transposed; FLOPs are its multiply-accumulates, twice",
     "linear": "features times a weight matrix",
+    "experts": "tokens times the weights of the expert that each visits",
     "matmul": "any other matrix product (also einsum)",
     "attention": "scaled dot-product attention, whole",
     "recurrent": "a whole recurrent layer (LSTM, GRU, RNN)",
@@ -32,6 +33,7 @@ KINDS: Mapping[str, str] = {
     "pool": "max, average and adaptive pooling",
     "activation": "element-wise non-linearity",
     "softmax": "softmax and log-softmax",
+    "topk": "largest entries and where they are, such as the experts that a token visits",
     "dropout": "dropout of any form",
     "embedding": "rows looked up in a table",
     "add": "sum of two tensors (residual connections)",
@@ -43,7 +45,7 @@ KINDS: Mapping[str, str] = {
 }
 """Kind of operator, and what it stands for."""
 
-TENSOR_KINDS = frozenset({"conv", "linear", "matmul", "attention", "recurrent"})
+TENSOR_KINDS = frozenset({"conv", "linear", "experts", "matmul", "attention", "recurrent"})
 """Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for memory."""
 
 _COUNTS = (
@@ -75,7 +77,7 @@ class Operator:
     dimensions: Mapping[str, int] = field(default_factory=dict)
     """Named sizes. ``sample`` is there exactly when the operator depends on the samples; ``channel`` is what
     comes out, ``in_channel`` what is summed over; further ``height width length depth groups kernel_height
-    ... head sequence key_sequence head_dim``, and ``axis_1 ...`` where the meaning is unknown."""
+    ... head key_head sequence key_sequence head_dim expert``, and ``axis_1 ...`` where the meaning is unknown."""
     forward_flops: int = 0
     backward_flops: int = 0
     """Gradients of inputs and of parameters, each only where one is needed (the first layer needs none of its

@@ -28,6 +28,7 @@ _FUNCTIONS = {
     "adaptive_max_pool3d",
     "activation": "relu relu6 gelu silu mish elu selu celu leaky_relu prelu rrelu tanh sigmoid hardswish "
     "hardtanh hardsigmoid softplus softsign logsigmoid glu threshold tanhshrink",
+    "topk": "topk",
     "softmax": "softmax log_softmax softmin gumbel_softmax",
     "dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout",
     "embedding": "embedding embedding_bag",
@@ -56,7 +57,7 @@ def label(function: Any) -> str:
     return _LABELS.get(name, name)
 
 
-def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int) -> str:
+def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, stacked: bool = False) -> str:
     """Kind of one call.
 
     Args:
@@ -64,7 +65,10 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
         products: names of the matrix products and convolutions that it made.
         calls: names of all ATen calls that it made.
         summands: how many results of earlier operators it read.
+        stacked: whether it read a parameter that stacks matrices.
     """
+    if word == "bmm" and stacked:
+        return "experts"
     kind = _KIND.get(word)
     if kind is None and products:
         kind = "conv" if "convolution" in products else "matmul"
@@ -153,6 +157,13 @@ def linear_dimensions(
     return {**found, "in_channel": summed}, axes
 
 
+def experts_dimensions(shape: Sequence[int], batch: int | None, summed: int) -> dict[str, int]:
+    """Of an output (experts, visits, channels); the sequence is what one sample sends to each expert."""
+    experts, visits, channels = (int(size) for size in shape)
+    sizes = {"expert": experts, "sequence": max(visits // (batch or 1), 1), "channel": channels, "in_channel": summed}
+    return ({} if batch is None else {"sample": batch}) | sizes
+
+
 def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
     """What a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
     kernel = {f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)}
@@ -161,8 +172,10 @@ def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str
 
 
 def attention_dimensions(q: Tensor, k: Tensor, batch: int | None) -> dict[str, int]:
-    """q (B, H, T, D), k (B, H, key T, D); leading axes other than B count as heads."""
+    """q (B, H, T, D), k (B, key H, key T, D); leading axes other than B count as heads."""
     samples = batch or 1
     heads = max(1, math.prod(q.shape[:-2]) // samples)
     sizes = {"head": heads, "sequence": q.shape[-2], "key_sequence": k.shape[-2], "head_dim": q.shape[-1]}
+    if q.dim() > 2 and k.dim() > 2 and k.shape[-3] < q.shape[-3]:
+        sizes["key_head"] = k.shape[-3]
     return ({} if batch is None else {"sample": batch}) | {name: int(size) for name, size in sizes.items()}

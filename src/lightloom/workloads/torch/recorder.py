@@ -175,6 +175,7 @@ class Recorder:
             [name for name, _, _ in frame.products],
             frame.calls,
             len({origin.producer for _, origin in sources if origin.producer is not None}),
+            any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
         )
         dimensions, axes = self._dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
         parameters = self._first_used(sources)
@@ -236,6 +237,8 @@ class Recorder:
             return naming.attention_dimensions(q, k, batch), None
         if kind == "linear":
             return naming.linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
+        if kind == "experts":
+            return naming.experts_dimensions(output.shape, batch, frame.products[-1][1].summed), None
         axes = self._inherited_axes(kind, sources, output)
         found, axes = naming.output_dimensions(output.shape, batch, axes)
         if kind == "conv":

@@ -8,7 +8,9 @@ Legend: B sample, T sequence, C hidden, H heads, D = C / H.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +31,9 @@ class LlamaConfig:
     """Tokens in an example."""
     tied: bool = False
     """Whether the output layer reuses the token table."""
+    key_heads: int | None = None
+    """Heads of keys and values, each shared by as many of queries; None: as many as those."""
+    rotary_base: float = 10_000.0
 
 
 class Attention(nn.Module):
@@ -36,16 +41,18 @@ class Attention(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.width = config.hidden // config.heads
+        keys = self.width * (config.key_heads or config.heads)
+        self.shared = keys < config.hidden
         self.q = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.k = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.v = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.k = nn.Linear(config.hidden, keys, bias=False)
+        self.v = nn.Linear(config.hidden, keys, bias=False)
         self.o = nn.Linear(config.hidden, config.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k, v = (layer(x).unflatten(-1, (-1, self.width)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, D)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shared)  # (B, H, T, D)
         y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return y
 
@@ -79,11 +86,13 @@ class Layer(nn.Module):
 class Llama(nn.Module):
     """Tokens (B, T) to logits (B, T, vocabulary)."""
 
+    layer: Callable[[Any], nn.Module] = Layer
+
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocabulary, config.hidden)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(type(self).layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden)
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
         if config.tied:
@@ -91,7 +100,7 @@ class Llama(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         width = self.config.hidden // self.config.heads
-        frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        frequencies = self.config.rotary_base ** (-torch.arange(0, width, 2) / width)
         angles = torch.arange(tokens.shape[1])[:, None] * frequencies
         cos, sin = angles.cos(), angles.sin()
         x = self.tokens(tokens)
