@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 
 _NOBODY = -1
+_events = njit(cache=True, _nrt=False)
+"""Functions that make no arrays: without counting references to those of a tuple, events take a twentieth as long."""
 
 
 class Nodes(NamedTuple):
@@ -56,9 +58,10 @@ class State(NamedTuple):
     """[resource] whether it is listed in ``idle``: it may take something up."""
     idle: Any
     counts: Any
-    """Nodes done; entries of ``idle``."""
+    """Nodes done; entries of ``idle``; devices and ports at work."""
     totals: Any
-    """Seconds that hops waited in the dark; moment of the last event."""
+    """Seconds that hops waited in the dark; moment of the last event; then seconds of the step by what it waits for:
+    computing, else sending, else reconfiguration, else nothing."""
     stack: Any
 
 
@@ -123,7 +126,7 @@ def rows(source: Any, target: Any, size: int) -> Any:
     return first, follower, waits
 
 
-@njit(cache=True)
+@_events
 def _push(state: Any, queue: int, key: float, item: int) -> None:
     base, at = state.room[queue], state.size[queue]
     state.size[queue] += 1
@@ -137,7 +140,7 @@ def _push(state: Any, queue: int, key: float, item: int) -> None:
     state.key[base + at], state.item[base + at] = key, item
 
 
-@njit(cache=True)
+@_events
 def _pop(state: Any, queue: int) -> Any:
     base = state.room[queue]
     state.size[queue] -= 1
@@ -160,7 +163,7 @@ def _pop(state: Any, queue: int) -> Any:
     return top
 
 
-@njit(cache=True)
+@_events
 def _touch(state: Any, at: int) -> None:
     if not state.touched[at]:
         state.touched[at] = True
@@ -168,7 +171,7 @@ def _touch(state: Any, at: int) -> None:
         state.counts[1] += 1
 
 
-@njit(cache=True)
+@_events
 def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
     """Queue a node, or finish it and all after it that take no time."""
     stack, height = state.stack, 1
@@ -198,7 +201,7 @@ def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, unt
         _touch(state, at)
 
 
-@njit(cache=True)
+@_events
 def _finish(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
     """A node has ended and arrived: those that waited for nothing else are ready."""
     state.counts[0] += 1
@@ -219,7 +222,7 @@ def begin(nodes: Any, state: Any, devices: int) -> None:
             _make_ready(nodes, state, devices, x, 0.0, 0.0, dark)
 
 
-@njit(cache=True)
+@_events
 def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: Any) -> None:
     """Let an idle device or port take up what is first in its queue, unless its pipe is dark."""
     events, hops = len(state.current), len(state.current) + 1
@@ -238,11 +241,25 @@ def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: A
         state.left[at] = nodes.amount[x]
         _push(state, hops, now + nodes.amount[x] / speed, at)
     state.current[at] = x
+    state.counts[2 if at < devices else 3] += 1
     state.start[x] = state.piece[x] = now
 
 
-@njit(cache=True)
-def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate: Any) -> Any:
+@_events
+def _spend(state: Any, seconds: float, dark: bool) -> None:
+    """Count time to what the step waits for."""
+    if state.counts[2] > 0:
+        state.totals[2] += seconds
+    elif state.counts[3] > 0:
+        state.totals[3] += seconds
+    elif dark:
+        state.totals[4] += seconds
+    else:
+        state.totals[5] += seconds
+
+
+@_events
+def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate: Any, dark: bool) -> Any:
     """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
 
     What happens at ``until`` itself is left to the next call. Of events at one moment, ends of computing and arrivals
@@ -251,6 +268,7 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
     resources = len(state.current)
     events, hops = resources, resources + 1
     state.size[hops] = 0
+    state.counts[3] = 0
     for at in range(resources):
         _touch(state, at)
     for at in range(devices, resources):
@@ -259,6 +277,7 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
             state.piece[x] = now
             if rate[nodes.pipe[x]] > 0.0:
                 _push(state, hops, now + state.left[at] / rate[nodes.pipe[x]], at)
+                state.counts[3] += 1
             else:
                 state.totals[0] += until - now
         for i in range(state.size[at]):
@@ -276,6 +295,7 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
             soon = min(soon, state.key[state.room[hops]])
         if soon >= until:
             break
+        _spend(state, soon - now, dark)
         now = soon
         state.totals[1] = max(state.totals[1], now)
         while state.size[events] > 0 and state.key[state.room[events]] == now:
@@ -284,6 +304,7 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
             if at < devices:
                 state.end[x] = now
                 state.current[at] = -1
+                state.counts[2] -= 1
                 _touch(state, at)
             _finish(nodes, state, devices, x, now, until, rate)
         while state.size[hops] > 0 and state.key[state.room[hops]] == now:
@@ -291,13 +312,17 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
             x = state.current[at]
             state.end[x] = now
             state.current[at] = -1
+            state.counts[3] -= 1
             _touch(state, at)
             if nodes.delay[x] > 0.0:
                 _push(state, events, now + nodes.delay[x], x)
             else:
                 _finish(nodes, state, devices, x, now, until, rate)
+    if state.counts[0] == len(state.waits) or until == np.inf:
+        return state.counts[0] == len(state.waits)
+    _spend(state, until - now, dark)
     for at in range(devices, resources):
         x = state.current[at]
-        if x >= 0 and until < np.inf:
+        if x >= 0:
             state.left[at] = max(0.0, state.left[at] - rate[nodes.pipe[x]] * (until - state.piece[x]))
-    return state.counts[0] == len(state.waits)
+    return False

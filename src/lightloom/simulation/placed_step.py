@@ -25,6 +25,9 @@ from lightloom.parallelism.splitting import Floats, Ints
 from lightloom.simulation.placed_work import KINDS, PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Interval, Timeline
 
+_BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
+MOST_TRANSFERS = 100_000
+"""That a timeline shows one by one; of more, those that follow at once on one another are shown as one."""
 MOST_HOLDS = 1_000_000
 """Of one step, after which the simulation is given up."""
 
@@ -99,7 +102,7 @@ def _cycle(run: _Run, circuits: GroupCircuits) -> None:
     for hold in range(MOST_HOLDS):
         start = hold * circuits.timing.period
         run.dark.append((start, start + circuits.timing.reconfiguration))
-        if run.advance(start + circuits.timing.reconfiguration, dark):
+        if run.advance(start + circuits.timing.reconfiguration, dark, dark=True):
             return
         if run.advance(start + circuits.timing.period, circuits.bandwidth[hold % len(circuits.bandwidth)]):
             return
@@ -130,17 +133,17 @@ class _Run:
             left=np.zeros(resources),
             touched=np.zeros(resources, np.bool_),
             idle=np.empty(resources, np.int32),
-            counts=np.zeros(2, np.int64),
-            totals=np.zeros(2),
+            counts=np.zeros(4, np.int64),
+            totals=np.zeros(6),
             stack=np.empty(size, np.int32),
         )
         kernels.begin(nodes, self.state, devices)
 
-    def advance(self, until: float, rate: Floats) -> bool:
+    def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
         """Run to ``until``; True when all is done."""
         from lightloom.simulation import _placed_kernels as kernels
 
-        done: bool = kernels.advance(self._work.nodes, self.state, self._devices, self._now, until, rate)
+        done: bool = kernels.advance(self._work.nodes, self.state, self._devices, self._now, until, rate, dark)
         self._now = until
         if until < np.inf:
             node = self.state.current[self._devices :]
@@ -161,12 +164,11 @@ class _Run:
         dark = np.array(self.dark).reshape(-1, 2)
         dark = np.minimum(dark[dark[:, 0] < step_time], step_time)
         messages = work.messages
-        passes = np.flatnonzero(work.nodes.resource[: len(work.forward) * 2 + plan.k] >= 0)
         return PlacedStep(
             plan=plan,
             circuits=circuits,
             step_time=step_time,
-            breakdown=_breakdown(np.stack([state.start[passes], state.end[passes]]), stretches, dark, step_time),
+            breakdown=dict(zip(_BREAKDOWN, state.totals[2:].tolist(), strict=True)),
             busy_time=_busy_time(work, stretches, dark),
             waited_for_circuits=float(state.totals[0]),
             relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
@@ -190,28 +192,6 @@ def _busy_time(work: PlacedWork, stretches: Any, dark: Floats) -> dict[str, floa
     found["transmission"] = float((stretches[2] - stretches[1]).sum())
     found["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
     return found
-
-
-def _breakdown(passes: Floats, stretches: Any, dark: Floats, step_time: float) -> dict[str, float]:
-    """Seconds in which anything computes, else sends, else is reconfigured, else nothing, from lengths of unions."""
-    sends, turns = np.stack(stretches[1:]), dark.T
-    compute = _covered(passes)
-    with_sends = _covered(np.concatenate([passes, sends], axis=1))
-    with_turns = _covered(np.concatenate([passes, sends, turns], axis=1))
-    return {
-        "compute_s": compute,
-        "exposed_communication_s": with_sends - compute,
-        "exposed_reconfiguration_s": with_turns - with_sends,
-        "idle_s": max(0.0, step_time - with_turns),
-    }
-
-
-def _covered(intervals: Floats) -> float:
-    """Seconds that intervals [2, interval] cover together."""
-    start, end = intervals[:, np.argsort(intervals[0], kind="stable")]
-    until = np.maximum.accumulate(end)
-    gaps = start[1:] - until[:-1]
-    return float(until[-1] - start[0] - gaps[gaps > 0].sum()) if len(start) else 0.0
 
 
 def _passes(step: PlacedStep) -> list[Interval]:
@@ -251,14 +231,30 @@ def _transfers(step: PlacedStep) -> list[Interval]:
         f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
         for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
     ]
-    pipe = step.work.nodes.pipe
+    node, start, end = step.stretches
+    pipe, nbytes = step.work.nodes.pipe[node], step.work.nodes.amount[node]
+    if len(node) > MOST_TRANSFERS:
+        order, first = _runs(circuits.port[pipe], start, end)
+        last = np.append(first[1:], len(order)) - 1
+        nbytes = np.add.reduceat(nbytes[order], first)
+        count = (last - first + 1).tolist()
+        pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
+        labels = [f"{each} parcels" for each in count]
+    else:
+        labels = [names[each] for each in message[node].tolist()]
     return [
-        Interval(
-            resource=resources[pipe[node]], category="transmission", name=names[message[node]], start=start, end=end,
-            details={"bytes": float(step.work.nodes.amount[node])},
+        Interval(resource=resources[p], category="transmission", name=label, start=a, end=b, details={"bytes": size})
+        for p, label, a, b, size in zip(
+            pipe.tolist(), labels, start.tolist(), end.tolist(), nbytes.tolist(), strict=True
         )
-        for node, start, end in zip(*(each.tolist() for each in step.stretches), strict=True)
-    ]  # fmt: skip
+    ]
+
+
+def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
+    """An order by port and time, and where in it a transfer does not follow at once on the one before."""
+    order = np.lexsort((end, start, port))
+    follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
+    return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
 
 
 def _message_of(work: PlacedWork) -> Ints:

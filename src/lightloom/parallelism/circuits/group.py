@@ -67,15 +67,17 @@ class GroupCircuits:
             UnsupportedError: a pair has no way; says what would give it one.
         """
         own = self._own()
-        found: dict[int, list[int]] = {}
         codes = source * 2 * self.k + destination
-        for code in np.unique(codes).tolist():
+        hops, first = np.zeros(2 * self.k * self.k, np.int64), np.zeros(2 * self.k * self.k, np.int64)
+        pipes: list[int] = []
+        for code in np.flatnonzero(np.bincount(codes)).tolist():
             a, b = divmod(code, 2 * self.k)
-            if a != b:
-                found[code] = [own[code]] if code in own else self._relay(a, b)
-        ways = [found.get(code, []) for code in codes.tolist()]
-        start = np.concatenate(([0], np.cumsum([len(way) for way in ways]))).astype(np.int64)
-        return start, np.array([pipe for way in ways for pipe in way], dtype=np.int64)
+            way = [] if a == b else [own[code]] if code in own else self._relay(a, b)
+            hops[code], first[code] = len(way), len(pipes)
+            pipes += way
+        start = np.concatenate(([0], np.cumsum(hops[codes])))
+        step = np.arange(start[-1]) - np.repeat(start[:-1], hops[codes])
+        return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
 
     def _own(self) -> dict[int, int]:
         used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
