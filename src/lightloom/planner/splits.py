@@ -177,11 +177,15 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
 def label(choice: Strategy | PlacedChoice) -> str:
     """A row in a few words: degrees, and what is not the default."""
     if isinstance(choice, PlacedChoice):
-        parts = [f"k {choice.k}", f"l {choice.l}", f"τ {format_time(choice.quantum)}" if choice.k > 1 else ""]
+        parts = [f"k {choice.k}", f"l {choice.l}"]
+        if choice.k > 1:
+            parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
     else:
         degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp))
         parts = [f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "dp"]
         parts += [
+            "sequence" if choice.sequence_parallel else "",
+            f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
             f"{choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "",
             choice.sharding if choice.dp > 1 else "",
             "recomputing" if choice.recomputation == "full" else "",

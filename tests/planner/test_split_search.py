@@ -1,0 +1,221 @@
+"""One search over all kinds of splits: pruning loses nothing, and whatever is left out is counted and said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.planner.compression import stated
+from lightloom.planner.explain_split import explain_split
+from lightloom.planner.split_search import split_search
+from lightloom.planner.splits import KINDS, PlacedChoice, SplitSearch, pareto_front
+from tests.planner.jobs import transformer
+
+RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}
+SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 4}
+PACKETS: dict[str, Any] = {"base": "ethernet-400g"}
+SLOW: dict[str, Any] = {"base": "circuit-switch", "degree": 3, "bandwidth": "5Gbps"}
+CASES = [
+    *product((RING, SWITCH, PACKETS, SLOW), ((1, 4), (2, 8)), (64, 1024)),
+    (RING, (2, 6), 256), (SWITCH, (1, 6), 256), (PACKETS, (3, 2), 256), (SLOW, (3, 4), 2048),
+]  # fmt: skip
+
+
+def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
+    """A100s on a fabric."""
+    fields = {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000, **settings}
+    return load_cluster("terarack-64", fields)
+
+
+def search(*clusters: Cluster, blocks: int = 2, hidden: int = 256, **options: Any) -> SplitSearch:
+    """Of a small transformer."""
+    asked = {"global_batches": (8,), "algorithms": ("ring-two-way-striped",), **options}
+    return split_search(transformer(blocks, hidden), clusters, **asked)
+
+
+@pytest.mark.parametrize(("fabric", "size", "hidden"), CASES)
+def test_the_winner_is_that_of_a_search_without_pruning(
+    fabric: dict[str, Any], size: tuple[int, int], hidden: int
+) -> None:
+    blocks, ranks = size
+    on, batches = cluster(ranks, fabric), (ranks, 4 * ranks) if ranks < 8 else (2 * ranks,)
+    pruned = search(on, blocks=blocks, hidden=hidden, global_batches=batches)
+    whole = search(on, blocks=blocks, hidden=hidden, global_batches=batches, prune=False)
+    assert pruned.winner.choice == whole.winner.choice
+    assert pruned.winner.step_time == whole.winner.step_time
+    assert whole.counts.simulated == whole.counts.bounded >= pruned.counts.simulated
+    assert all(each.bound <= each.step_time for each in whole.ranking if each is not whole.winner)
+    assert {each.kind for each in pruned.ranking} == {each.kind for each in whole.ranking} == set(KINDS)
+
+
+def test_there_are_twenty_cases() -> None:
+    assert len(CASES) == 20
+
+
+def test_one_row_of_each_kind_is_simulated_on_each_cluster() -> None:
+    found = search(cluster(4, RING), cluster(8, PACKETS))
+    kinds = {(each.cluster.ranks, each.kind) for each in found.ranking}
+    assert kinds == set(product((4, 8), KINDS))
+    assert found.counts.simulated == len(found.ranking) < found.counts.bounded
+
+
+def test_clusters_are_ranked_together_as_each_alone() -> None:
+    ring, switch = cluster(4, RING), cluster(8, SWITCH)
+    both, alone = search(ring, switch), [search(each) for each in (ring, switch)]
+    assert [each.sample_time for each in both.ranking] == sorted(
+        each.sample_time for found in alone for each in found.ranking
+    )
+    assert both.counts == alone[0].counts + alone[1].counts
+    assert both.winner.sample_time == min(found.winner.sample_time for found in alone)
+
+
+@pytest.fixture(scope="module")
+def everything() -> SplitSearch:
+    """Every row of a small job, simulated."""
+    return search(cluster(4, SWITCH), prune=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_can_be_asked_for_alone(kind: str, everything: SplitSearch) -> None:
+    found, best = search(cluster(4, SWITCH), kinds=(kind,)), everything.best_of(kind)
+    assert {each.kind for each in found.ranking} == {kind}
+    assert found.counts.rows == len([each for each in everything.ranking if each.kind == kind])
+    assert best is not None and best.choice == found.winner.choice
+
+
+def test_fabrics_without_circuits_or_switches_leave_placed_plans_out_and_say_so() -> None:
+    found = search(cluster(4, {"base": "ring"}))
+    assert found.best_of("placed") is None
+    assert any(
+        "placed plans need circuits or a packet switch, not a fabric of kind 'ring'" in x for x in found.refusals
+    )
+    with pytest.raises(UnsupportedError, match="placed plans need circuits or a packet switch"):
+        search(cluster(4, {"base": "ring"}), kinds=("placed",))
+
+
+def test_codecs_between_the_hops_are_left_out_of_placed_plans() -> None:
+    codecs = (stated("inceptionn:2^-10", 3.0, "nic"), stated("inceptionn:2^-6", 5.0, "nic"))
+    codecs = codecs[0], replace(codecs[1], engine=codecs[1].engine.model_copy(update={"placement": "host"}))
+    found = search(cluster(4, SLOW), compressions=codecs, prune=False)
+    ratios = {kind: {each.choice.ratio for each in found.ranking if each.kind == kind} for kind in KINDS}
+    assert ratios["placed"] == {1.0, 3.0} and ratios["ddp"] == ratios["fsdp"] == {1.0, 3.0, 5.0}
+    assert "placed rows take codecs in line with the links only" in found.refusals
+
+
+def test_too_little_memory_is_refused_with_what_would_do() -> None:
+    on = cluster(4, SWITCH)
+    small = replace(on, accelerator=on.accelerator.model_copy(update={"memory": 1e5}))
+    with pytest.raises(UnsupportedError, match=r"memory is 1e[+]05 bytes, but the smallest \S+ needs"):
+        search(small)
+    # What is named is enough for some strategy, and nothing less is.
+    with pytest.raises(UnsupportedError) as refused:
+        search(small, kinds=KINDS[:3])
+    least = float(str(refused.value).split("needs ")[1].split(" ")[0])
+    enough, short = (
+        replace(on, accelerator=on.accelerator.model_copy(update={"memory": least * by})) for by in (1.001, 0.99)
+    )
+    assert search(enough, kinds=KINDS[:3]).counts.too_large > 0
+    with pytest.raises(UnsupportedError):
+        search(short, kinds=KINDS[:3])
+
+
+def test_one_cluster_that_serves_is_enough() -> None:
+    on = cluster(4, SWITCH)
+    small = replace(on, name="small", accelerator=on.accelerator.model_copy(update={"memory": 1e5}))
+    found = search(small, on)
+    assert all(each.cluster is on for each in found.ranking)
+    assert any("cluster small" in line for line in found.refusals)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"global_batches": ()}, ConfigError, "no global batches: expected at least one"),
+        ({"global_batches": (0,)}, ConfigError, "global batch of 0: expected at least 1"),
+        ({"global_batches": (7,), "kinds": ("ddp",)}, UnsupportedError, "no global batch divides evenly"),
+        ({"quanta": (0.0,)}, ConfigError, "quantum of 0.0 s: expected more than 0"),
+        ({"kinds": ("magic",)}, UnknownNameError, "magic"),
+        ({"algorithms": ("magic",)}, UnknownNameError, "magic"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        search(cluster(4, SWITCH), **options)
+    with pytest.raises(ConfigError, match="no clusters"):
+        search()
+
+
+def test_progress_is_told_of_every_look() -> None:
+    calls: list[None] = []
+    found = search(cluster(4, SWITCH), advance=lambda: calls.append(None))
+    assert len(calls) >= found.counts.simulated
+
+
+def test_the_winner_that_is_placed_is_placed_with_all_effort() -> None:
+    found = search(cluster(8, RING), kinds=("placed",), prune=False, quanta=(1e-7,))
+    first, *others = found.ranking
+    assert isinstance(first.choice, PlacedChoice) and first.placed is not None
+    assert first.step_time == pytest.approx(first.timeline.step_time)
+    assert all(first.sample_time <= each.sample_time for each in others)
+
+
+def test_joules_are_those_of_the_parts() -> None:
+    fabric = RING | {"energy_per_bit": 1e-12, "power_per_rank": 20.0}
+    found = search(cluster(4, fabric), prune=False)
+    power = found.winner.cluster.accelerator.power
+    assert power is not None
+    for each in found.ranking:
+        energy = each.energy
+        assert not energy.missing and energy.total_j == energy.known_j == each.energy_per_sample * each.global_batch
+        assert energy.compute_j == pytest.approx(power * 4 * each.step_time)
+        assert energy.interface_j == pytest.approx(20.0 * 4 * each.step_time)
+        assert energy.transmission_j is not None and energy.transmission_j >= 0
+        if each.placed is not None:
+            assert energy.transmission_j == pytest.approx(8e-12 * each.placed.sent_bytes * each.placed.plan.groups)
+
+
+def test_joules_of_stages_count_what_every_rank_sends() -> None:
+    """By hand: a send is once a lightpath from every rank of a stage, there and back for every micro-batch."""
+    fabric = SWITCH | {"energy_per_bit": 1e-12}
+    found = search(cluster(2, fabric), kinds=("tensor-pipeline",), prune=False)
+    graph = transformer(2, 256).with_element_bytes(2)
+    crossing = next(each for each in graph.operators if each.name == "layers.0.add2").activation_bytes / graph.batch
+    stages = [each for each in found.ranking if each.label.startswith("dp 1 · pp 2")]
+    assert stages
+    for each in stages:
+        assert each.energy.transmission_j == pytest.approx(8e-12 * 2 * crossing * each.global_batch)
+
+
+def test_the_front_holds_what_nothing_beats_in_both() -> None:
+    found = search(cluster(2, RING), cluster(4, SWITCH), prune=False)
+    front = found.front
+    assert front[0] is found.winner
+    for before, after in pairwise(front):
+        assert before.sample_time < after.sample_time and before.energy_per_sample > after.energy_per_sample
+    for each in found.ranking:
+        assert any(
+            best.sample_time <= each.sample_time and best.energy_per_sample <= each.energy_per_sample for best in front
+        )
+    assert pareto_front([]) == ()
+
+
+def test_the_explanation_names_the_winner_the_others_and_what_was_left_out() -> None:
+    found = search(cluster(4, SWITCH))
+    text = explain_split(found)
+    assert text.count(".") >= 1 and text.endswith(".") and "\n" not in text
+    assert found.winner.label in text and "wins" in text
+    for kind in KINDS:
+        best = found.best_of(kind)
+        assert best is not None and best.label in text
+    assert f"of {found.counts.rows:,} rows" in text and f"{found.counts.simulated:,} simulated" in text
+
+
+def test_labels_tell_rows_apart(everything: SplitSearch) -> None:
+    labels = [each.label for each in everything.ranking]
+    assert len(set(labels)) == len(labels)
