@@ -70,13 +70,23 @@ class SplitRows:
         self._counts = Counts()
         self._needed: list[str] = []
         """Memory that rows which do not fit need."""
-        self.refusals: list[str] = []
-        """Why rows are left out."""
+        self._unserved: list[str] = []
+        """Why placed rows have no circuits."""
+        self._refusals: list[str] = []
 
     @property
     def counts(self) -> Counts:
         """What became of the rows so far."""
         return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why rows were left out so far, a line for each reason."""
+        count = len(self._unserved)
+        unserved = (f"{count} placed rows have no circuits that serve them, the first since {self._unserved[0]}",) * (
+            count > 0
+        )
+        return (*dict.fromkeys(self._refusals), *unserved)
 
     def first(self) -> list[Row]:
         """All rows that may fit, each with its first bound.
@@ -97,7 +107,7 @@ class SplitRows:
             bound = self._plans.structure_bound(choice) if placing else self._plans.circuits_bound(choice)
         except UnsupportedError as error:
             self._counts += Counts(too_large=int(placing), refused=int(not placing))
-            (self._needed if placing else self.refusals).append(str(error))
+            (self._needed if placing else self._unserved).append(str(error))
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
@@ -164,7 +174,7 @@ class SplitRows:
         look = first_look(self._job, table, rows)
         fine, large = look.sub_operators > MOST_SUB_OPERATORS, look.memory > self._capacity
         if fine.any():
-            self.refusals.append(f"{fine.sum()} placed rows have more than {MOST_SUB_OPERATORS} sub-operators")
+            self._refusals.append(f"{fine.sum()} placed rows have more than {MOST_SUB_OPERATORS} sub-operators")
         if large.any():
             self._needed.append(f"the smallest placed plan needs at least {look.memory.min():.4g} bytes a device")
         self._counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
@@ -176,14 +186,14 @@ class SplitRows:
         try:
             peers(self._job.fabric)
         except UnsupportedError as error:
-            self.refusals.append(str(error))
+            self._refusals.append(str(error))
             return PlacedRows.of([])
         in_line = [each.ratio for each in self._asked.compressions if each.in_line]
         if len(in_line) < len(self._asked.compressions):
-            self.refusals.append("placed rows take codecs in line with the links only")
+            self._refusals.append("placed rows take codecs in line with the links only")
         rows, refused = placed_space(self._job.fabric, self._asked.batches, self._asked.quanta, (1.0, *in_line))
         if refused:
-            self.refusals.append(f"{refused} placed rows have groups without circuits between their devices")
+            self._refusals.append(f"{refused} placed rows have groups without circuits between their devices")
         self._counts += Counts(rows=refused, refused=refused)
         return rows
 
@@ -202,7 +212,7 @@ class SplitRows:
             return f"accelerator {name!r}: memory is {size:.4g} bytes, but {'; '.join(dict.fromkeys(self._needed[:2]))}"
         if not self._counts.rows and not self.refusals:
             return "no split: no global batch divides evenly among replicas and micro-batches"
-        reasons = "; ".join(dict.fromkeys(self.refusals)) or "no algorithm serves the groups of any strategy"
+        reasons = "; ".join(self.refusals) or "no algorithm serves the groups of any strategy"
         return f"none of {self._counts.rows} splits can be had: {reasons}"
 
 

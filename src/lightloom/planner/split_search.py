@@ -4,8 +4,8 @@ bounds, stop when no bound is below the best time.
     rows of all kinds ──► first bound, all at once ──► heap ──► least? ──► next bound ──► back to the heap
                                                                   └──► last bound: simulate ──► ranking
 
-Each cluster's own winner is found, so that clusters can be compared; the ranking is of all together. One row of each
-kind is simulated whatever the bounds say.
+Each cluster's own winner is found, so that clusters can be compared; the ranking is of all together. Of a kind that
+cannot win the few rows with the least bounds are simulated, so that kinds can be compared.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from lightloom.workloads.graph import ComputeGraph
 
 DEFAULT_ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped", "one-stage-striped")
 """What serves rings and circuit switches well."""
+COMPARED = 8
+"""Rows of a kind that cannot win that are simulated at most, for comparison."""
 
 
 def split_search(
@@ -107,10 +109,11 @@ class _Search:
         heap = self._rows.first()
         heapify(heap)
         self._simulate(heap, until=lambda row: self._prune and row.per_sample >= self._best)
+        # What is left in the heap cannot win.
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
             left = [row for row in heap if row.kind == kind]
             heapify(left)
-            self._simulate(left, until=lambda row: any(had.kind == row.kind for _, had in self._found))
+            self._simulate(left, until=self._compared)
         if not self._found:
             raise UnsupportedError(self._rows.why_nothing())
         ranking = [plan for plan, _ in sorted(self._found, key=lambda each: (each[0].sample_time, each[1][1:3]))]
@@ -118,8 +121,13 @@ class _Search:
         return SplitSearch(
             ranking=tuple(ranking),
             counts=self._rows.counts + Counts(simulated=len(ranking)),
-            refusals=tuple(dict.fromkeys(self._rows.refusals)),
+            refusals=self._rows.refusals,
         )
+
+    def _compared(self, row: Row) -> bool:
+        """Whether a kind that cannot win has its best row, or rows enough to compare it by."""
+        times = [plan.sample_time for plan, had in self._found if had.kind == row.kind]
+        return len(times) >= COMPARED or (len(times) > 0 and row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         while heap and not until(heap[0]):
