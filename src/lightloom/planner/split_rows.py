@@ -82,11 +82,11 @@ class SplitRows:
     @property
     def refusals(self) -> tuple[str, ...]:
         """Why rows were left out so far, a line for each reason."""
-        count = len(self._unserved)
-        unserved = (f"{count} placed rows have no circuits that serve them, the first since {self._unserved[0]}",) * (
-            count > 0
-        )
-        return (*dict.fromkeys(self._refusals), *unserved)
+        lines = dict.fromkeys(self._refusals)
+        if self._unserved:
+            count, first = len(self._unserved), self._unserved[0]
+            lines[f"{count} placed rows have no circuits that serve them; of the first, {first}"] = None
+        return tuple(lines)
 
     def first(self) -> list[Row]:
         """All rows that may fit, each with its first bound.
