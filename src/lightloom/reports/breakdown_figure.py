@@ -16,8 +16,9 @@ _WIDTH = 9.0
 
 
 @styled
-def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
-    """One bar for each ``(name, breakdown)``, the first on top; breakdowns as ``Timeline.breakdown()`` gives them."""
+def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
+    """One bar for each ``(name, breakdown)``, the first on top; breakdowns as ``Timeline.breakdown()`` gives them, of a
+    step or of what ``per`` says."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -39,7 +40,7 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlim(0, longest * 1e3 * 1.1)
-    axes.set_xlabel("milliseconds a step")
+    axes.set_xlabel(f"milliseconds a {per}")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]

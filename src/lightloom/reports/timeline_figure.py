@@ -85,17 +85,35 @@ def waits(timeline: Timeline) -> list[Stretch]:
     return found
 
 
+def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
+    """The resources that get a lane, those that compute first: half of ``most`` for these, the rest for what sends.
+
+    Of more than fit, the busiest; in the order of their first use.
+    """
+    on: dict[str, list[Interval]] = {}
+    for each in timeline.intervals:
+        on.setdefault(each.resource, []).append(each)
+    computing = [name for name, found in on.items() if SHARE_OF[found[0].category] == "compute"]
+    sending = [name for name in on if name not in set(computing)]
+    load = {name: sum(each.duration for each in found) for name, found in on.items()}
+    half = max(most - len(sending), most // 2)
+    kept = sorted(computing, key=lambda name: -load[name])[:half]
+    kept += sorted(sending, key=lambda name: -load[name])[: most - len(kept)]
+    return {name: on[name] for name in [*computing, *sending] if name in kept}
+
+
 @styled
-def timeline_figure(timeline: Timeline) -> Figure:
-    """Draw the lanes of one step over milliseconds."""
+def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
+    """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     total = timeline.step_time or 1e-9
-    resources = sorted(timeline.resources, key=lambda name: name != "compute")
-    lanes = [(name, stretches(timeline.on(name), _NARROW * total), TASKS) for name in resources]
+    shown = busiest(timeline, most)
+    lanes = [(name, stretches(found, _NARROW * total), TASKS) for name, found in shown.items()]
     lanes.append(("waits for", waits(timeline), SHARES))
-    figure = Figure(figsize=(_WIDTH, 1.25 + 0.5 * len(lanes)), layout="constrained")
+    lane = 0.5 if len(lanes) <= 8 else 0.32
+    figure = Figure(figsize=(_WIDTH, 1.25 + lane * len(lanes)), layout="constrained")
     axes = figure.subplots()
     for row, (_, found, colours) in enumerate(lanes):
         for each in found:

@@ -56,7 +56,7 @@ class _Ground:
     names: tuple[str, ...]
     """Of the colours: of the cells that are not ``second``, and of those that are."""
     edges: tuple[int, ...] = ()
-    """Rows and columns at which groups begin."""
+    """Rows and columns at which groups begin, the first aside."""
 
 
 @styled
@@ -95,7 +95,7 @@ def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
         np.add.at(served, (group * k + circuits.source[kept], to[kept]), rates[kept])
     rows, across = np.indices(model.shape)
     ground = _Ground(
-        ("sends, device", "receives, device"),
+        ("sends, rank a row", "receives, rank a column"),
         rows // k != across // k,
         ("model parallel", "data parallel"),
         tuple(range(k, columns, k)),
@@ -130,7 +130,7 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
         if name and ((sent > 0) & (ground.second == (index == 1))).any()
     ]
     if relayed.any():
-        cross = {"marker": "x", "linestyle": "none", "color": RELAYED, "markersize": 4}
+        cross: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": RELAYED, "markersize": 4}
         handles.append(Line2D([], [], label="no circuit, relayed", **cross))
     if handles:
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
@@ -140,7 +140,7 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
 def _matrix(figure: Any, axes: Any, panel: _Panel, ground: _Ground) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
     largest = float(panel.values.max()) or 1.0
     present = panel.values[panel.values > 0]
@@ -160,7 +160,8 @@ def _matrix(figure: Any, axes: Any, panel: _Panel, ground: _Ground) -> None:
     axes.set_ylabel(ground.origins[0])
     axes.set_xlabel(ground.origins[1])
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        few = FixedLocator([0, *ground.edges]) if 0 < len(ground.edges) < 10 else None
+        axis.set_major_locator(few or MaxNLocator(8, integer=True, min_n_ticks=1))
     colour = PARALLELISM[0] if len(ground.names) == 1 else FAINT
     beside = axes.inset_axes((1.03, 0.0, 0.045, 1.0))
     bar = figure.colorbar(ScalarMappable(norm, ramp(colour, _PALEST)), cax=beside)

@@ -1,0 +1,1 @@
+"""The chosen split as settings of training frameworks."""

@@ -1,0 +1,69 @@
+"""A split as arguments of Megatron-LM's ``pretrain_*.py``, in a shell script to be sourced.
+
+Names are those of ``megatron/training/arguments.py``, Megatron Core 0.14.
+"""
+
+from __future__ import annotations
+
+from lightloom.planner.export.job import ExportedJob, common_notes
+
+_PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp8": ["--bf16", "--fp8-format hybrid"]}
+_SHARDED = (
+    "--use-megatron-fsdp",
+    "--data-parallel-sharding-strategy optim_grads_params",
+    "--use-distributed-optimizer",
+    "--no-gradient-accumulation-fusion",
+    "--ckpt-format fsdp_dtensor",
+)
+
+
+def arguments(job: ExportedJob) -> list[str]:
+    """One option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
+    strategy = job.strategy
+    found = [
+        f"--tensor-model-parallel-size {strategy.tp}",
+        f"--pipeline-model-parallel-size {strategy.pp}",
+        f"--micro-batch-size {strategy.samples}",
+        f"--global-batch-size {strategy.global_batch}",
+    ]
+    if job.sequence_length is not None:
+        found.append(f"--seq-length {job.sequence_length}")
+    if strategy.sequence_parallel:
+        found.append("--sequence-parallel")
+    if strategy.virtual_stages > 1:
+        found.append(_interleaving(job))
+    if strategy.recomputation == "full":
+        found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
+    if strategy.sharding == "fsdp" and strategy.dp > 1:
+        found += _SHARDED
+    elif strategy.dp > 1 and strategy.tp * strategy.pp * strategy.micro_batches == 1:
+        found.append("--overlap-grad-reduce")
+    return found + _PRECISIONS.get(job.precision, [])
+
+
+def notes(job: ExportedJob) -> list[str]:
+    """What these arguments do not say, or say otherwise."""
+    strategy = job.strategy
+    found = common_notes(job)
+    if strategy.pp > 1 and job.per_chunk is None:
+        chunks = strategy.pp * strategy.virtual_stages
+        found.append(
+            f"{job.blocks} blocks over {chunks} stages are uneven: the plan balances them by time, Megatron wants "
+            "as many layers in each, or --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"
+        )
+    if job.precision not in (*_PRECISIONS, "fp32"):
+        found.append(f"the plan computes in {job.precision}: set it up yourself")
+    return found
+
+
+def to_script(job: ExportedJob) -> str:
+    """The file: an array of arguments."""
+    comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *notes(job))]
+    usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
+    return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
+
+
+def _interleaving(job: ExportedJob) -> str:
+    if job.per_chunk is None:
+        return f"--num-virtual-stages-per-pipeline-rank {job.strategy.virtual_stages}"
+    return f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"

@@ -1,0 +1,91 @@
+"""A split as torchtitan's job configuration, the TOML file that ``torchtitan.config.JobConfig`` reads.
+
+Sections and keys as in ``torchtitan/config/job_config.py`` of 2025, while torchtitan read TOML; later releases, which
+are configured in Python, have fields of the same names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from lightloom.planner.export.job import ExportedJob, common_notes
+
+Value = str | int | bool
+_ENDS = 2
+"""Layers that torchtitan counts for the embedding and the head when it divides layers between stages."""
+
+
+def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
+    """Section, key, value."""
+    strategy = job.strategy
+    sharded = strategy.sharding == "fsdp"
+    staged = strategy.pp > 1
+    parallelism: dict[str, Value] = {
+        "data_parallel_replicate_degree": 1 if sharded else strategy.dp,
+        "data_parallel_shard_degree": strategy.dp if sharded else 1,
+        "tensor_parallel_degree": strategy.tp,
+        "pipeline_parallel_degree": strategy.pp,
+        "context_parallel_degree": 1,
+    }
+    if sharded:
+        # Stages and micro-batches gather once a step; alone, units are gathered anew for the backward pass.
+        parallelism["fsdp_reshard_after_forward"] = "never" if staged or strategy.micro_batches > 1 else "always"
+    if staged:
+        interleaved = strategy.virtual_stages > 1
+        parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if interleaved else "1F1B"
+        parallelism["pipeline_parallel_microbatch_size"] = strategy.samples
+        layers = _layers_per_stage(job)
+        if strategy.virtual_stages > 2 and layers is not None:
+            parallelism["pipeline_parallel_layers_per_stage"] = layers
+    replica = strategy.global_batch // strategy.dp
+    training: dict[str, Value] = {
+        # A pipeline divides the local batch itself; without stages, what is left of the global batch is accumulated.
+        "local_batch_size": replica if staged else strategy.samples,
+        "global_batch_size": strategy.global_batch,
+        "mixed_precision_param": "bfloat16" if job.precision in ("bf16", "fp16", "fp8") else "float32",
+    }
+    if job.sequence_length is not None:
+        training["seq_len"] = job.sequence_length
+    return {
+        "training": training,
+        "parallelism": parallelism,
+        "activation_checkpoint": {"mode": strategy.recomputation},
+    }
+
+
+def notes(job: ExportedJob) -> list[str]:
+    """What these settings do not say, or say otherwise."""
+    strategy = job.strategy
+    found = common_notes(job)
+    if strategy.sharding == "ddp" and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
+        found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
+    if strategy.tp > 1 and not strategy.sequence_parallel:
+        found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
+    if strategy.virtual_stages > 2 and _layers_per_stage(job) is None:
+        found.append(
+            f"no number of layers a stage gives {strategy.virtual_stages} stages a rank: name the modules of each"
+        )
+    if job.precision not in ("bf16", "fp32", "tf32"):
+        found.append(f"the plan computes in {job.precision}: set it up yourself")
+    return found
+
+
+def to_toml(job: ExportedJob) -> str:
+    """The file."""
+    lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *notes(job))]
+    for section, values in settings(job).items():
+        lines += ["", f"[{section}]", *_section(values)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(values: Mapping[str, Value]) -> list[str]:
+    # Basic strings, whole numbers and booleans are written alike in TOML and JSON.
+    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+
+
+def _layers_per_stage(job: ExportedJob) -> int | None:
+    """What makes torchtitan cut as many stages as the plan has; None where no number does."""
+    chunks = job.strategy.pp * job.strategy.virtual_stages
+    layers = -(-(job.blocks + _ENDS) // chunks)
+    return layers if -(-(job.blocks + _ENDS) // layers) == chunks else None
