@@ -7,6 +7,8 @@ With M bytes held in the end, N ranks and d = M / N:
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
   without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; an
   all-to-all takes N(N − 1)·d;
+* hops: on a ring of wavelengths whose lightpaths serve one rank each, time allows only so many hops, and few hops need
+  long lightpaths (:mod:`lightloom.collectives.link_use`); the blocks of an all-to-all have their distance to go anyway;
 * distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
@@ -16,8 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lightloom.collectives.cost import CostModel
+from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,28 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
     arriving = fabric.neighbour_latency() + moving
+    if fabric.wavelength_routed and fabric.taps == 1:
+        hopping = _hop_bound(collective, fabric) - fabric.step_overhead
+        if hopping > arriving * (1 + _ROUNDING):
+            arriving, resource = hopping, "the links that so few hops must use"
     crossing = fabric.diameter_latency()
     if crossing > arriving:
         return Bound(fixed + crossing, "the distance between the farthest ranks")
     if fixed > arriving:
         return Bound(fixed + arriving, "the first set-up of circuits")
     return Bound(fixed + arriving, resource)
+
+
+def _hop_bound(collective: Collective, fabric: Fabric) -> float:
+    """Seconds, circuits in place, that data on a ring needs for its hops and its use of links."""
+    ranks, share = collective.ranks, collective.nbytes / collective.ranks
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    per_use = share / (2 * fabric.channels * fabric.channel_bandwidth)
+    if collective.kind == "all-to-all":
+        return hop + ranks * ranks // 4 * per_use
+    if collective.kind == "all-reduce":
+        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1, least_uses=2 * (ranks - 1))
+    return joint_seconds(ranks, hop, per_use)
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.price import Cost
+from lightloom.collectives.queued_cost import queued_cost
 from lightloom.collectives.schedule import Schedule
 from lightloom.core.errors import UnknownNameError
 from lightloom.fabrics.base import Fabric, Floats
@@ -93,6 +94,8 @@ def cost(
     Raises:
         UnknownNameError: no such cost model.
     """
+    if schedule.queued:
+        return queued_cost(schedule, fabric, model)
     times = step_times(schedule, fabric, model, changes, codec)
     if schedule.dependencies is None:
         critical = np.ones(schedule.steps, np.bool_)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.folding import Folding
 from lightloom.collectives.spec import Collective
 
 COLUMNS: dict[str, type[np.generic]] = {
@@ -38,6 +39,10 @@ class Schedule:
     of a size that does not divide are not modelled). The owner of chunk c, in an all-to-all its source, is rank
     ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order.
 
+    A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
+    after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
+    or has received all that is to be added (a row that adds). With ``folding`` its rows are those of a few ranks.
+
     In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
     """
 
@@ -60,6 +65,9 @@ class Schedule:
     """True: the destination adds what arrives to what it holds; False: it stores it."""
     dependencies: Column | None = None
     """Pairs (step, step that must end before), shape [pairs, 2]; None: one step after the other."""
+    queued: bool = False
+    folding: Folding | None = None
+    """How the rows repeat around the ring; None where they are all there is."""
     notes: tuple[str, ...] = ()
     """What the algorithm has to say about its choices, for reports."""
 
@@ -87,6 +95,32 @@ class Schedule:
     def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
         """The same schedule with some columns (by name) and fields replaced."""
         return replace(self, **columns, **fields)
+
+    def unfolded(self, fibre_channels: int) -> Schedule:
+        """The same with a row for every rank, on fibres of so many channels."""
+        folding = self.folding
+        if folding is None:
+            return self
+        ranks, rows, copies = self.collective.ranks, len(self), folding.copies
+        turn = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
+        pieces = self.chunks // ranks
+        paths = folding.channel.shape[1]
+        columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
+        owner = (columns["chunk"] // pieces + turn) % ranks
+        channel = folding.channel[turn // folding.period, columns["lightpath"]]
+        return replace(
+            self,
+            **columns
+            | {
+                "lightpath": columns["lightpath"] + turn // folding.period * paths,
+                "source": columns["source"] + turn,
+                "destination": (columns["destination"] + turn) % ranks,
+                "chunk": owner * pieces + columns["chunk"] % pieces,
+                "fibre": channel // fibre_channels,
+                "first_wavelength": channel % fibre_channels,
+            },
+            folding=None,
+        )
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
         """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""

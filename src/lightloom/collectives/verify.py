@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.verify_queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
@@ -36,6 +37,11 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")
     _check_ranges(schedule, fabric)
+    if schedule.queued:
+        verify_queued(schedule, fabric)
+        return
+    if schedule.folding is not None:
+        raise VerificationError("only queued schedules can be folded")
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     rows = _in_step_order(schedule, fabric, step)

@@ -113,6 +113,11 @@ class Fabric(Config):
         return 0.0
 
     @property
+    def piece_overhead(self) -> float:
+        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
+        return 0.0
+
+    @property
     def taps(self) -> int:
         """Destinations that one lightpath can serve; 1 without optical multicast."""
         return 1

@@ -1,0 +1,126 @@
+"""The best design for a ring: candidates in the order of their estimate, then steps away from the best of them.
+
+Deterministic: the effort is counted in transfers scheduled, not in seconds, and the random steps are seeded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.synthesis.candidates import candidates, hub_counts
+from lightloom.collectives.synthesis.hubs import Level
+from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
+
+EFFORT = 6_000_000
+"""Transfers that a search may schedule; about ten CPU seconds."""
+_NEAR = 1.01
+"""Times the bound at which a search is content."""
+_KEPT = 8
+"""Designs that random steps start from."""
+_PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
+_SLACKS = (1.0, 1.1, 1.2, 1.35)
+_LARGEST_TABLE = 1 << 23
+"""Transfers of one design above which it is not tried."""
+
+
+class RingSearch:
+    """Designs tried for one all-gather on one ring."""
+
+    def __init__(self, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float) -> None:
+        """Args:
+        channels: wavelengths each way.
+        nbytes: of one rank's share.
+        bound: seconds that no schedule beats, circuits in place.
+        """
+        self._problem = (ranks, channels, nbytes, timing, bound)
+        self._ranks, self._bound = ranks, bound
+        self._spent = 0
+        self._tried: dict[Design, float] = {}
+        self._best: tuple[float, Design] = (np.inf, Design(()))
+
+    def run(self, effort: int = EFFORT) -> tuple[Design, Trees]:
+        """The best design found, and its trees."""
+        for pieces in _PIECES:
+            self._try(Design((), pieces))
+        for candidate in candidates(*self._problem[:4], limit=self._best[0]):
+            if self._content() or self._spent > effort // 2 or candidate.seconds >= self._best[0]:
+                break
+            self._try(candidate.design)
+        self._walk(effort)
+        trees = make_trees(self._best[1], *self._problem)
+        assert trees is not None
+        return self._best[1], trees
+
+    def _content(self) -> bool:
+        return self._best[0] <= _NEAR * self._bound
+
+    def _try(self, design: Design) -> float:
+        if design not in self._tried:
+            trees = make_trees(design, *self._problem) if self._cost(design) <= _LARGEST_TABLE else None
+            self._spent += self._cost(design)
+            self._tried[design] = np.inf if trees is None else trees.time
+            if self._tried[design] < self._best[0]:
+                self._best = self._tried[design], design
+        return self._tried[design]
+
+    def _cost(self, design: Design) -> int:
+        regular = all(self._ranks % each.hubs == 0 for each in design.chords)
+        period = self._ranks // min((each.hubs for each in design.chords), default=self._ranks)
+        return (period if regular else self._ranks) * self._ranks * design.pieces
+
+    def _walk(self, effort: int) -> None:
+        rng = np.random.default_rng(0)
+        kept = sorted((time, i, design) for i, (design, time) in enumerate(self._tried.items()))[:_KEPT]
+        misses = 0
+        while self._spent < effort and not self._content() and misses < 10_000:
+            start = kept[min(int(rng.exponential(1.5)), len(kept) - 1)][2]
+            design = self._step(start, rng)
+            if design is None or design in self._tried:
+                misses += 1
+                continue
+            kept = sorted([*kept, (self._try(design), len(self._tried), design)])[:_KEPT]
+
+    def _step(self, design: Design, rng: Any) -> Design | None:
+        """A design near this one; None where the step leads nowhere."""
+        kind = int(rng.integers(0, 9))
+        chords = list(design.chords)
+        if kind == 4:
+            return replace(design, pieces=int(rng.choice(_PIECES)))
+        if kind == 6:
+            return replace(design, slack=float(rng.choice(_SLACKS)))
+        if kind == 7 and len(chords) < 4:
+            chords.append(self._level(rng))
+            chords.sort(key=lambda each: each.length(self._ranks))
+            return replace(design, chords=tuple(chords), longest=None)
+        if not chords:
+            return None
+        whole = ceil(self._ranks / 2 / chords[-1].length(self._ranks))
+        if kind == 3:
+            longest = (design.longest or whole) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
+            return replace(design, longest=None if longest >= whole else max(1, longest))
+        if kind == 5:
+            tail = self._ranks / 2 - (design.longest or whole) * chords[-1].length(self._ranks)
+            return replace(design, walk=max(0, int(rng.choice((0, 0.25, 0.5, 0.75, 1.0)) * tail)))
+        at = int(rng.integers(0, len(chords)))
+        chords[at : at + 1] = self._changed(kind, chords[at], rng)
+        whole = ceil(self._ranks / 2 / chords[-1].length(self._ranks)) if chords else 1
+        kept = design.longest if design.longest is not None and design.longest < whole else None
+        return replace(design, chords=tuple(chords), longest=kept)
+
+    def _changed(self, kind: int, level: Level, rng: Any) -> list[Level]:
+        if kind in (0, 6):
+            return [level._replace(width=max(1, level.width + int(rng.choice((-1, 1)))))]
+        if kind == 1:
+            return [level._replace(skip=max(1, level.skip + int(rng.choice((-1, 1)))))]
+        if kind == 8:
+            return []
+        hubs = int(rng.choice(hub_counts(self._ranks)))
+        return [level._replace(hubs=hubs, skip=max(1, round(level.length(self._ranks) * hubs / self._ranks)))]
+
+    def _level(self, rng: Any) -> Level:
+        hubs = int(rng.choice(hub_counts(self._ranks)))
+        return Level(hubs, int(rng.integers(1, max(2, hubs // 4))), 1)
