@@ -19,15 +19,16 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.circuits.group import GroupCircuits, Regrant, grants
+from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.splitting import Floats, Ints
-from lightloom.simulation.placed_work import KINDS, PlacedWork, placed_work
-from lightloom.simulation.timeline import SHARES, Interval, Timeline
+from lightloom.simulation.placed_timeline import placed_timeline
+from lightloom.simulation.placed_work import PlacedWork, placed_work
+from lightloom.simulation.timeline import SHARES, Timeline
 
 _BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
-MOST_TRANSFERS = 100_000
-"""That a timeline shows one by one; of more, those that follow at once on one another are shown as one."""
 MOST_HOLDS = 1_000_000
 """Of one step, after which the simulation is given up."""
 
@@ -67,7 +68,7 @@ class PlacedStep:
     @cached_property
     def timeline(self) -> Timeline:
         """Every pass, transfer and reconfiguration of a group, on devices, pipes and micro-rings."""
-        return Timeline.of([*_passes(self), *_transfers(self), *_reconfigurations(self.dark)])
+        return placed_timeline(self)
 
 
 def simulate_placed(
@@ -77,48 +78,95 @@ def simulate_placed(
     settings: TrainingSettings,
     *,
     compression_ratio: float = 1.0,
+    regrant: Regrant | None = None,
 ) -> PlacedStep:
     """Run one step.
 
     Args:
+        circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
         compression_ratio: bytes of a gradient for each byte sent between groups.
+        regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
+            before the reconfiguration; the first from all that the step sends. See ``circuits.group.regrants``.
 
     Raises:
-        UnsupportedError: two devices that exchange data have no way over the circuits.
+        UnsupportedError: two devices that exchange data have no way over the circuits, or the step has no end.
     """
     work = placed_work(plan, circuits, accelerator, settings, compression_ratio)
-    run = _Run(work, plan.k)
+    run = _Run(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])
+    elif regrant is None:
+        _cycle(run, circuits, circuits.timing)
     else:
-        _cycle(run, circuits)
+        _replan(run, circuits.timing, regrant)
     return run.result(plan, circuits)
 
 
-def _cycle(run: _Run, circuits: GroupCircuits) -> None:
+def simulate_best(
+    plan: HybridPlan,
+    fabric: Fabric,
+    accelerator: Accelerator,
+    settings: TrainingSettings,
+    *,
+    compression_ratio: float = 1.0,
+    timing: Timing | None = None,
+) -> PlacedStep:
+    """The shortest step of all that the fabric can grant (``circuits.group.grants``).
+
+    Raises:
+        UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
+    """
+    steps = [
+        simulate_placed(plan, circuits, accelerator, settings, compression_ratio=compression_ratio)
+        for circuits in grants(plan, fabric, timing)
+    ]
+    return min(steps, key=lambda step: step.step_time)
+
+
+def _cycle(run: _Run, circuits: GroupCircuits, timing: Timing) -> None:
     """Holds come round, each after a reconfiguration."""
-    assert circuits.timing is not None
-    dark = np.zeros(len(circuits.source))
     for hold in range(MOST_HOLDS):
-        start = hold * circuits.timing.period
-        run.dark.append((start, start + circuits.timing.reconfiguration))
-        if run.advance(start + circuits.timing.reconfiguration, dark, dark=True):
+        start = hold * timing.period
+        if run.reconfigure(start, timing):
             return
-        if run.advance(start + circuits.timing.period, circuits.bandwidth[hold % len(circuits.bandwidth)]):
+        if run.advance(start + timing.period, circuits.bandwidth[hold % len(circuits.bandwidth)]):
             return
-    raise UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
+    raise _endless()
+
+
+def _replan(run: _Run, timing: Timing, regrant: Regrant) -> None:
+    """Every hold is granted from what waited when its counters were read; where nothing did, circuits stay."""
+    rate, changed = regrant(run.sent), True
+    early = max(timing.hold - timing.controller_latency, 0.0)
+    for hold in range(MOST_HOLDS):
+        start = hold * timing.period
+        lit = start + timing.reconfiguration
+        if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
+            return
+        if run.advance(lit + early, rate):
+            return
+        waiting = run.waiting
+        if run.advance(start + timing.period, rate):
+            return
+        changed = bool(waiting.any())
+        rate = regrant(waiting) if changed else rate
+    raise _endless()
+
+
+def _endless() -> UnsupportedError:
+    return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
 
 
 class _Run:
     """The state of the events, and the stretches in which hops that ran into the dark have sent."""
 
-    def __init__(self, work: PlacedWork, devices: int) -> None:
+    def __init__(self, work: PlacedWork, devices: int, pipes: int) -> None:
         from lightloom.simulation import _placed_kernels as kernels
 
         nodes, size, resources = work.nodes, len(work.waits), work.resources
         rooms = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
         room = np.concatenate(([0], np.cumsum(np.concatenate([rooms, [size, resources]]))))
-        self._work, self._devices, self._now = work, devices, 0.0
+        self._work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
         self._stretches: list[tuple[Ints, Floats, Floats]] = []
         self.state = kernels.State(
@@ -153,6 +201,31 @@ class _Run:
         elif not done:
             raise AssertionError("a placed step waits for itself")
         return done
+
+    def reconfigure(self, start: float, timing: Timing) -> bool:
+        """Run through the dark that begins at ``start``."""
+        until = start + timing.reconfiguration
+        self.dark.append((start, until))
+        return self.advance(until, np.zeros(self._pipes), dark=True)
+
+    @property
+    def sent(self) -> Floats:
+        """Bytes [pipe] of the whole step."""
+        nodes = self._work.nodes
+        hops = nodes.pipe >= 0
+        return np.bincount(nodes.pipe[hops], nodes.amount[hops], self._pipes).astype(np.float64)
+
+    @property
+    def waiting(self) -> Floats:
+        """Bytes [pipe] queued or partly sent."""
+        state, nodes, found = self.state, self._work.nodes, np.zeros(self._pipes)
+        for port in range(self._devices, self._work.resources):
+            first = state.room[port] + state.head[port]
+            queued = state.item[first : first + state.size[port]]
+            np.add.at(found, nodes.pipe[queued], nodes.amount[queued])
+            if state.current[port] >= 0:
+                found[nodes.pipe[state.current[port]]] += state.left[port]
+        return found
 
     def result(self, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
         """All that was seen."""
@@ -192,82 +265,3 @@ def _busy_time(work: PlacedWork, stretches: Any, dark: Floats) -> dict[str, floa
     found["transmission"] = float((stretches[2] - stretches[1]).sum())
     found["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
     return found
-
-
-def _passes(step: PlacedStep) -> list[Interval]:
-    work, balanced, device = step.work, step.plan.balanced, step.plan.placement.device
-    label = [balanced.label(x) for x in range(balanced.size)]
-    start, end = step.start, step.end
-    found = [
-        Interval(
-            resource=f"device {device[x]}", category=category, name=f"{label[x]} {category}",
-            start=float(start[node]), end=float(end[node]),
-        )
-        for category, nodes in (("forward", work.forward), ("backward", work.backward))
-        for x, node in enumerate(nodes.tolist())
-    ]  # fmt: skip
-    found += [
-        Interval(
-            resource=f"device {d}", category="update", name=f"optimizer update {d}",
-            start=float(start[node]), end=float(end[node]),
-        )
-        for d, node in enumerate(work.update.tolist())
-        if end[node] > start[node]
-    ]  # fmt: skip
-    return found
-
-
-def _transfers(step: PlacedStep) -> list[Interval]:
-    circuits, messages, balanced = step.circuits, step.work.messages, step.plan.balanced
-    k, message = circuits.k, _message_of(step.work)
-    shared = np.bincount(circuits.port).max(initial=0) > 1
-    resources = [
-        f"port {port} of device {a}" if shared else f"circuits {a}→{b if b < k else 'next group'}"
-        for port, a, b in zip(
-            (circuits.port // k).tolist(), circuits.source.tolist(), circuits.destination.tolist(), strict=True
-        )
-    ]
-    names = [
-        f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
-        for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
-    ]
-    node, start, end = step.stretches
-    pipe, nbytes = step.work.nodes.pipe[node], step.work.nodes.amount[node]
-    if len(node) > MOST_TRANSFERS:
-        order, first = _runs(circuits.port[pipe], start, end)
-        last = np.append(first[1:], len(order)) - 1
-        nbytes = np.add.reduceat(nbytes[order], first)
-        count = (last - first + 1).tolist()
-        pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
-        labels = [f"{each} parcels" for each in count]
-    else:
-        labels = [names[each] for each in message[node].tolist()]
-    return [
-        Interval(resource=resources[p], category="transmission", name=label, start=a, end=b, details={"bytes": size})
-        for p, label, a, b, size in zip(
-            pipe.tolist(), labels, start.tolist(), end.tolist(), nbytes.tolist(), strict=True
-        )
-    ]
-
-
-def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
-    """An order by port and time, and where in it a transfer does not follow at once on the one before."""
-    order = np.lexsort((end, start, port))
-    follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
-    return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
-
-
-def _message_of(work: PlacedWork) -> Ints:
-    """The message of every node; −1 where there is none."""
-    found = np.full(len(work.waits), -1)
-    hops = work.messages.last - work.messages.first + 1
-    offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
-    found[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
-    return found
-
-
-def _reconfigurations(dark: Floats) -> list[Interval]:
-    return [
-        Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
-        for hold, (start, end) in enumerate(dark.tolist())
-    ]

@@ -10,6 +10,7 @@ that leave one port take turns on it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,26 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment
 from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.replan import longest_first
+from lightloom.parallelism.circuits.ring_bound import relax
+from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
 from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.parallelism.placement import start_order
 
+CYCLES = (1, 2, 4, 8, 16, 32, 64)
+"""Holds of the cycles that are tried on a ring, until one is good enough."""
+ENOUGH = 0.1
+"""Gap to the bound at which longer cycles are not tried: they make transfers wait longer for their turn."""
+LONG = 4
+"""Holds from which on any gap is enough, once every pair has a circuit."""
 HOLD_RECONFIGURATIONS = 10
 """Length of a hold in reconfiguration times, where nothing else is said (SiP-ML, section 3.1)."""
+
+
+Regrant = Callable[[Floats], Floats]
+"""Bytes per second [pipe] of the next hold from the bytes [pipe] that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,39 +134,92 @@ class GroupCircuits:
 
 
 def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> GroupCircuits:
-    """The circuits that serve a plan's traffic best, on the whole fabric, and what they leave to every group.
+    """Of :func:`grants`, what should be fastest: how long the busiest pipe sends, relays included, and what each
+    transfer of the longest chain of them waits for its hold on average."""
+    return min(grants(plan, fabric, timing), key=lambda granted: _expected(plan, granted))
+
+
+def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
+    """Circuits that serve a plan's traffic, on the whole fabric, and what they leave to every group.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;
-    * WDM ring: one hold, set once, or a cycle of holds with the duty cycle of ``timing``, whichever is expected to
-      send the longest transfer sooner;
+    * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where
+      some pair has no circuit yet; the same in every group;
     * packet switches: pairs at the speed of their ports, two-tier trees as if all ports were busy.
 
     Args:
         timing: of the holds of a ring; by default a hold of ten reconfigurations.
 
     Raises:
-        UnsupportedError: the fabric is none of these or has another number of ranks, or some pair is out of reach.
+        UnsupportedError: the fabric is none of these or has another number of ranks, or some pair is out of reach
+            whatever is granted.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
     matrix = plan.traffic().total
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
-    if isinstance(fabric, PacketSwitch | TwoTierSwitch):
-        granted = _ports(plan, traffic, fabric)
-    elif traffic is None:
-        granted = _nothing(plan.k)
-    elif isinstance(fabric, CircuitSwitch):
-        granted = worst_group(plan, _on_switch(traffic, fabric), fabric)
-    elif isinstance(fabric, WdmRing):
-        granted = _on_ring(plan, traffic, fabric, timing)
-    else:
+    if not isinstance(fabric, CircuitSwitch | WdmRing | PacketSwitch | TwoTierSwitch):
         raise UnsupportedError(
             f"circuits for a placed plan on a {fabric.model_dump()['kind']}: expected a circuit-switch, a wdm-ring, a "
             "switch or a two-tier-switch"
         )
-    granted.ways(*_pairs(plan))
-    return granted
+    if traffic is None:
+        return [_nothing(plan.k)]
+    if isinstance(fabric, CircuitSwitch):
+        found = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
+    elif isinstance(fabric, WdmRing):
+        found = _on_ring(plan, traffic, fabric, timing)
+    else:
+        found = [_ports(plan, traffic, fabric)]
+    return _reaching(plan, found)
+
+
+def default_timing(fabric: Fabric) -> Timing:
+    """A hold of ten reconfigurations; of a second where circuits change in no time."""
+    seconds = fabric.setup_time
+    return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
+
+
+def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
+    """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
+
+    Circuits go to the transfers that are still the longest (`replan.longest_first`), in all groups alike; every grant
+    is verified. Nothing is relayed: a pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
+
+    Raises:
+        UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
+    """
+    matrix = plan.traffic().total
+    if plan.ranks != fabric.ranks or not isinstance(fabric, CircuitSwitch | WdmRing) or not matrix.sum() > 0:
+        raise UnsupportedError(
+            f"circuits granted from hold to hold on a {type(fabric).__name__} of {fabric.ranks} ranks: expected a "
+            f"circuit-switch or a wdm-ring of {plan.ranks} ranks, and traffic"
+        )
+    timing = timing or default_timing(fabric)
+    traffic, planner = Traffic.of(matrix), longest_first(fabric)
+    pipe, codes = _pipes(plan.k, traffic)
+
+    def regrant(waiting: Floats) -> Floats:
+        circuits = planner(traffic.with_bytes(waiting[pipe]), fabric.channel_bandwidth * timing.hold)
+        verify(circuits, fabric)
+        granted: Floats = _least(plan, circuits.counts(traffic), pipe)[0] * fabric.channel_bandwidth
+        return granted
+
+    latency = np.zeros(len(codes))
+    route = fabric.route(traffic.source, traffic.destination)
+    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
+    pipes = GroupCircuits(
+        k=plan.k,
+        source=codes // (2 * plan.k),
+        destination=codes % (2 * plan.k),
+        bandwidth=np.full((1, len(codes)), fabric.channel_bandwidth, np.float64),
+        latency=latency,
+        port=np.arange(len(codes)),
+        timing=timing,
+        assignment=None,
+    )
+    return pipes, regrant
 
 
 def worst_group(
@@ -161,8 +229,6 @@ def worst_group(
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
     pipe, codes = _pipes(plan.k, traffic)
-    order = np.argsort(pipe, kind="stable")
-    counts = circuits.counts(traffic)[:, order].reshape(circuits.holds, len(codes), plan.groups).min(axis=2)
     latency = np.zeros(len(codes))
     serving = traffic.find(circuits.source, circuits.destination)
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
@@ -171,12 +237,19 @@ def worst_group(
         k=plan.k,
         source=codes // (2 * plan.k),
         destination=codes % (2 * plan.k),
-        bandwidth=counts * fabric.channel_bandwidth,
+        bandwidth=_least(plan, circuits.counts(traffic), pipe) * fabric.channel_bandwidth,
         latency=latency,
         port=np.arange(len(codes)),
         timing=timing,
         assignment=assignment,
     )
+
+
+def _least(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
+    """Circuits [hold, pair] of the worst-served group, [hold, pipe]."""
+    order = np.argsort(pipe, kind="stable")
+    least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
+    return least
 
 
 def _pipes(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
@@ -187,12 +260,13 @@ def _pipes(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
     return pipe, codes
 
 
-def _pairs(plan: HybridPlan) -> tuple[Ints, Ints]:
-    """Source and destination, as pipes number them, of all that a group sends."""
-    model, data = plan.traffic()
-    a, b = model[: plan.k, : plan.k].nonzero()
-    sending = np.flatnonzero(data[: plan.k].sum(axis=1) > 0)
-    return np.concatenate([a, sending]).astype(np.int64), np.concatenate([b, sending + plan.k]).astype(np.int64)
+def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
+    """Source, destination (as pipes number them) and bytes of all that a group sends."""
+    model, data = (each[: plan.k].tocoo() for each in plan.traffic())
+    source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
+    nbytes: Floats = np.concatenate([model.data, data.data])
+    there = nbytes > 0
+    return source[there].astype(np.int64), destination[there].astype(np.int64), nbytes[there]
 
 
 def _nothing(k: int) -> GroupCircuits:
@@ -212,16 +286,59 @@ def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
-def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: WdmRing, timing: Timing | None) -> GroupCircuits:
-    reconfiguration = fabric.setup_time
-    timing = timing or Timing(HOLD_RECONFIGURATIONS * reconfiguration, reconfiguration)
-    return worst_group(plan, ring.assign(traffic, fabric), fabric)
+def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: WdmRing, timing: Timing | None) -> list[GroupCircuits]:
+    timing = timing or default_timing(fabric)
+    relaxation = relax(traffic, fabric)
+    found = []
+    for holds in CYCLES:
+        if plan.groups > 1:
+            assignment = assign_tiled(traffic, fabric, plan.k, holds, relaxation)
+        else:
+            assignment = ring.assign(traffic, fabric, holds, relaxation)
+        found.append(worst_group(plan, assignment, fabric, timing if holds > 1 else None))
+        if assignment.gap <= (1 - 1e-9 if holds >= LONG else ENOUGH):
+            break
+    return found
 
 
-def _ports(plan: HybridPlan, traffic: Traffic | None, fabric: PacketSwitch | TwoTierSwitch) -> GroupCircuits:
+def _reaching(plan: HybridPlan, found: list[GroupCircuits]) -> list[GroupCircuits]:
+    """Those that have a way for all that is sent."""
+    kept: list[GroupCircuits] = []
+    refused: UnsupportedError | None = None
+    for granted in found:
+        try:
+            granted.ways(*_sent(plan)[:2])
+            kept.append(granted)
+        except UnsupportedError as error:
+            refused = error
+    if refused is not None and not kept:
+        raise refused
+    return kept
+
+
+def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
+    from lightloom.parallelism import _placement_kernels as kernels
+
+    if not len(granted.source):
+        return 0.0
+    source, destination, nbytes = _sent(plan)
+    start, pipe = granted.ways(source, destination)
+    load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
+    mean = granted.mean_bandwidth
+    seconds = float((load[load > 0] / mean[load > 0]).max(initial=0.0))
+    if granted.timing is None:
+        return seconds
+    balanced, times = plan.balanced, np.zeros((2, plan.balanced.size))
+    chain: float = kernels.pass_time(
+        start_order(balanced), balanced.parent_start, balanced.parent, np.ones(len(balanced.parent)),
+        np.zeros(balanced.size), plan.placement.device, plan.k, times[0], times[1],
+    )  # fmt: skip
+    cycle = len(granted.bandwidth) * granted.timing.period
+    return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
+
+
+def _ports(plan: HybridPlan, traffic: Traffic, fabric: PacketSwitch | TwoTierSwitch) -> GroupCircuits:
     """Every pair at the rate of the slowest link it takes, a tree's link divided among the ports below it."""
-    if traffic is None:
-        return _nothing(plan.k)
     domain = fabric.domain_size if isinstance(fabric, TwoTierSwitch) else fabric.ranks
     route = fabric.route(traffic.source, traffic.destination)
     taken = fabric.footprint(traffic.source, traffic.destination, route)

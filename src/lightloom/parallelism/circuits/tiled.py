@@ -1,0 +1,148 @@
+"""Circuits on a ring that are the same in every group: what repeats is assigned once.
+
+    group 0            group 1            group 2
+    0 ─ 1 ─ 2 ─ 3      0 ─ 1 ─ 2 ─ 3      0 ─ 1 ─ 2 ─ 3
+    └──→┘              └──→┘              └──→┘             circuits within groups share a wavelength
+    └──────────────────┴──────────────────┴───────···       those to the next group tile the ring, a wavelength a device
+
+Groups that have their circuits in different holds would not be alike. Within a group circuits take the way that stays
+in it, so that they are intervals of its links, which need no more wavelengths than the busiest link has circuits.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Floats, Ints
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
+from lightloom.parallelism.circuits.ring_bound import Relaxation, relax
+from lightloom.parallelism.circuits.traffic import Traffic
+
+_HALVINGS = 20
+
+
+class _Pipes(NamedTuple):
+    """Pairs of one group, arrays of shape [pipe]."""
+
+    source: Ints
+    destination: Ints
+    """From k on: of the next group."""
+    nbytes: Floats
+    way: Ints
+    first: Ints
+    """First of the links that a circuit occupies, 0 ... k − 1, in the direction of the clock."""
+    last: Ints
+    """One past the last, 1 ... k."""
+
+
+def assign_tiled(
+    traffic: Traffic, fabric: WdmRing, k: int, holds: int = 1, relaxation: Relaxation | None = None
+) -> Assignment:
+    """Circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
+
+    The largest t at which ``ceil(t · T)`` circuits a pair fit, free wavelengths then to the longest transfers. Where
+    not even one circuit a pair fits, all go to the longest, and some pairs have none (gap 1).
+
+    Args:
+        traffic: of at least two groups; other pairs than named are left without circuits.
+        k: ranks of a group.
+        holds: of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved.
+    """
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    channels = fabric.channels * holds
+    pipes = _pipes(traffic, k)
+    counts = _fill(pipes, k, channels, _fewest(pipes, k, channels))
+    pipe = np.repeat(np.arange(len(counts)), counts)
+    colour = _colours(pipes, pipe)
+    groups = traffic.ranks // k
+    first = np.repeat(np.arange(groups) * k, len(pipe))
+    # Neighbouring colours, often of one pair, go to different holds.
+    hold, channel = colour % holds, colour // holds
+    circuits = Circuits(
+        holds,
+        np.tile(hold, groups),
+        first + np.tile(pipes.source[pipe], groups),
+        (first + np.tile(pipes.destination[pipe], groups)) % traffic.ranks,
+        np.tile(pipes.way[pipe], groups),
+        np.tile(channel, groups),
+    )
+    return Assignment(traffic, circuits, relaxation.service)
+
+
+def _pipes(traffic: Traffic, k: int) -> _Pipes:
+    inside = np.flatnonzero(traffic.source < k)
+    source, destination = traffic.source[inside], traffic.destination[inside]
+    next_group = destination == source + k
+    way = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE)
+    if traffic.ranks == 2 * k:
+        way = np.where(next_group & (source % 2 == 1), COUNTERCLOCKWISE, way)
+    first = np.where(next_group, 0, np.minimum(source, destination))
+    last = np.where(next_group, k, np.maximum(source, destination))
+    return _Pipes(source, destination, traffic.nbytes[inside], way, first, last)
+
+
+def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
+    """Circuits on each link [way, k]."""
+    change = np.zeros((2, k + 1), np.int64)
+    np.add.at(change, (pipes.way, pipes.first), counts)
+    np.subtract.at(change, (pipes.way, pipes.last), counts)
+    return np.cumsum(change, axis=1)[:, :k]
+
+
+def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
+    """Circuits of the best service that fits, shape [pipe]; none where one a pipe is too many."""
+    relative = pipes.nbytes / pipes.nbytes.max()
+    best = np.ones(len(relative), np.int64)
+    if _loads(pipes, k, best).max() > channels:
+        return np.zeros_like(best)
+    low, high = 0.0, float(channels)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        counts = smallest_counts(relative, middle)
+        if _loads(pipes, k, counts).max() <= channels:
+            best, low = counts, middle
+        else:
+            high = middle
+    return best
+
+
+def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints) -> Ints:
+    """Give free wavelengths one at a time to the transfer that is still the longest with the added circuit."""
+    counts, load = counts.copy(), _loads(pipes, k, counts)
+    queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(pipes.nbytes.tolist(), counts.tolist(), strict=True))]
+    heapify(queue)
+    while queue:
+        pipe = queue[0][1]
+        taken = load[pipes.way[pipe], pipes.first[pipe] : pipes.last[pipe]]
+        if taken.max() < channels:
+            taken += 1
+            counts[pipe] += 1
+            heapreplace(queue, (-pipes.nbytes[pipe] / (counts[pipe] + 1), pipe))
+        else:
+            heappop(queue)
+    return counts
+
+
+def _colours(pipes: _Pipes, pipe: Ints) -> Ints:
+    """A wavelength of each circuit: the lowest that is free where it begins."""
+    colour = np.empty(len(pipe), np.int64)
+    first, last = pipes.first[pipe], pipes.last[pipe]
+    for way in (CLOCKWISE, COUNTERCLOCKWISE):
+        free: list[int] = []
+        busy: list[tuple[int, int]] = []
+        used = 0
+        here = np.flatnonzero(pipes.way[pipe] == way)
+        for circuit in here[np.lexsort((pipe[here], -last[here], first[here]))].tolist():
+            while busy and busy[0][0] <= first[circuit]:
+                heappush(free, heappop(busy)[1])
+            if not free:
+                heappush(free, used)
+                used += 1
+            colour[circuit] = heappop(free)
+            heappush(busy, (int(last[circuit]), int(colour[circuit])))
+    return colour

@@ -1,0 +1,101 @@
+"""A placed step as a timeline: passes on devices, transfers on circuits, reconfigurations on micro-rings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightloom.parallelism.splitting import Floats, Ints
+from lightloom.simulation.placed_work import KINDS, PlacedWork
+from lightloom.simulation.timeline import Interval, Timeline
+
+if TYPE_CHECKING:
+    from lightloom.simulation.placed_step import PlacedStep
+
+MOST_TRANSFERS = 100_000
+"""That a timeline shows one by one; of more, those that follow at once on one another are shown as one."""
+
+
+def placed_timeline(step: PlacedStep) -> Timeline:
+    """Every pass, transfer and reconfiguration of a group; a transfer that ran into the dark in several intervals."""
+    return Timeline.of([*_passes(step), *_transfers(step), *_reconfigurations(step.dark)])
+
+
+def _passes(step: PlacedStep) -> list[Interval]:
+    work, balanced, device = step.work, step.plan.balanced, step.plan.placement.device
+    label = [balanced.label(x) for x in range(balanced.size)]
+    start, end = step.start, step.end
+    found = [
+        Interval(
+            resource=f"device {device[x]}", category=category, name=f"{label[x]} {category}",
+            start=float(start[node]), end=float(end[node]),
+        )
+        for category, nodes in (("forward", work.forward), ("backward", work.backward))
+        for x, node in enumerate(nodes.tolist())
+    ]  # fmt: skip
+    found += [
+        Interval(
+            resource=f"device {d}", category="update", name=f"optimizer update {d}",
+            start=float(start[node]), end=float(end[node]),
+        )
+        for d, node in enumerate(work.update.tolist())
+        if end[node] > start[node]
+    ]  # fmt: skip
+    return found
+
+
+def _transfers(step: PlacedStep) -> list[Interval]:
+    circuits, messages, balanced = step.circuits, step.work.messages, step.plan.balanced
+    k, message = circuits.k, _message_of(step.work)
+    shared = np.bincount(circuits.port).max(initial=0) > 1
+    resources = [
+        f"port {port} of device {a}" if shared else f"circuits {a}→{b if b < k else 'next group'}"
+        for port, a, b in zip(
+            (circuits.port // k).tolist(), circuits.source.tolist(), circuits.destination.tolist(), strict=True
+        )
+    ]
+    names = [
+        f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
+        for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
+    ]
+    node, start, end = step.stretches
+    pipe, nbytes = step.work.nodes.pipe[node], step.work.nodes.amount[node]
+    if len(node) > MOST_TRANSFERS:
+        order, first = _runs(circuits.port[pipe], start, end)
+        last = np.append(first[1:], len(order)) - 1
+        nbytes = np.add.reduceat(nbytes[order], first)
+        count = (last - first + 1).tolist()
+        pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
+        labels = [f"{each} parcels" for each in count]
+    else:
+        labels = [names[each] for each in message[node].tolist()]
+    return [
+        Interval(resource=resources[p], category="transmission", name=label, start=a, end=b, details={"bytes": size})
+        for p, label, a, b, size in zip(
+            pipe.tolist(), labels, start.tolist(), end.tolist(), nbytes.tolist(), strict=True
+        )
+    ]
+
+
+def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
+    """An order by port and time, and where in it a transfer does not follow at once on the one before."""
+    order = np.lexsort((end, start, port))
+    follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
+    return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
+
+
+def _message_of(work: PlacedWork) -> Ints:
+    """The message of every node; −1 where there is none."""
+    found = np.full(len(work.waits), -1)
+    hops = work.messages.last - work.messages.first + 1
+    offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
+    found[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
+    return found
+
+
+def _reconfigurations(dark: Floats) -> list[Interval]:
+    return [
+        Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
+        for hold, (start, end) in enumerate(dark.tolist())
+    ]
