@@ -106,8 +106,10 @@ def _names(figure: Any, axes: Any, side: Any, named: Sequence[Point]) -> None:
     side.set_axis_off()
     side.set_xlim(0, 1)
     side.set_ylim(0, 1)
-    for place, each in enumerate(named):
-        height = 1 - (place + 0.5) / len(named)
+    heights = _heights(
+        [axes.transAxes.inverted().transform(axes.transData.transform((e.time, e.energy)))[1] for e in named]
+    )
+    for each, height in zip(named, heights, strict=True):
         where = f"{each.site}, {format_time(each.time)}, {format_energy(each.energy)}"
         text = "\n".join([*wrap(each.name, _LETTERS), where])
         side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
@@ -117,6 +119,17 @@ def _names(figure: Any, axes: Any, side: Any, named: Sequence[Point]) -> None:
         )  # fmt: skip
         link.set_in_layout(False)
         figure.add_artist(link)
+
+
+def _heights(wanted: Sequence[float]) -> list[float]:
+    """Heights from 0 to 1 in falling order, near those wanted, apart enough for names."""
+    apart = min(1 / len(wanted), 0.12)
+    found: list[float] = []
+    for place, height in enumerate(wanted):
+        lowest = apart * (len(wanted) - place - 0.5)
+        highest = found[-1] - apart if found else 1 - apart / 2
+        found.append(min(max(height, lowest), highest))
+    return found
 
 
 def _spread(front: Sequence[Point], most: int) -> list[Point]:

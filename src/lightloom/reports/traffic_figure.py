@@ -30,6 +30,7 @@ MOST_CELLS = 128
 """Rows of a whole matrix; of more ranks, neighbours are drawn as one."""
 _MOST_GROUPED = 48
 """Rows of a placed plan, whole groups, one at least."""
+_MOST_GROUPS = 4
 _DECADES = 6
 """Below the largest value, less is drawn as this little."""
 _PALEST = 0.2
@@ -80,7 +81,7 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
     """The same of a placed plan: the first groups, and what they send on to the next."""
     k = plan.k
-    groups = max(1, min(plan.groups, _MOST_GROUPED // k))
+    groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups
     columns = k * (groups + (not whole))
     sent = plan.traffic()
