@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 
 from lightloom.clusters.base import Cluster
@@ -14,6 +16,7 @@ from lightloom.workloads.graph import ComputeGraph, Operator
 from tests.simulation.prices import linear
 
 BATCH, SEQUENCE, HEADS = 13, 16, 4
+Model = Callable[[int, int], ComputeGraph]
 
 
 def transformer(blocks: int, hidden: int = 256, vocabulary: int = 1000) -> ComputeGraph:
@@ -37,6 +40,29 @@ def transformer(blocks: int, hidden: int = 256, vocabulary: int = 1000) -> Compu
     return ComputeGraph(name="transformer", batch=BATCH, operators=tuple(made.operators), unused_parameters=7)
 
 
+def mixture(blocks: int, hidden: int = 256, experts: int = 4) -> ComputeGraph:
+    """Embedding, blocks of attention and of experts, of which a token visits one, a tied head."""
+    made = _Maker()
+    made.add("tokens", "embedding", (), hidden, 1000 * hidden, 0)
+    at = "tokens"
+    for index in range(blocks):
+        made.block, name = f"layers.{index}", f"layers.{index}."
+        made.linear(name + "qkv", at, hidden, 3 * hidden)
+        made.add(name + "attention", "attention", (name + "qkv",), hidden, 0, 4 * SEQUENCE * hidden)
+        made.linear(name + "out", name + "attention", hidden, hidden)
+        made.linear(name + "router", name + "out", hidden, experts)
+        made.add(name + "topk", "topk", (name + "router",), 2, 0, experts)
+        made.add(name + "sort", "copy", (name + "out", name + "topk"), hidden, 0, 0)
+        made.expert(name + "up", name + "sort", hidden, 4 * hidden, experts)
+        made.add(name + "gelu", "activation", (name + "up",), 4 * hidden, 0, 4 * hidden)
+        made.expert(name + "down", name + "gelu", 4 * hidden, hidden, experts)
+        made.add(name + "add", "add", (name + "out", name + "down"), hidden, 0, hidden)
+        at = name + "add"
+    made.block = ""
+    made.linear("head", at, hidden, 1000, parameters=0)
+    return ComputeGraph(name="mixture", batch=BATCH, operators=tuple(made.operators))
+
+
 class _Maker:
     def __init__(self) -> None:
         self.operators: list[Operator] = []
@@ -46,6 +72,11 @@ class _Maker:
         """A linear layer."""
         held = inner * outer if parameters is None else parameters
         self.add(name, "linear", (source,), outer, held, 2 * inner * outer, in_channel=inner)
+
+    def expert(self, name: str, source: str, inner: int, outer: int, experts: int) -> None:
+        """A product with the weights of one of the experts."""
+        sizes = {"in_channel": inner, "expert": experts, "sequence": SEQUENCE // experts}
+        self.add(name, "experts", (source,), outer, experts * inner * outer, 2 * inner * outer, **sizes)
 
     def add(
         self, name: str, kind: str, inputs: tuple[str, ...], outer: int, parameters: int, flops: int, **sizes: int
@@ -83,10 +114,12 @@ def cluster(ranks: int) -> Cluster:
     return load_cluster("terarack-64", {"ranks": ranks, "training.unit_parameters": 300_000})
 
 
-def job(blocks: int = 4, ranks: int = 8, price: Price | None = None, hidden: int = 256) -> Job:
+def job(
+    blocks: int = 4, ranks: int = 8, price: Price | None = None, hidden: int = 256, model: Model = transformer
+) -> Job:
     """A job at made-up prices."""
     on = cluster(ranks)
-    return Job(transformer(blocks, hidden), on.accelerator, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+    return Job(model(blocks, hidden), on.accelerator, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
 
 
 def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:
@@ -95,3 +128,4 @@ def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, .
 
 
 hiddens = st.sampled_from([64, 256, 1024])
+models = st.sampled_from([transformer, mixture])

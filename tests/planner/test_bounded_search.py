@@ -11,7 +11,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.planner.bounded_search import bounded_search
 from lightloom.planner.group_prices import GroupPrices
 from lightloom.planner.stage_times import Job
-from tests.planner.jobs import cluster, job, space, transformer
+from tests.planner.jobs import cluster, job, mixture, space, transformer
 from tests.simulation.prices import linear
 
 CASES = [
@@ -32,6 +32,15 @@ def test_the_winner_is_that_of_a_search_without_pruning(blocks: int, ranks: int,
 
 def test_there_are_twenty_cases() -> None:
     assert len(set(CASES)) == 20
+
+
+@pytest.mark.parametrize(("blocks", "bandwidth"), [*product((1, 3), (1e8, 1e10, 1e12))])
+def test_the_winner_of_a_mixture_is_that_of_a_search_without_pruning(blocks: int, bandwidth: float) -> None:
+    of = job(blocks, 8, linear(bandwidth, 1e-6, setup=25e-6), hidden=256, model=mixture)
+    rows = space(of, batches=(32,))
+    pruned, whole = bounded_search(of, rows), bounded_search(of, rows, prune=False)
+    assert pruned.winner.sample_time == whole.winner.sample_time
+    assert any(each.strategy.ep > 1 for each in whole.ranking)
 
 
 def test_groups_get_verified_schedules_or_are_refused() -> None:

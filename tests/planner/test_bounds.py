@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,18 +23,18 @@ from lightloom.planner.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced, backward_bytes
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
-from tests.planner.jobs import cluster, hiddens, job, space, transformer
+from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer
 from tests.simulation.prices import linear, prices
 
 ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-striped", "one-stage-striped")
 
 
 @settings(max_examples=40, deadline=None)
-@given(hiddens, st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), prices, st.data())
+@given(hiddens, models, st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), prices, st.data())
 def test_no_step_is_shorter_than_its_bound(
-    hidden: int, blocks: int, factor: int, price: Price, data: st.DataObject
+    hidden: int, model: Model, blocks: int, factor: int, price: Price, data: st.DataObject
 ) -> None:
-    of = job(blocks, 8, price, hidden)
+    of = job(blocks, 8, price, hidden, model)
     rows = space(of, batches=(8 * factor, 64))
     some = rows.rows(np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=6, max_size=6)))))
     plain = rows.rows(rows.plain)
@@ -90,10 +92,15 @@ def test_lines_stay_below_verified_prices(verified: Job) -> None:
                 assert (below[2:] >= 0.5 * seconds[2:]).all()
 
 
-def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job) -> None:
+@pytest.mark.parametrize("model", [transformer, mixture])
+def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, model: Model) -> None:
+    verified = replace(verified, graph=model(4, 256))
     rows = space(verified, (64,), ALGORITHMS)
     rows = rows.rows(admitted(verified, rows))
-    rows = rows.rows(np.arange(0, len(rows), 5))
+    away = rows.ep > 1
+    # Only one of the algorithms sends every rank another block.
+    assert away.any() == (model is mixture) and set(rows.algorithm[away]) <= {ALGORITHMS.index("one-stage-striped")}
+    rows = rows.rows(np.arange(0, len(rows), 5 if model is transformer else 9))
     compressed = rows.rows(rows.dp > 1)
     compressed.ratio[:] = 3.0
     for each in (rows, compressed):
@@ -132,8 +139,8 @@ def test_splitting_conserves_work_and_parameters() -> None:
     for index in range(0, len(rows), 7):
         row = rows[index]
         edges = of.stages(row.pp * row.virtual_stages)
-        held = of.stage_parameters(np.array([row.tp]), edges)
-        assert held.sum() * row.tp == pytest.approx(of.graph.parameters)
+        whole, experts = of.held_parameters(Strategies.of(row), edges)
+        assert whole.sum() * row.tp == pytest.approx(of.graph.parameters) and not experts.any()
         times = exact_stage_times(of, row)
         assert (times.forward_exchange.sum() > 0) == (row.tp > 1)
         assert (times.exchange.sum() > 0) == (row.dp > 1)
@@ -160,6 +167,33 @@ def test_slices_of_the_sequence_move_the_same_bytes_and_hold_less() -> None:
         assert (here.send * slices.tp >= there.send * (1 - 1e-12)).all()
         held, held_whole = (memory(of, Strategies.of(each))[0] for each in (slices, whole))
         assert held < held_whole
+
+
+def test_sharing_experts_sends_tokens_instead_of_gradients() -> None:
+    of = job(4, price=linear(1e10), model=mixture)
+    rows = space(of, (64,))
+    apart = rows.rows(rows.ep > 1)
+    assert set(apart.ep.tolist()) == {2, 4} and not (space(job(4)).ep > 1).any()
+    held_experts = sum(each.parameters for each in of.graph.operators if each.kind == "experts")
+    for index in range(0, len(apart), 5):
+        row = apart[index]
+        at_home = row._replace(ep=1)
+        edges = of.chunks(Strategies.of(row))
+        whole, experts = of.held_parameters(Strategies.of(row), edges)
+        assert experts.sum() * row.ep * row.tp == pytest.approx(held_experts)
+        # Every rank of a tensor group has the routers.
+        routers = (row.tp - 1) * sum(each.parameters for each in of.graph.operators if each.name.endswith("router"))
+        assert (whole.sum() + experts.sum() * row.ep) * row.tp == pytest.approx(of.graph.parameters + routers)
+        here, there = exact_stage_times(of, row), exact_stage_times(of, at_home)
+        # Four blocks; tokens go and come back; rings that tensor groups leave interleaved are shared.
+        tokens = of.outputs(np.array([row.samples]))[0, 0] * (1 if row.sequence_parallel else row.tp)
+        assert (here.forward_exchange - there.forward_exchange).sum() == pytest.approx(8 * tokens / 1e10)
+        again = 2 if row.recomputation == "full" else 1
+        assert (here.backward_exchange - there.backward_exchange).sum() == pytest.approx(8 * again * tokens / 1e10)
+        assert (here.forward <= there.forward).all() and (here.backward <= there.backward).all()
+        assert row.plain is False and (row.tp > 1 or row.dp > row.ep or here.exchange.sum() < there.exchange.sum())
+        if row.sharding == "ddp":
+            assert memory(of, Strategies.of(row))[0] < memory(of, Strategies.of(at_home))[0]
 
 
 def test_more_stages_or_recomputing_hold_less() -> None:

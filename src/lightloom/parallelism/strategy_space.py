@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +41,17 @@ class Strategy(NamedTuple):
     """Bytes of a gradient for each byte sent; 1 without a codec."""
     sequence_parallel: bool = False
     virtual_stages: int = 1
+    ep: int = 1
 
     @property
     def samples(self) -> int:
         """Samples of one micro-batch."""
         return self.global_batch // (self.dp * self.micro_batches)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is data parallelism alone."""
+        return self.tp == self.pp == self.micro_batches == self.ep == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,8 @@ class Strategies:
     """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
     virtual_stages: Ints
     """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
+    ep: Ints
+    """Expert-parallel degree: replicas that share the experts of a mixture; divides dp."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
@@ -83,7 +92,7 @@ class Strategies:
             "dp": strategy.dp, "tp": strategy.tp, "pp": strategy.pp, "micro_batches": strategy.micro_batches,
             "global_batch": strategy.global_batch, "sharding": SHARDINGS.index(strategy.sharding),
             "recomputation": RECOMPUTATIONS.index(strategy.recomputation), "algorithm": 0,
-            "virtual_stages": strategy.virtual_stages,
+            "virtual_stages": strategy.virtual_stages, "ep": strategy.ep,
         }  # fmt: skip
         columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in whole.items()}
         columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
@@ -105,6 +114,7 @@ class Strategies:
             ratio=float(self.ratio[row]),
             sequence_parallel=bool(self.sequence_parallel[row]),
             virtual_stages=int(self.virtual_stages[row]),
+            ep=int(self.ep[row]),
         )
 
     @property
@@ -115,7 +125,7 @@ class Strategies:
     @property
     def plain(self) -> Mask:
         """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
-        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.micro_batches == 1)
+        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.micro_batches == 1) & (self.ep == 1)
         return alone
 
     def rows(self, which: Any) -> Strategies:
@@ -132,6 +142,7 @@ def strategy_space(
     blocks: int,
     algorithms: Sequence[str],
     sequence_degree: int = 1,
+    expert_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
     most_micro_batches: int = 64,
     most_virtual_stages: int = 4,
@@ -142,6 +153,7 @@ def strategy_space(
         tensor_degree: what tp must divide (``TensorSplit.degree``).
         blocks: the most chunks of stages: pp · virtual_stages.
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
+        expert_degree: what ep must divide, as well as dp (``ExpertSplit.degree``).
         most_micro_batches: micro-batches are powers of two up to this; those that pp divides may be interleaved.
         most_virtual_stages: the most chunks a stage.
 
@@ -150,13 +162,14 @@ def strategy_space(
     """
     counts = [1 << k for k in range(most_micro_batches.bit_length())]
     degrees = [
-        (ranks // (tp * pp), tp, slices, pp, chunks, micro)
+        (ranks // (tp * pp), tp, slices, pp, chunks, micro, ep)
         for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1)) if ranks % (tp * pp) == 0
         for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
         for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
         for micro in counts if chunks == 1 or micro % pp == 0
+        for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]  # fmt: skip
-    dp, tp, slices, pp, chunks, micro = np.array(degrees, np.int64).reshape(-1, 6).T
+    dp, tp, slices, pp, chunks, micro, ep = np.array(degrees, np.int64).reshape(-1, 7).T
     choices = [np.arange(len(dp)), *map(np.asarray, (
         [*batches], range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios],
     ))]  # fmt: skip
@@ -167,7 +180,7 @@ def strategy_space(
         algorithms=tuple(algorithms), dp=dp[row], tp=tp[row], pp=pp[row], micro_batches=micro[row],
         global_batch=batch.astype(np.int64), sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64), algorithm=algorithm.astype(np.int64),
-        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1, virtual_stages=chunks[row],
+        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1, virtual_stages=chunks[row], ep=ep[row],
     )  # fmt: skip
     divides = found.global_batch % (found.dp * found.micro_batches) == 0
     alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))

@@ -28,8 +28,16 @@ _SLICEWISE = frozenset(
     {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "softmax"}
 )
 """Kinds that take slices and give slices."""
-_TOKENWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "embedding", "linear", "norm"})
-"""Kinds that do to each token the same, whatever the others are."""
+_TOKENWISE = frozenset(
+    {"activation", "add", "copy", "dropout", "elementwise", "embedding", "experts", "linear", "norm", "reduce",
+     "softmax", "topk"}
+)  # fmt: skip
+"""Kinds that do to each token the same, whatever the others are; a softmax or sum of whole tensors goes along channels,
+unless the sequence is gone after it."""
+_MULTIPLIES = frozenset({"linear", "experts"})
+"""Kinds whose weights are split by columns or rows."""
+_SCORES = frozenset({"activation", "add", "elementwise", "softmax"})
+"""Kinds between a router's layer and its choice of experts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +68,11 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
     divided, sliced, forward, backward = (np.zeros(count, np.bool_) for _ in range(4))
     is_sliced: dict[str, bool] = {}
     returned: set[str] = set()
+    routers = _routers(graph)
     common, works = 0, True
     for index, operator in enumerate(graph.operators):
         read = [is_sliced[name] for name in operator.inputs]
-        if operator.kind == "linear":
+        if operator.kind in _MULTIPLIES and operator.name not in routers:
             divided[index] = True
             forward[index], sliced[index] = any(read), not any(read)
             if sliced[index] and not returned.issuperset(operator.inputs[:1]):
@@ -96,12 +105,24 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
             works = works and each.kind in _TOKENWISE
         elif any(read):
             # A column-parallel layer gathers the sequence; nothing else may need it whole.
-            works = works and each.kind == "linear"
+            works = works and each.kind in _MULTIPLIES
     return sequenced, common if works and common else 1
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:
     """0 where any degree will do."""
     if operator.kind == "attention":
-        return operator.dimensions.get("head", 1)
-    return operator.dimensions.get("in_channel", 1) if operator.kind == "linear" and sliced else 0
+        return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
+    return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
+
+
+def _routers(graph: ComputeGraph) -> set[str]:
+    """Layers that score experts: every rank of a tensor group computes them whole, as it must know the choice."""
+    scores: set[str] = set()
+    found: set[str] = set()
+    for operator in reversed(graph.operators):
+        if operator.kind == "topk" or (operator.name in scores and operator.kind in _SCORES):
+            scores.update(operator.inputs)
+        elif operator.name in scores and operator.kind == "linear":
+            found.add(operator.name)
+    return found

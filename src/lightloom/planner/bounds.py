@@ -5,8 +5,8 @@
     busy_s  = max(m Σ (F_c + B_c), ⌈m / f_s⌉ · trip_s)       at most f_s micro-batches are under way beyond chunk s,
     step   ≥  max over s of  start_s + busy_s + tail_s        each for the passes and sends of a round trip from there
 
-F and B are passes, exchanges of tensor parallelism included; the sum is over the chunks of stage s, of which chunk s
-is the first and the last to run. Without interleaving f_s = p − s.
+F and B are passes, exchanges of tensor and expert parallelism included; the sum is over the chunks of stage s, of which
+chunk s is the first and the last to run. Without interleaving f_s = p − s.
 Equal chunks without communication give (m + (p − 1) / v) v (F + B), which 1F1B reaches. Data parallelism alone has its
 buckets or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
 """
@@ -32,7 +32,7 @@ _BLOCK = 1 << 14
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
-    none = np.ones(len(strategies))
+    none, holders, shared = np.ones(len(strategies)), strategies.dp // strategies.ep, strategies.ep > 1
     kinds: tuple[tuple[Kind, Mask, Ints, Floats], ...] = (
         ("all-reduce", strategies.sharding == 0, strategies.dp, strategies.ratio),
         ("all-gather", strategies.sharding == 1, strategies.dp, strategies.ratio),
@@ -40,6 +40,10 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
         ("all-reduce", strategies.tp > 1, strategies.tp, none),
         ("reduce-scatter", strategies.sequence_parallel, strategies.tp, none),
         ("all-gather", strategies.sequence_parallel, strategies.tp, none),
+        ("all-to-all", shared, strategies.ep, none),
+        ("all-reduce", shared & (strategies.sharding == 0), holders, strategies.ratio),
+        ("all-gather", shared & (strategies.sharding == 1), holders, strategies.ratio),
+        ("reduce-scatter", shared & (strategies.sharding == 1), holders, strategies.ratio),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)

@@ -17,6 +17,7 @@ from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight
 from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
@@ -42,6 +43,11 @@ class Job:
     def split(self) -> TensorSplit:
         """How tensor parallelism divides the operators."""
         return tensor_split(self.graph)
+
+    @cached_property
+    def experts(self) -> ExpertSplit:
+        """How expert parallelism divides the operators."""
+        return expert_split(self.graph, self.split)
 
     @cached_property
     def starts(self) -> Ints:
@@ -84,8 +90,8 @@ class Job:
         """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
         return strategy_space(
             self.fabric.ranks, batches, tensor_degree=self.split.degree, sequence_degree=self.split.sequence_degree,
-            blocks=len(self.starts), algorithms=algorithms, ratios=ratios, most_micro_batches=most_micro_batches,
-            most_virtual_stages=most_virtual_stages,
+            expert_degree=self.experts.degree, blocks=len(self.starts), algorithms=algorithms, ratios=ratios,
+            most_micro_batches=most_micro_batches, most_virtual_stages=most_virtual_stages,
         )  # fmt: skip
 
     def chunks(self, rows: Strategies) -> Ints:
@@ -105,12 +111,18 @@ class Job:
         return (scaled // self.graph.element_bytes * self.element_bytes).astype(np.float64)
 
     def operator_times(
-        self, samples: Ints, tp: Ints, recomputation: Ints, sequence_parallel: Mask | None = None
+        self,
+        samples: Ints,
+        tp: Ints,
+        recomputation: Ints,
+        sequence_parallel: Mask | None = None,
+        ep: Ints | None = None,
     ) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators].
 
         As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
-        parallelism those between them too.
+        parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
+        many tokens for each as it saves experts.
         """
         columns, batch = self.columns, self.graph.batch
         share = np.where(self.split.divided, tp[:, None], 1)
@@ -123,6 +135,9 @@ class Job:
         shared = columns["shared_bytes"]
         moved = _scaled(columns["forward_bytes"] - shared, columns["sampled"], samples, batch) + shared
         nbytes = (moved // self.graph.element_bytes * self.element_bytes).astype(np.float64)
+        if ep is not None and (ep > 1).any():
+            away = np.where(self.experts.held, shared // self.graph.element_bytes * self.element_bytes, 0)
+            nbytes -= away * (1 - 1 / ep[:, None])
         ratio = np.where(forward > 0, backward / np.where(forward > 0, forward, 1.0), 1.0 - columns["is_input"])
         return self._roofline(forward / share, nbytes / share), self._roofline(backward / share, nbytes * ratio / share)
 
@@ -131,19 +146,25 @@ class Job:
         busy = np.maximum(flops / peak, nbytes * memory_time(self.accelerator, 1.0))
         return np.where(busy > 0, busy + self.accelerator.kernel_launch, 0.0)
 
-    def stage_times(self, rows: Strategies, exchange_time: ExchangeTime) -> StageTimes:
-        """Seconds of each chunk and stage; all rows have the same number of both."""
+    def stage_times(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageTimes:
+        """Seconds of each chunk and stage; all rows have the same number of both.
+
+        Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
+        not ``sharing``.
+        """
         edges = self.chunks(rows)
         combination, row = _combinations(rows)
         samples, tp = combination.samples, combination.tp
-        forward, backward = self.operator_times(samples, tp, combination.recomputation, combination.sequence_parallel)
-        there, back = self._shard_exchanges(combination, exchange_time)
+        forward, backward = self.operator_times(
+            samples, tp, combination.recomputation, combination.sequence_parallel, combination.ep
+        )
+        there, back = self._shard_exchanges(combination, exchange_time, sharing)
         back = back + combination.recomputation[:, None] * there
-        held = _by_stage(self.stage_parameters(tp, edges), rows)[row]
-        gather, exchange = self._replica_exchanges(rows, held, exchange_time)
-        updated = held.copy()
-        updated[:, 0] += self.graph.unused_parameters
-        updated /= np.where(rows.sharding == 1, rows.dp, 1)[:, None]
+        whole, experts = (each[row] for each in self.held_parameters(combination, edges))
+        gather, exchange = self._replica_exchanges(rows, whole, experts, exchange_time, sharing)
+        sharded = (rows.sharding == 1)[:, None]
+        updated = np.where(sharded, self._shares(rows, whole, experts), whole + experts)
+        updated[:, 0] += self.graph.unused_parameters / np.where(sharded[:, 0], rows.dp, 1)
         forward, backward, there, back = (_sums(each, edges)[row] for each in (forward, backward, there, back))
         return StageTimes(
             forward=forward,
@@ -156,13 +177,22 @@ class Job:
             update=updated * memory_time(self.accelerator, float(self.settings.optimizer_traffic_bytes)),
         )
 
-    def stage_parameters(self, tp: Ints, edges: Ints) -> Floats:
-        """Parameters of each chunk that a rank of its stage holds when nothing is sharded: [rows, chunks]."""
-        share = np.where(self.split.divided, tp[:, None], 1)
-        return _sums(self.columns["parameters"] / share, edges)
+    def held_parameters(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
+        """Parameters that a rank holds when nothing is sharded, each [rows, stages]: what all replicas hold, and what
+        only every ep-th of them holds."""
+        apart = self.experts.held & (rows.ep > 1)[:, None]
+        held = self.columns["parameters"] / np.where(self.split.divided, rows.tp[:, None], 1)
+        experts = np.where(apart, held / rows.ep[:, None], 0.0)
+        whole, shared = (_sums(each, edges) for each in (np.where(apart, 0.0, held), experts))
+        return _by_stage(whole, rows), _by_stage(shared, rows)
 
-    def _shard_exchanges(self, rows: Strategies, exchange_time: ExchangeTime) -> tuple[Floats, Floats]:
-        """Seconds of every operator's collectives in a tensor group, each [rows, operators]."""
+    @staticmethod
+    def _shares(rows: Strategies, whole: Floats, experts: Floats) -> Floats:
+        """Parameters of a rank when they are sharded among all that hold the same: [rows, stages]."""
+        return whole / rows.dp[:, None] + experts * rows.ep[:, None] / rows.dp[:, None]
+
+    def _shard_exchanges(self, rows: Strategies, exchange_time: ExchangeTime, sharing: bool) -> tuple[Floats, Floats]:
+        """Seconds of every operator's collectives in tensor and expert groups, each [rows, operators]."""
         output, source = self.outputs(rows.samples), self.columns["source"]
         there, back = (np.zeros_like(output) for _ in range(2))
         at, behind = np.flatnonzero(self.split.forward), np.flatnonzero(self.split.backward)
@@ -182,7 +212,25 @@ class Job:
                 algorithm, tp = rows.algorithm[which], rows.tp[which]
                 nbytes = output[np.ix_(which, moved)]
                 out[np.ix_(which, of)] += exchange_time(kind, algorithm, tp, np.ones(len(which)), nbytes)
+        which = np.flatnonzero(rows.ep > 1)
+        if len(which):
+            algorithm, ep, none = rows.algorithm[which], rows.ep[which], np.ones(len(which))
+            # Each rank of a tensor group sends its slice of the tokens, or all of them to its like; neighbouring tensor
+            # groups share a ring's wavelengths.
+            slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
+            share = self._interleaved(rows.tp[which], sharing)[:, None] / slices
+            to, back_from = np.flatnonzero(self.experts.dispatch), np.flatnonzero(self.experts.combine)
+            for of, moved in ((to, source[to]), (back_from, back_from)):
+                nbytes = output[np.ix_(which, moved)] * share
+                seconds = exchange_time("all-to-all", algorithm, ep, none, nbytes)
+                there[np.ix_(which, of)] += seconds
+                back[np.ix_(which, of)] += seconds
         return there, back
+
+    def _interleaved(self, apart: Ints, sharing: bool) -> Floats:
+        """How often bytes count in groups whose ranks lie so far ``apart``: the groups between them share a ring's
+        wavelengths."""
+        return apart.astype(np.float64) if sharing and self.fabric.wavelength_routed else np.ones(len(apart))
 
     def _shared_gradients(self, rows: Strategies, edges: Ints, exchange_time: ExchangeTime) -> Floats:
         """Seconds until a tensor group has added up the gradients that its ranks have of their own tokens only, after
@@ -198,20 +246,27 @@ class Job:
             )
         return found
 
-    def _replica_exchanges(self, rows: Strategies, held: Floats, exchange_time: ExchangeTime) -> tuple[Floats, Floats]:
-        settings, sharded = self.settings, rows.sharding == 1
-        # Tensor groups of neighbours leave their data groups interleaved, so that these share a ring's wavelengths.
-        nbytes = held * (rows.tp[:, None] if self.fabric.wavelength_routed else 1)
-        gather, exchange = np.zeros_like(held), np.zeros_like(held)
-        exchanges: tuple[tuple[Kind, Mask, int, Floats], ...] = (
+    def _replica_exchanges(
+        self, rows: Strategies, whole: Floats, experts: Floats, exchange_time: ExchangeTime, sharing: bool
+    ) -> tuple[Floats, Floats]:
+        """Seconds before the first and after the last pass, each [rows, stages]; experts after all others."""
+        settings, sharded, shared = self.settings, rows.sharding == 1, rows.ep > 1
+        gather, exchange = np.zeros_like(whole), np.zeros_like(whole)
+        kinds: tuple[tuple[Kind, Mask, int, Floats], ...] = (
             ("all-reduce", ~sharded, settings.gradient_bytes, exchange),
             ("all-gather", sharded, settings.sharded_parameter_bytes, gather),
             ("reduce-scatter", sharded, settings.sharded_gradient_bytes, exchange),
         )
-        for kind, which, size, out in exchanges:
-            if which.any():
-                algorithm, dp, ratio = rows.algorithm[which], rows.dp[which], rows.ratio[which]
-                out[which] = exchange_time(kind, algorithm, dp, ratio, nbytes[which] * size)
+        # Groups of neighbours leave the groups of replicas interleaved.
+        every = np.ones(len(rows), np.bool_)
+        for held, among, ranks, apart in ((whole, every, rows.dp, rows.tp),
+                                          (experts, shared, rows.dp // rows.ep, rows.tp * rows.ep)):  # fmt: skip
+            nbytes = held * self._interleaved(apart, sharing)[:, None]
+            for kind, chosen, size, out in kinds:
+                which = np.flatnonzero(chosen & among)
+                if len(which):
+                    algorithm, ratio = rows.algorithm[which], rows.ratio[which]
+                    out[which] += exchange_time(kind, algorithm, ranks[which], ratio, nbytes[which] * size)
         return gather, exchange
 
     def _sends(self, rows: Strategies, edges: Ints) -> Floats:
@@ -235,14 +290,15 @@ class Job:
         """
         settings, edges = self.settings, self.chunks(rows)
         combination, row = _combinations(rows)
-        held = _by_stage(self.stage_parameters(combination.tp, edges), rows)[row]
+        replicated, experts = (each[row] for each in self.held_parameters(combination, edges))
         kept, passing = (each[row] for each in self._activations(combination, edges))
-        whole, sharded = held.copy(), (rows.sharding == 1)[:, None]
-        held[:, 0] += self.graph.unused_parameters
+        whole, sharded = replicated + experts, (rows.sharding == 1)[:, None]
+        replicated[:, 0] += self.graph.unused_parameters
+        held = np.where(sharded, self._shares(rows, replicated, experts), replicated + experts)
         gradient = np.where(sharded, settings.stored_parameter_bytes, settings.gradient_bytes)
         state = held * (settings.stored_parameter_bytes + gradient + settings.optimizer_state_bytes)
         gathered = whole * (settings.sharded_parameter_bytes + settings.sharded_gradient_bytes)
-        state = np.where(sharded, state / rows.dp[:, None] + np.where(rows.plain[:, None], 0.0, gathered), state)
+        state += np.where(sharded & ~rows.plain[:, None], gathered, 0.0)
         state += _flying(rows, kept)
         found: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
         return found
@@ -290,6 +346,7 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 def _combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
-    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * 4 + rows.recomputation * 2 + rows.sequence_parallel
+    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
+    key = key * 4 + rows.recomputation * 2 + rows.sequence_parallel
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
     return rows.rows(first), row

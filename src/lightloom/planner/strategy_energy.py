@@ -16,8 +16,7 @@ from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_
 
 def strategy_energy(job: Job, strategy: Strategy, step_time: float) -> StepEnergy:
     """Joules of a step of ``step_time`` seconds over all ranks."""
-    alone = strategy.tp == strategy.pp == strategy.micro_batches == 1
-    transmission = _plain(job, strategy) if alone else _staged(job, strategy)
+    transmission = _plain(job, strategy) if strategy.plain else _staged(job, strategy)
     known = None if transmission is None or np.isnan(transmission) else transmission
     return step_energy_of(job.accelerator, job.fabric, known, step_time)
 
@@ -31,13 +30,11 @@ def _plain(job: Job, strategy: Strategy) -> float:
 
 def _staged(job: Job, strategy: Strategy) -> float | None:
     """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
-    times = job.stage_times(Strategies.of(strategy), partial(_of_each_rank, job, strategy))
-    # Where neighbours' groups share wavelengths, seconds count their bytes too.
-    shared = strategy.tp if job.fabric.wavelength_routed else 1
+    times = job.stage_times(Strategies.of(strategy), partial(_of_each_rank, job, strategy), sharing=False)
     passes = float((times.forward_exchange + times.backward_exchange).sum()) * strategy.micro_batches
     ranks = strategy.dp * strategy.tp
     sends = _sends(job, strategy, times.send[0], ranks)
-    return None if sends is None else sends + ranks * (passes + float((times.gather + times.exchange).sum()) / shared)
+    return None if sends is None else sends + ranks * (passes + float((times.gather + times.exchange).sum()))
 
 
 def _of_each_rank(

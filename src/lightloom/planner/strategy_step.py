@@ -19,7 +19,7 @@ from lightloom.simulation.timeline import Timeline
 
 def simulate(job: Job, strategy: Strategy) -> Timeline:
     """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
-    if strategy.tp == strategy.pp == strategy.micro_batches == 1:
+    if strategy.plain:
         graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
         settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
         plan = make_plan(strategy.sharding, graph, strategy.dp, settings)

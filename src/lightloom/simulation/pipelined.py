@@ -31,7 +31,7 @@ class StageTimes:
     """One micro-batch through a chunk, as the next three."""
     backward: Floats
     forward_exchange: Floats
-    """Collectives of tensor parallelism in a forward pass."""
+    """Collectives of tensor and expert parallelism in a forward pass."""
     backward_exchange: Floats
     send: Floats
     """From the chunk before this one, or its gradient back; 0 for the first."""
