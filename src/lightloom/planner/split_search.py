@@ -23,7 +23,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 DEFAULT_ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped", "one-stage-striped")
 """What serves rings and circuit switches well."""
-COMPARED = 8
+COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
 
 
