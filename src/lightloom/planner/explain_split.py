@@ -52,13 +52,19 @@ def _circuits(plan: SplitPlan) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
+def _percent(share: float) -> str:
+    """Two digits, and no more: 0.38 %, 14 %, 180 %."""
+    value = 100 * share
+    return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
+
+
 def _against(winner: SplitPlan, other: SplitPlan) -> str:
     """How much slower the best of another kind is, and what it has more of for each sample."""
     slower = other.sample_time / winner.sample_time - 1
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.ranks:,} ranks)"
     if slower <= 0:
         return f"{_name(other)}{where} is as fast"
-    return f"{_name(other)}{where} is {100 * slower:.2g} % slower ({_why(winner, other)})"
+    return f"{_name(other)}{where} is {_percent(slower)} slower ({_why(winner, other)})"
 
 
 def _why(winner: SplitPlan, other: SplitPlan) -> str:

@@ -193,7 +193,10 @@ class SplitRows:
             self._refusals.append("placed rows take codecs in line with the links only")
         rows, refused = placed_space(self._job.fabric, self._asked.batches, self._asked.quanta, (1.0, *in_line))
         if refused:
-            self._refusals.append(f"{refused} placed rows have groups without circuits between their devices")
+            self._refusals.append(
+                f"{refused} placed rows have groups without circuits between their devices, of a degree D of "
+                f"{peers(self._job.fabric)}: expected D of at least 3, one circuit each way and one to the next group"
+            )
         self._counts += Counts(rows=refused, refused=refused)
         return rows
 
@@ -208,10 +211,17 @@ class SplitRows:
 
     def _reason(self) -> str:
         if self._needed:
-            name, size = self._job.accelerator.name, self._capacity
-            return f"accelerator {name!r}: memory is {size:.4g} bytes, but {'; '.join(dict.fromkeys(self._needed[:2]))}"
+            name, size, needs = self._job.accelerator.name, self._capacity, "; ".join(dict.fromkeys(self._needed[:2]))
+            return (
+                f"accelerator {name!r}: memory is {size:.4g} bytes, but {needs}: expected more memory, more ranks or "
+                "a smaller global batch"
+            )
         if not self._counts.rows and not self.refusals:
-            return "no split: no global batch divides evenly among replicas and micro-batches"
+            ranks = self._cluster.ranks
+            return (
+                "no split: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
+                f"{ranks}, one sample a rank"
+            )
         reasons = "; ".join(self.refusals) or "no algorithm serves the groups of any strategy"
         return f"none of {self._counts.rows} splits can be had: {reasons}"
 
