@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from lightloom.parallelism.circuits.group import GroupCircuits, Regrant, grants
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.splitting import Floats, Ints
-from lightloom.simulation.placed_timeline import placed_timeline
+from lightloom.simulation.placed_timeline import PlacedEvents, Stretches, placed_timeline
 from lightloom.simulation.placed_work import PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Timeline
 
@@ -54,21 +53,14 @@ class PlacedStep:
     memory: Floats
     """Bytes [k] that each device holds, as the placement counts."""
     work: PlacedWork
-    """What was to be done; its nodes are those of ``start`` and ``end``."""
-    ready: Floats
-    """Seconds [node]: all that a node waited for had happened."""
-    start: Floats
-    end: Floats
-    """Of a hop: the last byte sent; it arrives ``work.nodes.delay`` later."""
-    stretches: tuple[Ints, Floats, Floats]
-    """Hops without the time in which their pipe was dark: node, from, to."""
-    dark: Floats
-    """[reconfiguration, 2] seconds from and to."""
+    """What was to be done."""
+    events: PlacedEvents
+    """When it was done."""
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Every pass, transfer and reconfiguration of a group, on devices, pipes and micro-rings."""
-        return placed_timeline(self)
+        """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
+        return placed_timeline(self.plan, self.circuits, self.work, self.events)
 
 
 def simulate_placed(
@@ -232,7 +224,8 @@ class _Run:
         work, state = self._work, self.state
         hops = np.flatnonzero(work.nodes.pipe >= 0)
         last = (hops, state.piece[hops], state.end[hops])
-        stretches = tuple(np.concatenate(each) for each in zip(*self._stretches, last, strict=True))
+        node, begun, stopped = (np.concatenate(each) for each in zip(*self._stretches, last, strict=True))
+        stretches = Stretches(node, begun, stopped)
         step_time = float(state.totals[1])
         dark = np.array(self.dark).reshape(-1, 2)
         dark = np.minimum(dark[dark[:, 0] < step_time], step_time)
@@ -248,20 +241,16 @@ class _Run:
             sent_bytes=float(work.nodes.amount[hops].sum()),
             memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
             work=work,
-            ready=state.ready,
-            start=state.start,
-            end=state.end,
-            stretches=(stretches[0], stretches[1], stretches[2]),
-            dark=dark,
+            events=PlacedEvents(state.ready, state.start, state.end, stretches, dark),
         )
 
 
-def _busy_time(work: PlacedWork, stretches: Any, dark: Floats) -> dict[str, float]:
+def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
     amount = work.nodes.amount
     found = dict.fromkeys(SHARES, 0.0)
     found["forward"] = float(amount[work.forward].sum())
     found["backward"] = float(amount[work.backward].sum())
     found["update"] = float(amount[work.update].sum())
-    found["transmission"] = float((stretches[2] - stretches[1]).sum())
+    found["transmission"] = float((stretches.end - stretches.start).sum())
     found["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
     return found

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.splitting import Floats, Ints
 from lightloom.simulation.placed_work import KINDS, PlacedWork
 from lightloom.simulation.timeline import Interval, Timeline
-
-if TYPE_CHECKING:
-    from lightloom.simulation.placed_step import PlacedStep
 
 MOST_TRANSFERS = 100_000
 """That a timeline shows one by one; of more, those that follow at once on one another are shown as one."""
 
 
-def placed_timeline(step: PlacedStep) -> Timeline:
+class Stretches(NamedTuple):
+    """Sending, without the time in which a pipe was dark; arrays of shape [stretch]."""
+
+    node: Ints
+    start: Floats
+    end: Floats
+
+
+class PlacedEvents(NamedTuple):
+    """When the nodes of a :class:`PlacedWork` were done, seconds."""
+
+    ready: Floats
+    """[node] all that it waited for had happened."""
+    start: Floats
+    """[node]."""
+    end: Floats
+    """[node]; of a hop the last byte sent, which arrives ``nodes.delay`` later."""
+    stretches: Stretches
+    dark: Floats
+    """[reconfiguration, 2] from and to."""
+
+
+def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, events: PlacedEvents) -> Timeline:
     """Every pass, transfer and reconfiguration of a group; a transfer that ran into the dark in several intervals."""
-    return Timeline.of([*_passes(step), *_transfers(step), *_reconfigurations(step.dark)])
+    transfers = _transfers(plan, circuits, work, events.stretches)
+    return Timeline.of([*_passes(plan, work, events), *transfers, *_reconfigurations(events.dark)])
 
 
-def _passes(step: PlacedStep) -> list[Interval]:
-    work, balanced, device = step.work, step.plan.balanced, step.plan.placement.device
+def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
+    balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
-    start, end = step.start, step.end
+    start, end = events.start, events.end
     found = [
         Interval(
             resource=f"device {device[x]}", category=category, name=f"{label[x]} {category}",
@@ -45,9 +67,9 @@ def _passes(step: PlacedStep) -> list[Interval]:
     return found
 
 
-def _transfers(step: PlacedStep) -> list[Interval]:
-    circuits, messages, balanced = step.circuits, step.work.messages, step.plan.balanced
-    k, message = circuits.k, _message_of(step.work)
+def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
+    messages, balanced = work.messages, plan.balanced
+    k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
     resources = [
         f"port {port} of device {a}" if shared else f"circuits {a}→{b if b < k else 'next group'}"
@@ -59,8 +81,8 @@ def _transfers(step: PlacedStep) -> list[Interval]:
         f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
         for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
     ]
-    node, start, end = step.stretches
-    pipe, nbytes = step.work.nodes.pipe[node], step.work.nodes.amount[node]
+    node, start, end = stretches
+    pipe, nbytes = work.nodes.pipe[node], work.nodes.amount[node]
     if len(node) > MOST_TRANSFERS:
         order, first = _runs(circuits.port[pipe], start, end)
         last = np.append(first[1:], len(order)) - 1

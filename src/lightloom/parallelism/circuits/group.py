@@ -203,8 +203,8 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     def regrant(waiting: Floats) -> Floats:
         circuits = planner(traffic.with_bytes(waiting[pipe]), fabric.channel_bandwidth * timing.hold)
         verify(circuits, fabric)
-        granted: Floats = _least(plan, circuits.counts(traffic), pipe)[0] * fabric.channel_bandwidth
-        return granted
+        granted: Floats = _least(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
+        return granted * fabric.channel_bandwidth
 
     latency = np.zeros(len(codes))
     route = fabric.route(traffic.source, traffic.destination)
@@ -237,7 +237,7 @@ def worst_group(
         k=plan.k,
         source=codes // (2 * plan.k),
         destination=codes % (2 * plan.k),
-        bandwidth=_least(plan, circuits.counts(traffic), pipe) * fabric.channel_bandwidth,
+        bandwidth=_least(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
         latency=latency,
         port=np.arange(len(codes)),
         timing=timing,
