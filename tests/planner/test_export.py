@@ -1,0 +1,159 @@
+"""Exports say what the plan says: read back, they give its degrees, batches and schedule again."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.export import megatron, torchtitan
+from lightloom.planner.export.job import ExportedJob, exported, expressible
+from lightloom.planner.split_search import split_search
+from tests.planner.jobs import cluster, job, space, transformer
+
+BLOCKS = 8
+ROWS = space(job(BLOCKS, ranks=8), batches=(16, 48))
+
+
+def exported_row(strategy: Strategy, **facts: object) -> ExportedJob:
+    """A row as it would be exported."""
+    found = ExportedJob(
+        model="a \"model\"", cluster="here", ranks=8, strategy=strategy, label="τ 1 µs · \\ back", precision="bf16",
+        sequence_length=16, blocks=BLOCKS,
+    )  # fmt: skip
+    return found._replace(**facts)
+
+
+rows = st.integers(0, len(ROWS) - 1).map(ROWS.__getitem__).map(exported_row)
+
+
+@given(rows)
+def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
+    strategy = found.strategy
+    read = tomllib.loads(torchtitan.to_toml(found))
+    assert set(read) == {"training", "parallelism", "activation_checkpoint"}
+    parallel, training = read["parallelism"], read["training"]
+    replicate, shard = parallel["data_parallel_replicate_degree"], parallel["data_parallel_shard_degree"]
+    assert replicate * shard == strategy.dp
+    assert shard == (strategy.dp if strategy.sharding == "fsdp" else 1)
+    ranks = replicate * shard * parallel["tensor_parallel_degree"] * parallel["pipeline_parallel_degree"]
+    assert ranks == found.ranks
+    local, whole = training["local_batch_size"], training["global_batch_size"]
+    accumulated, rest = divmod(whole, local * replicate * shard)
+    assert rest == 0 and whole == strategy.global_batch
+    if parallel["pipeline_parallel_degree"] > 1:
+        # A pipeline cuts its local batch; nothing is accumulated around it.
+        assert accumulated == 1
+        assert local == parallel["pipeline_parallel_microbatch_size"] * strategy.micro_batches
+        named = "Interleaved1F1B" if strategy.virtual_stages > 1 else "1F1B"
+        assert parallel["pipeline_parallel_schedule"] == named
+    else:
+        assert accumulated == strategy.micro_batches
+        assert "pipeline_parallel_schedule" not in parallel
+    assert read["activation_checkpoint"]["mode"] == strategy.recomputation
+    assert training["seq_len"] == 16
+
+
+@given(rows)
+def test_layers_a_stage_give_the_chunks_of_the_plan(found: ExportedJob) -> None:
+    """As torchtitan divides: layers and both ends over layers a stage, rounded up; two stages a rank by default."""
+    strategy, parallel = found.strategy, torchtitan.settings(found)["parallelism"]
+    layers = parallel.get("pipeline_parallel_layers_per_stage")
+    if layers is not None:
+        assert -(-(found.blocks + 2) // int(layers)) == strategy.pp * strategy.virtual_stages
+    else:
+        told = any("name the modules" in note for note in torchtitan.notes(found))
+        assert strategy.virtual_stages <= 2 or told
+
+
+def megatron_parser() -> argparse.ArgumentParser:
+    """The options that are exported, with the types and choices of Megatron's own parser."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    for name in (
+        "tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size",
+        "seq-length", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
+        "recompute-num-layers",
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--recompute-granularity", choices=["full", "selective"])
+    parser.add_argument("--recompute-method", choices=["uniform", "block"])
+    parser.add_argument("--fp8-format", choices=["e4m3", "hybrid"])
+    parser.add_argument(
+        "--data-parallel-sharding-strategy", choices=["no_shard", "optim", "optim_grads", "optim_grads_params"]
+    )
+    parser.add_argument("--ckpt-format", choices=["torch", "torch_dist", "fsdp_dtensor"])
+    for flag in (
+        "sequence-parallel", "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion",
+        "overlap-grad-reduce", "bf16", "fp16",
+    ):  # fmt: skip
+        parser.add_argument(f"--{flag}", action="store_true")
+    return parser
+
+
+@given(rows)
+def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
+    strategy = found.strategy
+    script = megatron.to_script(found)
+    body = script[script.index("MEGATRON_ARGS=(") + len("MEGATRON_ARGS=(") : script.rindex(")")]
+    read = megatron_parser().parse_args(shlex.split(body))
+    tp, pp = read.tensor_model_parallel_size, read.pipeline_model_parallel_size
+    assert (tp, pp) == (strategy.tp, strategy.pp)
+    dp = found.ranks // (tp * pp)
+    assert dp == strategy.dp
+    assert read.global_batch_size == read.micro_batch_size * strategy.micro_batches * dp
+    assert read.sequence_parallel == strategy.sequence_parallel
+    chunks = read.num_virtual_stages_per_pipeline_rank or 1
+    if read.num_layers_per_virtual_pipeline_stage:
+        chunks = found.blocks // pp // read.num_layers_per_virtual_pipeline_stage
+    assert chunks == strategy.virtual_stages
+    assert (read.recompute_granularity == "full") == (strategy.recomputation == "full")
+    sharded = strategy.sharding == "fsdp" and strategy.dp > 1
+    assert (read.data_parallel_sharding_strategy == "optim_grads_params") == sharded == read.use_megatron_fsdp
+    assert read.bf16 and not read.fp16
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8", "fp32", "tf32", "fp64", "fixed32"])
+def test_a_precision_is_set_or_said_to_be_missing(precision: str) -> None:
+    found = exported_row(ROWS[0], precision=precision)
+    options = " ".join(megatron.arguments(found))
+    assert (precision in ("bf16", "fp8")) == ("--bf16" in options)
+    for settings in (megatron, torchtitan):
+        told = any(f"computes in {precision}" in note for note in settings.notes(found))
+        silent = precision in (("bf16", "fp16", "fp8", "fp32") if settings is megatron else ("bf16", "fp32", "tf32"))
+        assert told != silent
+
+
+def test_bash_reads_the_script(tmp_path: Path) -> None:
+    import shutil
+    import subprocess
+
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    path = tmp_path / "arguments.sh"
+    path.write_text(megatron.to_script(exported_row(ROWS[len(ROWS) // 2])))
+    command = f'source "{path}" && printf "%s\\n" "${{MEGATRON_ARGS[@]}}"'
+    done = subprocess.run([bash, "-euc", command], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == shlex.split(" ".join(megatron.arguments(exported_row(ROWS[len(ROWS) // 2]))))
+
+
+def test_placed_splits_cannot_be_exported() -> None:
+    on = cluster(4)
+    found = split_search(transformer(2), [on], global_batches=[8], algorithms=["ring-striped"])
+    plan = expressible(found)
+    assert isinstance(plan.choice, Strategy)
+    assert plan.sample_time == min(each.sample_time for each in found.ranking if each.kind != "placed")
+    facts = exported(plan, transformer(2))
+    assert (facts.ranks, facts.blocks, facts.sequence_length) == (4, 2, 16)
+    placed = replace(found, ranking=tuple(each for each in found.ranking if each.kind == "placed"))
+    assert placed.ranking
+    with pytest.raises(UnsupportedError, match="only placed splits were searched"):
+        expressible(placed)
