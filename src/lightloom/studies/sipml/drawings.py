@@ -28,7 +28,7 @@ def figures() -> tuple[StudyFigure, ...]:
     return (
         StudyFigure(
             title="Figure 4: four operators on four devices, in two groups",
-            caption="Paper: with Δ = 2 every GPU talks to at most two others of its group and one of the other, and all "
+            caption="Paper: with Δ = 2 every GPU talks to at most two others of its group and one of the other; all "
             "operators are balanced but C. Ours: the same. Left, the forward pass of one group; a second part on a "
             "device waits for the first. Right, who talks to whom, gradients included; GPUs are turned so that B is on "
             "GPU 1, and lie on a ring of which GPU 1's two peers are its neighbours.",

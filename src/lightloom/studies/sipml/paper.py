@@ -15,6 +15,10 @@ RECONFIGURATION = {"circuit-switch": 10e-3, "sip-ring": 25e-6}
 RANKS = 1024
 BANDWIDTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Gb/s a GPU, electrical, in the simulator's scripts."""
+TODAY = (200.0, 400.0)
+"""Gb/s a GPU of today's electrical fabrics in the scripts."""
+SCALING = (64, 128, 256, 512, 1024)
+"""Numbers of GPUs that are compared at the fastest bandwidth; the scripts have 1,024 only."""
 WAVELENGTH = 25.0
 """Gb/s of one wavelength."""
 RING_DEGREE = 16

@@ -1,0 +1,106 @@
+"""Training time on SiP-OCS and SiP-Ring against electrical switches, by bandwidth and size.
+
+    best split       of k = 1, 2, 4, ... devices a group, and of the quanta
+    data parallel    k = 1: the whole model on every GPU, plain ring all-reduce
+    scripts' model   computing + 2 · weights · 8 / B, with the weights of the authors' scripts
+
+All at the authors' global batch, so that the ratio of steps is the ratio of training times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from math import nan
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from lightloom.core.errors import ConfigError
+from lightloom.studies.sipml.data_parallel import ring_time
+from lightloom.studies.sipml.paper import JOBS, RANKS
+from lightloom.studies.sipml.systems import System
+
+FILE = "comparison.json"
+
+
+class Choice(NamedTuple):
+    """A split and what its step takes."""
+
+    k: int
+    seconds: float
+
+
+def result_key(model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100") -> str:
+    """Of placed plans."""
+    return f"{model} {accelerator} {system} {ranks} {gbps:g}"
+
+
+def rival_key(system: System, gbps: float) -> str:
+    """Of the search's winners."""
+    return f"rivals {system} {gbps:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was measured, by key."""
+
+    results: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> Self:
+        """The measurement that comes with the package, or that of a folder.
+
+        Raises:
+            ConfigError: the file in ``folder`` cannot be read.
+        """
+        place = (folder if folder is not None else files(__package__) / "measured") / FILE
+        try:
+            return cls(json.loads(place.read_text(encoding="utf-8"))["results"])
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"cannot read {str(place)!r}: {error}") from error
+
+    def rows(
+        self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
+    ) -> dict[int, dict[str, Any]]:
+        """By k; splits that were refused are left out."""
+        found = self.results[result_key(model, system, gbps, ranks, accelerator)]
+        return {int(k): row for k, row in found.items() if "step_s" in row}
+
+    def best(
+        self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
+    ) -> Choice | None:
+        """The fastest split; None where nothing fits the memory."""
+        choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
+        return min(choices, key=lambda each: each.seconds, default=None)
+
+    def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
+        """The step of one k on 1,024 GPUs; nan where it was refused."""
+        row = self.rows(model, system, gbps).get(k)
+        return nan if row is None else float(row["step_s"])
+
+    def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
+        """``search``: the winner of all strategies; ``ddp`` or ``fsdp``: of data parallelism alone."""
+        found: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
+        return found
+
+    def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
+        """Times as fast as an electrical switch of ``today`` Gb/s, or of ``gbps`` where that is less; best splits."""
+        optical = self.best(model, system, gbps, accelerator=accelerator)
+        electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
+        return electrical.seconds / optical.seconds if optical and electrical else nan
+
+    def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
+        """The same by the authors' script model, data parallelism: computing + 2 · weights · 8 / B.
+
+        Args:
+            model: whose computing on our accelerator is taken, k = 1.
+            gbps: B.
+            today: Gb/s of the electrical switch.
+            weights: bytes; the scripts' unless given.
+        """
+        computing = self.rows(model, "electrical", gbps)[1]["makespan_s"]
+        nbytes = JOBS[model].weights if weights is None else weights
+        slow, fast = (computing + ring_time(nbytes, each) for each in (min(gbps, today), gbps))
+        return float(slow / fast)

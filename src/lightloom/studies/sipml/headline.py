@@ -1,0 +1,163 @@
+"""The headline, 1.3 to 9.1 times the training speed of electrical clusters, on our curves; and what wins beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf, log
+from typing import NamedTuple
+
+from lightloom.core.claims import Claim
+from lightloom.studies.sipml.comparison import Comparison
+from lightloom.studies.sipml.data_parallel import gradient_bytes
+from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, TODAY
+from lightloom.studies.sipml.systems import System
+
+OPTICAL: tuple[System, System] = ("ocs", "ring")
+FASTEST = BANDWIDTHS[-1]
+Speed = Callable[[str, float], float]
+"""How many times as fast a model trains at some Gb/s."""
+
+
+class Reading(NamedTuple):
+    """One way to read “training time against electrical”."""
+
+    speed: Speed
+    why: str
+
+
+def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
+    """Of the two optical networks, best placed splits everywhere."""
+    return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
+
+
+def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
+    """The same with the winners of the planner's search."""
+    optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
+    return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
+
+
+def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
+    """Best split on optics against data parallelism alone on an electrical switch."""
+    optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
+    return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
+
+
+def readings(measured: Comparison) -> dict[str, Reading]:
+    """By what rows are called."""
+    found: dict[str, Reading] = {}
+    for today in reversed(TODAY):
+        over = f"a {today:g} Gb/s switch"
+        found |= {
+            f"placed_{today:g}": Reading(
+                partial(fastest, measured, today=today),
+                f"the best placed split on SiP-OCS or SiP-Ring over the best one on {over}",
+            ),
+            f"data_parallel_{today:g}": Reading(
+                partial(over_data_parallel, measured, today=today),
+                f"the best placed split on SiP-OCS or SiP-Ring over plain data parallelism on {over}",
+            ),
+            f"search_{today:g}": Reading(
+                partial(searched, measured, today=today),
+                f"the planner's own winner on SiP-OCS or SiP-Ring over its winner on {over}",
+            ),
+            f"script_{today:g}": Reading(
+                partial(measured.script_speedup, today=today),
+                f"the scripts' model, computing + 2 · weights · 8 / B, their weights, our computing, over {over}",
+            ),
+            f"titan_xp_{today:g}": Reading(
+                partial(fastest, measured, today=today, accelerator="titan-xp"),
+                f"with TITAN Xp in float32, the best placed split over the best one on {over}",
+            ),
+        }
+    return found
+
+
+def reached(speed: Callable[[float], float], factor: float) -> float:
+    """Gb/s at which a speed-up is first reached, logarithms interpolated between measured ones; infinite if nowhere."""
+    before = (0.0, 0.0)
+    for gbps in BANDWIDTHS:
+        found = speed(gbps)
+        if found >= factor:
+            low, at = before
+            if not low:
+                return float(gbps)
+            return float(low * (gbps / low) ** (log(factor / at) / log(found / at)))
+        before = (gbps, found)
+    return inf
+
+
+def claims(measured: Comparison) -> tuple[Claim, ...]:
+    """All rows."""
+    return (*_speedups(measured), *_beyond(measured))
+
+
+def _speedups(measured: Comparison) -> list[Claim]:
+    rows = []
+    for name, (speed, said) in readings(measured).items():
+        found = {model: speed(model, FASTEST) for model in JOBS}
+        told = ", ".join(f"{model} {value:.2f}" for model, value in found.items())
+        for what, paper, pick in (("least", HEADLINE[0], min), ("most", HEADLINE[1], max)):
+            where = ", ".join(f"{model} {_at(speed, model, paper)}" for model in JOBS)
+            rows.append(
+                Claim(
+                    id=f"sipml.headline.speedup_{what}_{name}", paper=paper, ours=round(pick(found.values()), 2),
+                    unit="times as fast", tolerance=0.05,
+                    why=f"{said}, 1,024 GPUs at {FASTEST:,} Gb/s: {told}. {paper} is reached by: {where}. "
+                    "The models, GPUs and bandwidths behind the paper's figures were not seen",
+                )
+            )  # fmt: skip
+    return rows
+
+
+def _at(speed: Speed, model: str, factor: float) -> str:
+    gbps = reached(lambda each: speed(model, each), factor)
+    return "nowhere" if gbps == inf else f"at {gbps:.0f} Gb/s"
+
+
+def _beyond(measured: Comparison) -> list[Claim]:
+    rows = []
+    systems: tuple[System, ...] = ("electrical", *OPTICAL)
+    for model in JOBS:
+        rows += [_against_sharded(measured, model, system) for system in systems]
+        rows.append(_own_bytes(measured, model))
+    return rows
+
+
+def _against_sharded(measured: Comparison, model: str, system: System) -> Claim:
+    found = measured.best(model, system, FASTEST)
+    if found is None:
+        raise ValueError(f"{model} on {system}: no split was measured")
+    winner, sharded = (measured.rival(model, system, FASTEST, which) for which in ("search", "fsdp"))
+    split = ", ".join(f"{name} {winner['strategy'][name]}" for name in ("dp", "tp", "pp", "sharding"))
+    better = [
+        f"{gbps:,}"
+        for gbps in BANDWIDTHS
+        if (each := measured.best(model, system, gbps)) is not None
+        and each.k > 1
+        and each.seconds < measured.rival(model, system, gbps, "fsdp")["step_s"]
+    ]
+    return Claim(
+        id=f"sipml.headline.beyond_placed_over_sharded_{model}_{system}", paper=None,
+        ours=round(sharded["step_s"] / found.seconds, 3), unit="times as fast",
+        why=f"beyond the paper, {FASTEST:,} Gb/s: the best placed split, k = {found.k}, takes {_ms(found.seconds)}, "
+        f"plain data parallelism {_ms(measured.seconds(model, system, FASTEST, 1))}, sharded "
+        f"{_ms(sharded['step_s'])} (half the bytes, as it sends bfloat16), the search's winner ({split}) "
+        f"{_ms(winner['step_s'])}. A placed split with k > 1 beats sharded data parallelism at "
+        f"{', '.join(better) + ' Gb/s' if better else 'no bandwidth'}",
+    )  # fmt: skip
+
+
+def _own_bytes(measured: Comparison, model: str) -> Claim:
+    found = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
+    theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
+    return Claim(
+        id=f"sipml.headline.beyond_script_own_gradients_{model}", paper=None, ours=round(found[0], 2),
+        unit="times as fast",
+        why=f"beyond the paper: the scripts' model with our gradients' bytes over 400 Gb/s, {found[1]:.2f} over 200; "
+        f"with the scripts' weights {theirs[0]:.2f} and {theirs[1]:.2f}",
+    )  # fmt: skip
+
+
+def _ms(value: float) -> str:
+    return f"{1e3 * value:.2f} ms"

@@ -1,0 +1,206 @@
+"""The comparison, measured: every model on every network, split over k devices a group in several ways.
+
+Too long for every run of the study (minutes), so that its results come with the package; the command repeats it:
+
+    lightloom reproduce sipml --work DIR
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator, Precision
+from lightloom.accelerators.load import load_accelerator
+from lightloom.accelerators.roofline import operator_time
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.parallelism.circuits.group import grants
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.partition import PartitionRules, Partitions
+from lightloom.parallelism.placement import place
+from lightloom.simulation.lower import backward_bytes
+from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.studies.sipml.comparison import FILE, result_key, rival_key
+from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
+from lightloom.studies.sipml.rivals import rivals, rounded
+from lightloom.studies.sipml.systems import SYSTEMS, System, fabric, link, reach
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import load_workload
+
+QUANTA = (1e-6, 10e-6)
+"""τ in seconds: the authors', and one ten times as long."""
+MOST_DEVICES = 128
+"""Largest k that is tried: beyond it no samples of a group are left to split, and edges grow with k squared."""
+PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
+"""Accelerators, and what they compute in."""
+
+
+class Setting(NamedTuple):
+    """One network and size on which a model is trained."""
+
+    model: str
+    accelerator: str
+    system: System
+    ranks: int
+    gbps: float
+
+    @property
+    def key(self) -> str:
+        """Of its results."""
+        return result_key(self.model, self.system, self.gbps, self.ranks, self.accelerator)
+
+
+def settings() -> list[Setting]:
+    """All that are measured."""
+    found = [
+        Setting(model, chip, system, RANKS, gbps)
+        for model in JOBS
+        for chip in PRECISIONS
+        for system in SYSTEMS
+        for gbps in ports(system)
+    ]
+    found += [
+        Setting(model, "a100", system, ranks, gbps)
+        for model in JOBS
+        for ranks in SCALING[:-1]
+        for system in SYSTEMS
+        for gbps in ports(system)
+        if gbps in (*TODAY, BANDWIDTHS[-1])
+    ]
+    return found
+
+
+def ports(system: System) -> tuple[float, ...]:
+    """Gb/s of a GPU that are measured."""
+    return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
+
+
+def networks() -> list[tuple[System, float]]:
+    """Networks on which other splits are searched for, at 1,024 ranks."""
+    return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
+
+
+def jobs() -> int:
+    """How many there are."""
+    return len(settings()) + len(networks())
+
+
+def measure(work: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Do what is not done yet; ``work`` then holds ``comparison.json``.
+
+    Raises:
+        ConfigError: results in ``work`` cannot be read or written.
+        WorkloadError: PyTorch, which counts the models the first time, is missing.
+    """
+    path = work / FILE
+    found = _done(path)
+
+    def keep(key: str, results: Callable[[], Any]) -> None:
+        if key not in found:
+            found[key] = results()
+            write_atomically(path, _lines({"results": found, "provenance": provenance({"study": "sipml"})}))
+        advance(1)
+
+    for setting in settings():
+        keep(setting.key, partial(plans, setting))
+    for system, gbps in networks():
+        keep(rival_key(system, gbps), partial(rivals, fabric(system, RANKS, gbps)))
+    return work
+
+
+def plans(setting: Setting) -> dict[str, Any]:
+    """For every k, the step of the best quantum, or why there is none."""
+    found: dict[str, Any] = {}
+    for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
+        if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
+            continue
+        steps, refused = [], ""
+        for quantum in QUANTA if k > 1 else QUANTA[:1]:
+            try:
+                steps.append((quantum, simulated(setting, k, quantum)))
+            except UnsupportedError as error:
+                refused = str(error)
+        best = min(steps, key=lambda each: each[1].step_time, default=None)
+        found[str(k)] = {"refused": refused} if best is None else _row(*best)
+    return found
+
+
+def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
+    """One step of a split, over the circuits that make it fastest: one hold or a cycle of holds.
+
+    Raises:
+        UnsupportedError: it does not fit the memory, or no circuits reach.
+    """
+    plan = _plan(setting, k, quantum)
+    granted = grants(plan, fabric(setting.system, setting.ranks, setting.gbps))
+    chip = load_accelerator(setting.accelerator)
+    training = TrainingSettings(precision=PRECISIONS[setting.accelerator])
+    steps = (simulate_placed(plan, circuits, chip, training) for circuits in granted)
+    return min(steps, key=lambda step: step.step_time)
+
+
+def _plan(setting: Setting, k: int, quantum: float) -> HybridPlan:
+    system, groups = setting.system, setting.ranks // k
+    within = reach(system, k, groups)
+    samples = JOBS[setting.model].global_batch // groups
+    balanced = _partitions(setting.model, setting.accelerator, samples, within.clique(k))(k, quantum)
+    memory = load_accelerator(setting.accelerator).memory
+    return hybrid(place(balanced, k, within, memory, link(system, k, groups, setting.gbps)), balanced, k, groups)
+
+
+@lru_cache(16)
+def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
+    graph, times = timed(model, accelerator, samples)
+    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
+
+
+@cache
+def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.ndarray[Any, Any]]:
+    """The graph of so many samples, and seconds [operators, 2] of both passes by the roofline."""
+    chip, precision = load_accelerator(accelerator), PRECISIONS[accelerator]
+    graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
+    return graph, np.array([_seconds(chip, precision, operator) for operator in graph.operators])
+
+
+def _seconds(chip: Accelerator, precision: Precision, operator: Any) -> tuple[float, float]:
+    return (
+        operator_time(chip, operator.forward_flops, operator.forward_bytes, precision),
+        operator_time(chip, operator.backward_flops, backward_bytes(operator), precision),
+    )
+
+
+def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
+    granted = step.circuits.assignment
+    return {
+        "quantum_s": quantum,
+        "step_s": rounded(step.step_time),
+        "makespan_s": rounded(step.plan.placement.makespan),
+        "breakdown": {name: rounded(each) for name, each in step.breakdown.items()},
+        "sub_operators": step.plan.balanced.size,
+        "relayed": rounded(step.relayed_bytes / max(step.sent_bytes, 1.0)),
+        "holds": granted.circuits.holds if granted is not None else 0,
+    }
+
+
+def _lines(document: dict[str, Any]) -> str:
+    """JSON with a line for each result."""
+    rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
+    return f'{{"results": {{\n{rows}\n}},\n"provenance": {json.dumps(document["provenance"])}}}\n'
+
+
+def _done(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["results"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+    return found
