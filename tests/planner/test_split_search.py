@@ -15,7 +15,7 @@ from lightloom.planner.compression import stated
 from lightloom.planner.explain_split import explain_split
 from lightloom.planner.split_search import split_search
 from lightloom.planner.splits import KINDS, PlacedChoice, SplitSearch, pareto_front
-from tests.planner.jobs import transformer
+from tests.planner.jobs import mixture, transformer
 
 RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 4}
@@ -56,6 +56,40 @@ def test_the_winner_is_that_of_a_search_without_pruning(
 
 def test_there_are_twenty_cases() -> None:
     assert len(CASES) == 20
+
+
+def test_experts_are_searched_too() -> None:
+    on = cluster(4, SWITCH)
+    pruned, whole = (
+        split_search(
+            mixture(2),
+            [on],
+            global_batches=(8, 16),
+            algorithms=("one-stage-striped", "ring-two-way-striped"),
+            prune=prune,
+        )
+        for prune in (True, False)
+    )
+    assert pruned.winner.choice == whole.winner.choice and "placed" in {each.kind for each in whole.ranking}
+    shared = [each for each in whole.ranking if " · ep " in each.label]
+    assert shared and all(each.kind == "tensor-pipeline" for each in shared)
+
+
+def test_groups_get_verified_schedules_or_are_refused() -> None:
+    on = load_cluster("terarack-64", {"ranks": 12, "training.unit_parameters": 300_000})
+    found = search(
+        on, blocks=3, global_batches=(24,), algorithms=("neighbour-exchange", "wrht-striped"), kinds=KINDS[:3],
+        prune=False,
+    )  # fmt: skip
+    # WRHT only all-reduces, neighbour exchange needs an even group.
+    for each in found.ranking:
+        choice = each.choice
+        assert not isinstance(choice, PlacedChoice)
+        if choice.algorithm == "wrht-striped":
+            assert choice.sharding == "ddp" or choice.dp == 1
+        else:
+            assert choice.dp % 2 == 0 or choice.dp == 1
+    assert found.counts.refused and found.counts.refused + found.counts.bounded == found.counts.rows
 
 
 def test_one_row_of_each_kind_is_simulated_on_each_cluster() -> None:

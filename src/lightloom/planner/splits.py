@@ -170,8 +170,7 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
     """The kind of a row."""
     if isinstance(choice, PlacedChoice):
         return "placed"
-    alone = choice.tp == choice.pp == choice.micro_batches == 1
-    return choice.sharding if alone else "tensor-pipeline"
+    return choice.sharding if choice.plain else "tensor-pipeline"
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
@@ -181,7 +180,7 @@ def label(choice: Strategy | PlacedChoice) -> str:
         if choice.k > 1:
             parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
     else:
-        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp))
+        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("ep", choice.ep))
         parts = [f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "dp"]
         parts += [
             "sequence" if choice.sequence_parallel else "",
