@@ -22,6 +22,7 @@ from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.strategy_space import SHARDINGS, Floats, Ints, Mask, Strategies
 from lightloom.planner.group_prices import PriceLines
+from lightloom.planner.stage_memory import stage_memory
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.pipelined import StageTimes
 
@@ -67,7 +68,7 @@ def memory(job: Job, strategies: Strategies) -> Floats:
     """Bytes that the fullest rank holds: [rows]."""
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
-        found[which] = job.memory(strategies.rows(which))
+        found[which] = stage_memory(job, strategies.rows(which))
     plain = np.flatnonzero(strategies.plain & (strategies.sharding == 1))
     found[plain] += make_plan("fsdp", job.graph, 2, job.settings).memory.gathered
     return found

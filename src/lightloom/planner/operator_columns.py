@@ -1,0 +1,125 @@
+"""Operators as columns: what each counts, how it is split, and how long it takes, for many strategies at once.
+
+Layers repeat, so that few operators differ in anything but their place. :meth:`OperatorColumns.alike` keeps one of each
+sort, and a stage is then a sum over sorts, each as often as the stage has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lightloom.accelerators.base import Accelerator, Precision
+from lightloom.accelerators.roofline import memory_time
+from lightloom.parallelism.expert_parallel import ExpertSplit
+from lightloom.parallelism.strategy_space import Floats, Ints, Mask
+from lightloom.parallelism.tensor_parallel import TensorSplit
+from lightloom.workloads.graph import ComputeGraph, has_samples
+
+_COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
+
+
+@dataclass(frozen=True)
+class OperatorColumns:
+    """Columns of shape [operators], at the graph's own batch and element size."""
+
+    values: Mapping[str, Ints]
+    """The counts of :class:`~lightloom.workloads.graph.Operator`; ``read_bytes`` of the first input, and which of them
+    grow with the batch; 0 or 1 for what :class:`TensorSplit` and :class:`ExpertSplit` say."""
+    batch: int
+    stored_bytes: int
+    """Bytes of an element in the graph."""
+    element_bytes: int
+    """Bytes of an element as the job computes."""
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.values[name]
+
+    def where(self, name: str) -> Ints:
+        """The operators of which this is said."""
+        return np.flatnonzero(self.values[name])
+
+    def outputs(self, samples: Ints) -> Floats:
+        """Bytes of every operator's output: [rows, operators]."""
+        return self._bytes(self._scaled("activation_bytes", "output_sampled", samples))
+
+    def inputs(self, samples: Ints) -> Floats:
+        """Bytes of every operator's first input: [rows, operators]."""
+        return self._bytes(self._scaled("read_bytes", "read_sampled", samples))
+
+    def times(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        samples: Ints,
+        tp: Ints,
+        recomputation: Ints,
+        sequence_parallel: Mask | None = None,
+        ep: Ints | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Seconds of every operator forward and backward, each [rows, operators].
+
+        As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
+        parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
+        many tokens more for each as it has experts fewer.
+        """
+        share = np.where(self["divided"], tp[:, None], 1)
+        if sequence_parallel is not None and sequence_parallel.any():
+            share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
+        forward = self._scaled("forward_flops", "sampled", samples).astype(np.float64)
+        backward = self._scaled("backward_flops", "sampled", samples) + recomputation[:, None] * forward
+        shared = self["shared_bytes"]
+        nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples) + shared)
+        if ep is not None and (ep > 1).any():
+            nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
+        ratio = np.where(forward > 0, backward / np.where(forward > 0, forward, 1.0), 1.0 - self["is_input"])
+        peak, moving = accelerator.efficiency * accelerator.peak_rate(precision), memory_time(accelerator, 1.0)
+
+        def roofline(flops: Floats, nbytes: Floats) -> Floats:
+            busy = np.maximum(flops / peak, nbytes * moving)
+            return np.where(busy > 0, busy + accelerator.kernel_launch, 0.0)
+
+        return roofline(forward / share, nbytes / share), roofline(backward / share, nbytes * ratio / share)
+
+    def alike(self) -> tuple[OperatorColumns, Ints]:
+        """One operator of each sort, and how many of each come before every operator: [operators + 1, sorts]."""
+        _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
+        before = np.zeros((len(sort) + 1, len(first)), np.int64)
+        np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
+        return replace(self, values={name: each[first] for name, each in self.values.items()}), before
+
+    def _scaled(self, counts: str, grows: str, samples: Ints) -> Ints:
+        """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
+        grown = -(-self[counts] * samples[:, None] // self.batch)
+        return np.where(self[grows] == 1, grown, self[counts])
+
+    def _bytes(self, stored: Ints) -> Floats:
+        return (stored // self.stored_bytes * self.element_bytes).astype(np.float64)
+
+
+def operator_columns(
+    graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int
+) -> OperatorColumns:
+    """The columns of a graph."""
+    operators = graph.operators
+    found = {name: np.array([getattr(each, name) for each in operators], np.int64) for name in _COUNTS}
+    elements = found["activation_bytes"] // graph.element_bytes
+    sampled = np.array(["sample" in each.dimensions for each in operators])
+    output = [has_samples(each.kind, int(n), graph.batch) for each, n in zip(operators, elements, strict=True)]
+    position = {each.name: index for index, each in enumerate(operators)}
+    source = np.array([position[each.inputs[0]] if each.inputs else 0 for each in operators], np.int64)
+    masks = {name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward")}
+    masks |= {name: getattr(experts, name) for name in ("held", "dispatch", "combine")}
+    masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
+    masks |= {"is_input": np.array([each.kind == "input" for each in operators], np.bool_)}
+    masks["read_sampled"] = masks["output_sampled"][source]
+    found |= {
+        "moved_bytes": found["forward_bytes"] - found["shared_bytes"],
+        "read_bytes": found["activation_bytes"][source],
+    }
+    return OperatorColumns(
+        found | {name: each.astype(np.int64) for name, each in masks.items()},
+        graph.batch, graph.element_bytes, element_bytes,
+    )  # fmt: skip

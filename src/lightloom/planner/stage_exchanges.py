@@ -1,0 +1,107 @@
+"""What the ranks of a stage exchange with each other, for columns of strategies: within passes, before and after them.
+
+Each collective is priced by a function that the caller gives. Where groups of neighbours leave other groups
+interleaved, these share a ring's wavelengths: with ``sharing`` their bytes count as often as there are groups between
+their ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.spec import Kind
+from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
+from lightloom.planner.operator_columns import OperatorColumns
+
+ExchangeTime = Callable[[Kind, Ints, Ints, Floats, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, ratio and bytes."""
+
+
+def pass_exchanges(
+    columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool
+) -> tuple[Floats, Floats]:
+    """Seconds of every operator's collectives in tensor and expert groups, each [rows, operators]."""
+    output, read = columns.outputs(rows.samples), columns.inputs(rows.samples)
+    there, back = np.zeros_like(output), np.zeros_like(output)
+    at, behind = columns.where("forward"), columns.where("backward")
+    # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of
+    # the sequence, what is scattered one way is gathered the other way, embeddings included.
+    split = rows.tp > 1
+    whole, slices = np.flatnonzero(split & ~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
+    exchanges: tuple[tuple[Kind, Ints, Floats, Ints, Floats], ...] = (
+        ("all-reduce", whole, there, at, output),
+        ("all-reduce", whole, back, behind, read),
+        ("reduce-scatter", slices, there, at, output),
+        ("all-gather", slices, there, behind, read),
+        ("reduce-scatter", slices, back, behind, read),
+        ("all-gather", slices, back, at, output),
+    )
+    for kind, which, out, of, nbytes in exchanges:
+        if len(which):
+            place = np.ix_(which, of)
+            out[place] += exchange_time(kind, rows.algorithm[which], rows.tp[which], np.ones(len(which)), nbytes[place])
+    which = np.flatnonzero(rows.ep > 1)
+    if len(which):
+        # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
+        slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
+        share = _interleaved(rows.tp[which], sharing)[:, None] / slices
+        for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
+            place = np.ix_(which, of)
+            seconds = exchange_time(
+                "all-to-all", rows.algorithm[which], rows.ep[which], np.ones(len(which)), nbytes[place] * share
+            )
+            there[place] += seconds
+            back[place] += seconds
+    return there, back
+
+
+def replica_exchanges(
+    settings: TrainingSettings,
+    rows: Strategies,
+    whole: Floats,
+    experts: Floats,
+    exchange_time: ExchangeTime,
+    *,
+    sharing: bool,
+) -> tuple[Floats, Floats]:
+    """Seconds before the first and after the last pass, each [rows, stages]; experts after all other parameters.
+
+    Args:
+        whole: parameters that a rank holds as all replicas do, [rows, stages].
+        experts: those that it holds as every ep-th replica does.
+    """
+    sharded, shared = rows.sharding == 1, rows.ep > 1
+    gather, exchange = np.zeros_like(whole), np.zeros_like(whole)
+    kinds: tuple[tuple[Kind, Mask, int, Floats], ...] = (
+        ("all-reduce", ~sharded, settings.gradient_bytes, exchange),
+        ("all-gather", sharded, settings.sharded_parameter_bytes, gather),
+        ("reduce-scatter", sharded, settings.sharded_gradient_bytes, exchange),
+    )
+    every, apart = np.ones(len(rows), np.bool_), rows.tp * rows.ep
+    holders = ((whole, every, rows.dp, rows.tp), (experts, shared, rows.dp // rows.ep, apart))
+    for held, among, ranks, between in holders:
+        nbytes = held * _interleaved(between, sharing)[:, None]
+        for kind, chosen, size, out in kinds:
+            which = np.flatnonzero(chosen & among)
+            if len(which):
+                algorithm, ratio = rows.algorithm[which], rows.ratio[which]
+                out[which] += exchange_time(kind, algorithm, ranks[which], ratio, nbytes[which] * size)
+    return gather, exchange
+
+
+def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Seconds until a tensor group with slices of the sequence has added up, after the last pass, the gradients that
+    its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
+    found = np.zeros((len(rows), len(nbytes)))
+    which = np.flatnonzero(rows.sequence_parallel)
+    if len(which):
+        every = np.tile(nbytes, (len(which), 1))
+        found[which] = exchange_time("all-reduce", rows.algorithm[which], rows.tp[which], np.ones(len(which)), every)
+    return found
+
+
+def _interleaved(apart: Ints, sharing: bool) -> Floats:
+    return apart.astype(np.float64) if sharing else np.ones(len(apart))
