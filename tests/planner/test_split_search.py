@@ -13,8 +13,9 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.planner.compression import stated
 from lightloom.planner.explain_split import explain_split
+from lightloom.planner.group_prices import GroupPrices
 from lightloom.planner.split_search import split_search
-from lightloom.planner.splits import KINDS, PlacedChoice, SplitSearch, pareto_front
+from lightloom.planner.splits import KINDS, STRATEGIES, PlacedChoice, SplitSearch, pareto_front
 from tests.planner.jobs import mixture, transformer
 
 RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}
@@ -78,7 +79,7 @@ def test_experts_are_searched_too() -> None:
 def test_groups_get_verified_schedules_or_are_refused() -> None:
     on = load_cluster("terarack-64", {"ranks": 12, "training.unit_parameters": 300_000})
     found = search(
-        on, blocks=3, global_batches=(24,), algorithms=("neighbour-exchange", "wrht-striped"), kinds=KINDS[:3],
+        on, blocks=3, global_batches=(24,), algorithms=("neighbour-exchange", "wrht-striped"), kinds=STRATEGIES,
         prune=False,
     )  # fmt: skip
     # WRHT only all-reduces, neighbour exchange needs an even group.
@@ -149,14 +150,14 @@ def test_too_little_memory_is_refused_with_what_would_do() -> None:
         search(small)
     # What is named is enough for some strategy, and nothing less is.
     with pytest.raises(UnsupportedError) as refused:
-        search(small, kinds=KINDS[:3])
+        search(small, kinds=STRATEGIES)
     least = float(str(refused.value).split("needs ")[1].split(" ")[0])
     enough, short = (
         replace(on, accelerator=on.accelerator.model_copy(update={"memory": least * by})) for by in (1.001, 0.99)
     )
-    assert search(enough, kinds=KINDS[:3]).counts.too_large > 0
+    assert search(enough, kinds=STRATEGIES).counts.too_large > 0
     with pytest.raises(UnsupportedError):
-        search(short, kinds=KINDS[:3])
+        search(short, kinds=STRATEGIES)
 
 
 def test_one_cluster_that_serves_is_enough() -> None:
@@ -183,6 +184,15 @@ def test_questions_without_an_answer_are_refused(options: dict[str, Any], error:
         search(cluster(4, SWITCH), **options)
     with pytest.raises(ConfigError, match="no clusters"):
         search()
+
+
+def test_prices_can_be_shared_by_models_on_one_cluster() -> None:
+    on = cluster(4, SWITCH)
+    prices = GroupPrices(on.fabric, on.training)
+    assert search(on, prices=prices).winner.step_time == search(on).winner.step_time
+    assert search(on, hidden=64, prices=prices).winner.step_time == search(on, hidden=64).winner.step_time
+    with pytest.raises(ConfigError, match="prices for 2 clusters: expected one"):
+        search(on, on, prices=prices)
 
 
 def test_progress_is_told_of_every_look() -> None:

@@ -59,10 +59,10 @@ class Row(NamedTuple):
 class SplitRows:
     """All rows of one model on one cluster."""
 
-    def __init__(self, graph: ComputeGraph, cluster: Cluster, asked: Asked) -> None:
+    def __init__(self, graph: ComputeGraph, cluster: Cluster, asked: Asked, prices: GroupPrices | None = None) -> None:
         self._cluster, self._asked = cluster, asked
         fabric, training = cluster.fabric, cluster.training
-        prices = GroupPrices(fabric, training, compressions=asked.compressions)
+        prices = prices or GroupPrices(fabric, training, compressions=asked.compressions)
         self._job = Job(graph, cluster.accelerator, fabric, training, prices)
         self._plans = PlacedPlans(self._job, {each.ratio: each for each in asked.compressions})
         self._strategies: Strategies | None = None

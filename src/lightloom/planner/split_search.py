@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.planner.compression import Compression
+from lightloom.planner.group_prices import GroupPrices
 from lightloom.planner.placed_space import DEFAULT_QUANTA
 from lightloom.planner.split_rows import Asked, Row, SplitRows
 from lightloom.planner.splits import KINDS, Counts, SplitPlan, SplitSearch
@@ -36,6 +37,7 @@ def split_search(
     algorithms: Sequence[str] = DEFAULT_ALGORITHMS,
     kinds: Sequence[str] = KINDS,
     compressions: Sequence[Compression] = (),
+    prices: GroupPrices | None = None,
     prune: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> SplitSearch:
@@ -49,20 +51,23 @@ def split_search(
         algorithms: of the collectives of strategies.
         kinds: some of :data:`KINDS`.
         compressions: of gradients; every row is there without, and with each.
+        prices: of the one cluster's fabric, settings and compressions, where several models are searched there.
         prune: False simulates every row that fits.
         advance: called before each refinement and simulation.
 
     Raises:
-        ConfigError: a batch or quantum is not positive, or a list is empty.
+        ConfigError: a batch or quantum is not positive, a list is empty, or prices for several clusters.
         UnknownNameError: no such kind or algorithm.
         UnsupportedError: no cluster has any row, or none that fits (says how much would do).
     """
     _check(clusters, global_batches, quanta, kinds)
+    if prices is not None and len(clusters) != 1:
+        raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
     asked = Asked(global_batches, quanta, algorithms, kinds, compressions)
     found, why = [], []
     for cluster in clusters:
         try:
-            found.append(_Search(SplitRows(graph, cluster, asked), prune, advance).run())
+            found.append(_Search(SplitRows(graph, cluster, asked, prices), prune, advance).run())
         except UnsupportedError as error:
             why.append(str(error))
     if not found:

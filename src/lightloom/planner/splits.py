@@ -23,9 +23,10 @@ from lightloom.simulation.timeline import Timeline
 if TYPE_CHECKING:
     from lightloom.simulation.placed_step import PlacedStep
 
-KINDS = ("ddp", "fsdp", "tensor-pipeline", "placed")
-"""Kinds of split: data parallelism alone (all of the model in every rank, or sharded), stages and tensor groups, and
-SiP-ML's partition and placement."""
+STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
+"""Data parallelism alone (all of the model in every rank, or sharded), and with stages, tensor or expert groups."""
+KINDS = (*STRATEGIES, "placed")
+"""Kinds of split: practitioners' strategies, and SiP-ML's partition and placement."""
 
 
 class PlacedChoice(NamedTuple):

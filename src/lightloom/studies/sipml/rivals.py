@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.base import Cluster
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
-from lightloom.planner.bounded_search import bounded_search
+from lightloom.parallelism.strategy_space import SHARDINGS
 from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.stage_times import Job
-from lightloom.studies.sipml.paper import JOBS
+from lightloom.planner.split_search import split_search
+from lightloom.planner.splits import STRATEGIES, SplitPlan
+from lightloom.studies.sipml.paper import JOBS, Job
 from lightloom.workloads.load import load_workload
 
 ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
@@ -23,23 +24,25 @@ def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
     """By model: the fastest of all strategies, the fastest with sharded and with plain data parallelism alone."""
     settings = TrainingSettings()
     prices, chip = GroupPrices(fabric, settings), load_accelerator("a100")
-    found = {}
-    for key, wanted in JOBS.items():
-        graph = load_workload(wanted.model, batch=1)
-        job = Job(graph, chip, fabric, settings, prices)
-        space = job.space([wanted.global_batch], algorithms=ALGORITHMS)
-        shardings = {name: space.plain & (space.sharding == place) for place, name in enumerate(SHARDINGS)}
-        rows = {"search": space} | {name: space.rows(mask) for name, mask in shardings.items()}
-        found[key] = {name: _row(job, each) for name, each in rows.items()}
-    return found
+    on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=settings)
+    return {key: _of(wanted, on, prices) for key, wanted in JOBS.items()}
 
 
-def _row(job: Job, strategies: Strategies) -> dict[str, Any]:
+def _of(wanted: Job, on: Cluster, prices: GroupPrices) -> dict[str, Any]:
     try:
-        winner = bounded_search(job, strategies).winner
+        found = split_search(
+            load_workload(wanted.model, batch=1), [on], global_batches=[wanted.global_batch], algorithms=ALGORITHMS,
+            kinds=STRATEGIES, prices=prices,
+        )  # fmt: skip
     except UnsupportedError as error:
-        return {"refused": str(error)}
-    return {"step_s": rounded(winner.step_time), "strategy": winner.strategy._asdict()}
+        return {name: {"refused": str(error)} for name in ("search", *SHARDINGS)}
+    return {"search": _row(found.winner)} | {name: _row(found.best_of(name)) for name in SHARDINGS}
+
+
+def _row(plan: SplitPlan | None) -> dict[str, Any]:
+    if plan is None:
+        return {"refused": "it does not fit, or no algorithm serves it"}
+    return {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
 
 
 def rounded(value: float) -> float:
