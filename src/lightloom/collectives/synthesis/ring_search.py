@@ -6,6 +6,7 @@ Deterministic: the effort is counted in transfers scheduled, not in seconds, and
 from __future__ import annotations
 
 from dataclasses import replace
+from heapq import nsmallest
 from math import ceil
 from typing import Any
 
@@ -17,10 +18,12 @@ from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_tr
 
 EFFORT = 6_000_000
 """Transfers that a search may schedule; about ten CPU seconds."""
+_FIRST = 80
+"""Candidates that half of the effort is meant for, at least."""
 _NEAR = 1.01
 """Times the bound at which a search is content."""
-_KEPT = 8
-"""Designs that random steps start from."""
+_KEPT, _REFINED = 8, 2
+"""Designs that random steps start from; those whose pieces and deadlines are all tried first."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
 _LARGEST_TABLE = 1 << 23
@@ -46,10 +49,12 @@ class RingSearch:
         """The best design found, and its trees."""
         for pieces in _PIECES:
             self._try(Design((), pieces))
+        most = effort // _FIRST
         for candidate in candidates(*self._problem[:4], limit=self._best[0]):
             if self._content() or self._spent > effort // 2 or candidate.seconds >= self._best[0]:
                 break
-            self._try(candidate.design)
+            if self._cost(candidate.design) <= most:
+                self._try(candidate.design)
         self._walk(effort)
         trees = make_trees(self._best[1], *self._problem)
         assert trees is not None
@@ -72,17 +77,22 @@ class RingSearch:
         period = self._ranks // min((each.hubs for each in design.chords), default=self._ranks)
         return (period if regular else self._ranks) * self._ranks * design.pieces
 
+    def _leaders(self, count: int) -> list[Design]:
+        return nsmallest(count, self._tried, key=lambda each: self._tried[each])
+
     def _walk(self, effort: int) -> None:
         rng = np.random.default_rng(0)
-        kept = sorted((time, i, design) for i, (design, time) in enumerate(self._tried.items()))[:_KEPT]
+        for leader in self._leaders(_REFINED):
+            for design in _finer(leader):
+                self._try(design)
         misses = 0
         while self._spent < effort and not self._content() and misses < 10_000:
-            start = kept[min(int(rng.exponential(1.5)), len(kept) - 1)][2]
-            design = self._step(start, rng)
+            leaders = self._leaders(_KEPT)
+            design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
             if design is None or design in self._tried:
                 misses += 1
-                continue
-            kept = sorted([*kept, (self._try(design), len(self._tried), design)])[:_KEPT]
+            else:
+                self._try(design)
 
     def _step(self, design: Design, rng: Any) -> Design | None:
         """A design near this one; None where the step leads nowhere."""
@@ -124,3 +134,8 @@ class RingSearch:
     def _level(self, rng: Any) -> Level:
         hubs = int(rng.choice(hub_counts(self._ranks)))
         return Level(hubs, int(rng.integers(1, max(2, hubs // 4))), 1)
+
+
+def _finer(design: Design) -> list[Design]:
+    """The same circuits with other numbers of pieces and other deadlines."""
+    return [replace(design, pieces=pieces) for pieces in (4, 8, 16)] + [replace(design, slack=each) for each in _SLACKS]
