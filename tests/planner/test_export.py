@@ -7,6 +7,7 @@ import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ BLOCKS = 8
 ROWS = space(job(BLOCKS, ranks=8), batches=(16, 48))
 
 
-def exported_row(strategy: Strategy, **facts: object) -> ExportedJob:
+def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
     """A row as it would be exported."""
     found = ExportedJob(
         model="a \"model\"", cluster="here", ranks=8, strategy=strategy, label="τ 1 µs · \\ back", precision="bf16",

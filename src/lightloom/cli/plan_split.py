@@ -119,6 +119,7 @@ def _read(options: SplitOptions) -> _Asked:
 
     chosen = read_settings(options.settings)
     kinds, algorithms = _kinds(options.kinds), _algorithms(options.algorithms)
+    _check_together(options, chosen, kinds)
     quanta = [_positive(parse(text, "time"), f"--quantum {text}") for text in options.quanta]
     clusters = [
         load_cluster(name, chosen | ({} if ranks is None else {"ranks": ranks}))
@@ -145,6 +146,17 @@ def _read(options: SplitOptions) -> _Asked:
         graph, clusters, list(dict.fromkeys(batches)) or [most * each for each in _SAMPLES_A_RANK],
         list(dict.fromkeys(quanta)), algorithms, kinds, compressions,
     )  # fmt: skip
+
+
+def _check_together(options: SplitOptions, settings: Mapping[str, Any], kinds: Sequence[str]) -> None:
+    from lightloom.core.errors import ConfigError
+
+    if options.ranks and "ranks" in settings:
+        raise ConfigError(f"--set ranks={settings['ranks']} and --ranks {options.ranks[0]}: expected one of them")
+    if kinds == ["placed"] and (options.export_torchtitan or options.export_megatron):
+        raise ConfigError(
+            "--kind placed with an export: no framework has settings for placed splits: expected another --kind too"
+        )
 
 
 def _kinds(names: Sequence[str]) -> list[str]:

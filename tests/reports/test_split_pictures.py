@@ -1,0 +1,206 @@
+"""Pictures of splits show what they should, readably: shares, traffic beside circuits, fronts, the busiest lanes."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits import Traffic, ring
+from lightloom.parallelism.circuits.group import GroupCircuits, grant
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.partition import PartitionRules, partition
+from lightloom.parallelism.placed import Link, Reach
+from lightloom.parallelism.placement import place
+from lightloom.reports.console import to_text
+from lightloom.reports.figures import to_svg
+from lightloom.reports.palette import KINDS
+from lightloom.reports.pareto_figure import Point, pareto_figure
+from lightloom.reports.placement_figure import placement_figure, shares
+from lightloom.reports.split_table import FRONT, SplitRow, page_table, split_table
+from lightloom.reports.timeline_figure import busiest, timeline_figure
+from lightloom.reports.traffic_figure import assignment_figure, group_figure
+from lightloom.simulation.timeline import Interval, Timeline
+from tests.planner.jobs import transformer
+
+
+@cache
+def planned(k: int, groups: int, blocks: int = 2) -> HybridPlan:
+    """A small transformer, its seconds made up of its FLOPs."""
+    graph = transformer(blocks)
+    seconds = np.array([[1e-12 * each.forward_flops, 1e-12 * each.backward_flops] for each in graph.operators])
+    balanced = partition(graph, seconds, k, 1e-6, PartitionRules(most_exchanging=k))
+    return hybrid(place(balanced, k, Reach(k), None, Link(bandwidth=1e11)), balanced, k, groups)
+
+
+def granted(plan: HybridPlan, kind: str) -> GroupCircuits:
+    fabrics: dict[str, Fabric] = {
+        "ring": WdmRing(ranks=plan.ranks),
+        "ocs": CircuitSwitch(ranks=plan.ranks, degree=2 * plan.k),
+        "few": CircuitSwitch(ranks=plan.ranks, degree=12),
+        "switch": PacketSwitch(ranks=plan.ranks),
+    }
+    return grant(plan, fabrics[kind])
+
+
+@pytest.mark.parametrize(("k", "groups"), [(2, 2), (8, 1), (8, 4)])
+def test_shares_add_up_to_whole_operators(k: int, groups: int) -> None:
+    plan = planned(k, groups)
+    share = shares(plan)
+    assert share.shape == (k, len(plan.balanced.operators))
+    assert np.allclose(share.sum(axis=0), 1) and (share >= 0).all()
+    busy = np.bincount(plan.placement.device, plan.balanced.forward + plan.balanced.backward, k)
+    whole = np.bincount(plan.balanced.operator, plan.balanced.forward + plan.balanced.backward)
+    assert np.allclose(share @ whole, busy)
+
+
+@pytest.mark.parametrize(("k", "blocks"), [(8, 1), (8, 24), (128, 6)])
+def test_operators_have_names_that_do_not_overlap(k: int, blocks: int) -> None:
+    figure = placement_figure(planned(k, 1, blocks))
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().shape[:2] == (k, len(planned(k, 1, blocks).balanced.operators))
+    boxes = _boxes(figure, axes.get_xticklabels())
+    # Slanted alike, so they keep apart where their ends do, by more than the height of a letter.
+    assert len(boxes) >= 4 and all(b.x1 - a.x1 > 9 for a, b in pairwise(boxes))
+    assert all(box.x0 >= -1 and box.y0 >= -1 for box in boxes)
+
+
+@pytest.mark.parametrize("kind", ["ring", "ocs", "few", "switch"])
+@pytest.mark.parametrize(("k", "groups"), [(1, 2), (2, 1), (2, 2), (4, 3), (4, 8), (16, 8)])
+def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, groups: int) -> None:
+    plan = planned(k, groups)
+    figure = group_figure(plan, granted(plan, kind))
+    traffic = plan.traffic()
+    sent, served = (each.images[0].get_array() for each in figure.axes)
+    rows, columns = sent.shape[:2]
+    assert rows % k == 0 and rows <= max(k, 48)
+    assert columns == min(rows + k, plan.ranks)
+    assert np.array_equal(sent[..., 3] > 0, traffic.total.toarray()[:rows, :columns] > 0)
+    model = traffic.model_parallel.toarray()[:rows, :columns] > 0
+    data = (traffic.data_parallel.toarray()[:rows, :columns] > 0) & ~model
+    for first, second in ((model, data), (data, model)):
+        colours = {tuple(colour) for colour in np.round(sent[first][:, :3], 6)}
+        assert len(colours) <= 1
+        assert not colours & {tuple(colour) for colour in np.round(sent[second][:, :3], 6)}
+    # Whatever is sent has a circuit drawn, or a cross.
+    crossed = {tuple(at) for at in figure.axes[1].collections[-1].get_offsets()}
+    without = {(float(c), float(r)) for r, c in np.argwhere((sent[..., 3] > 0) & (served[..., 3] == 0))}
+    assert crossed == without
+    assert bool(crossed) == (kind == "few" and k == 16)
+
+
+def test_a_thousand_ranks_stay_readable() -> None:
+    source = np.arange(1024)
+    matrix = np.zeros((1024, 1024))
+    matrix[source, (source + 1) % 1024] = 1e6
+    found = ring.assign(Traffic.of(matrix), WdmRing(ranks=1024))
+    figure = assignment_figure(found, 1e9)
+    assert figure.axes[0].images[0].get_array().shape[:2] == (128, 128)
+    assert "8 ranks a row" in figure.axes[0].get_ylabel()
+
+
+@pytest.mark.parametrize("draw", ["placement", "traffic", "pareto"])
+def test_equal_inputs_give_equal_bytes(draw: str) -> None:
+    plan = planned(4, 2)
+    points = [Point("fsdp", "here", "a $1 name", 1e-3, 5.0), Point("placed", "there", "k 8", 2e-3, 4.0)]
+    first, second = (
+        to_svg(
+            placement_figure(plan) if draw == "placement"
+            else group_figure(plan, granted(plan, "ring")) if draw == "traffic"
+            else pareto_figure(points, points)
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert first == second and "<script" not in first
+
+
+points = st.builds(
+    Point,
+    st.sampled_from(list(KINDS)),
+    st.sampled_from(["sip-ring-1024, 64 ranks", "sip-ocs-1024, 1,024 ranks"]),
+    st.sampled_from(
+        ["k 8 · l 8", "dp 64 · tp 2 · pp 8 · 16 micro-batches · fsdp · recomputing · ring-two-way-striped"]
+    ),
+    st.floats(1e-6, 10),
+    st.floats(1e-3, 1e4),
+)
+
+
+@given(st.lists(points, min_size=1, max_size=40))
+@settings(max_examples=12, deadline=None)
+def test_names_of_the_front_keep_apart_and_inside(found: list[Point]) -> None:
+    front: list[Point] = []
+    for each in sorted(found, key=lambda one: (one.time, one.energy)):
+        if not front or each.energy < front[-1].energy:
+            front.append(each)
+    figure = pareto_figure(found, front)
+    axes, side = figure.axes
+    boxes = sorted(_boxes(figure, side.texts), key=lambda box: -box.y0)
+    assert len(boxes) == min(len(front), 10)
+    assert all(above.y0 >= below.y1 - 1 for above, below in pairwise(boxes))
+    wide, high = figure.get_size_inches() * figure.dpi
+    assert all(box.x1 <= wide + 1 and box.y1 <= high + 1 and box.y0 >= -1 for box in boxes)
+    (low, top), (left, right) = axes.get_ylim(), axes.get_xlim()
+    assert all(left <= each.time <= right and low <= each.energy <= top for each in found)
+    assert len(axes.get_xticks()) and len(axes.get_yticks())
+
+
+@pytest.mark.parametrize(("devices", "links", "most"), [(1, 1, 16), (40, 300, 16), (3, 50, 16), (50, 2, 10)])
+def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> None:
+    intervals = [
+        Interval(resource=f"device {d}", category="forward", name="f", start=0.0, end=1e-3 * (d + 1))
+        for d in range(devices)
+    ]
+    intervals += [
+        Interval(resource=f"circuits {i}", category="transmission", name="t", start=1e-3, end=1e-3 * (i + 2))
+        for i in range(links)
+    ]
+    timeline = Timeline.of(intervals)
+    shown = busiest(timeline, most)
+    assert len(shown) == min(most, devices + links)
+    of_devices = [int(name.split()[1]) for name in shown if name.startswith("device")]
+    assert list(shown)[: len(of_devices)] == [f"device {d}" for d in of_devices]
+    assert sorted(of_devices) == list(range(devices))[-len(of_devices) :]
+    assert len(of_devices) == min(devices, max(most // 2, most - links))
+    labels = [label.get_text() for label in timeline_figure(timeline, most).axes[0].get_yticklabels()]
+    assert labels == [*shown, "waits for"]
+
+
+def split_row(place: int, **facts: Any) -> SplitRow:
+    given_facts: dict[str, Any] = {
+        "place": place, "kind": "fsdp", "label": "dp 64 · fsdp", "site": "here, 64 ranks", "global_batch": 64,
+        "step_time": 0.064 * place, "samples_per_second": 1000 / place, "energy_per_sample": 2.0,
+        "energy_complete": False, "memory": 2.0**30, "on_front": place == 1,
+        "breakdown": {"compute_s": 0.06 * place, "exposed_communication_s": 0.004 * place},
+    }  # fmt: skip
+    return SplitRow(**given_facts | facts)
+
+
+@pytest.mark.parametrize("width", [40, 64, 90, 130, 200])
+def test_tables_fit_their_terminal(width: int) -> None:
+    rows = [split_row(1), split_row(2, site="there, 8 ranks"), split_row(3, energy_complete=True)]
+    text = to_text(split_table(rows, width), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text.count(FRONT) == 1
+    assert ("≥ 2 J" in text) == (width >= 90)
+    page = page_table(rows, "Splits", "")
+    assert page.rows[2][7] == "2 J" and page.rows[0][7] == "≥ 2 J"
+
+
+def test_a_breakdown_is_shared_between_samples() -> None:
+    row = split_row(2)
+    assert sum(row.per_sample().values()) == pytest.approx(row.step_time / row.global_batch)
+
+
+def _boxes(figure: Any, texts: Any) -> list[Any]:
+    figure.draw_without_rendering()
+    return [text.get_window_extent() for text in texts if text.get_text()]
