@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.cost import CostModel
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Kind
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import Floats, Ints
@@ -41,6 +41,7 @@ class GroupPrices:
     """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
 
     The part is the same kind of fabric with as many ranks, all other fields equal: a ring's part is taken to close.
+    An algorithm that gathers and adds cannot carry an all-to-all: its blocks go straight from rank to rank instead.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class GroupPrices:
         self._compressions = {each.ratio: each for each in compressions}
         self._parts: dict[int, Fabric | None] = {}
         self._plain: dict[tuple[str, int], SchedulePrices] = {}
-        self._prices: dict[tuple[str, int, float], SchedulePrices] = {}
+        self._prices: dict[tuple[str, int, float], Price] = {}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
         """Why this collective cannot be had; None when it can."""
@@ -65,7 +66,7 @@ class GroupPrices:
             return f"the fabric has no part of {ranks} ranks"
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
-        return find(algorithm).refusal(kind, part)
+        return _carrier(kind, algorithm, part).refusal(kind, part)
 
     def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
         """Builds on first use; a ratio other than 1 must be that of one of the compressions."""
@@ -73,13 +74,18 @@ class GroupPrices:
         if key not in self._prices:
             part = self._part(ranks)
             assert part is not None
-            if key[:2] not in self._plain:
-                self._plain[key[:2]] = SchedulePrices(find(algorithm), part, self._model)
-            plain = self._plain[key[:2]]
-            self._prices[key] = (
-                plain if ratio == 1 else plain.compressed(self._compressions[ratio], gradient_bytes(self._training))
-            )
+            sums = self._schedules(find(algorithm), part)
+            if ratio != 1:
+                sums = sums.compressed(self._compressions[ratio], gradient_bytes(self._training))
+            blocks = self._schedules(_carrier("all-to-all", algorithm, part), part)
+            self._prices[key] = lambda kind, nbytes: (blocks if kind == "all-to-all" else sums)(kind, nbytes)
         return self._prices[key]
+
+    def _schedules(self, algorithm: Algorithm, part: Fabric) -> SchedulePrices:
+        key = algorithm.name, part.ranks
+        if key not in self._plain:
+            self._plain[key] = SchedulePrices(algorithm, part, self._model)
+        return self._plain[key]
 
     def _part(self, ranks: int) -> Fabric | None:
         if ranks == self._fabric.ranks:
@@ -90,6 +96,14 @@ class GroupPrices:
             except ValidationError:
                 self._parts[ranks] = None
         return self._parts[ranks]
+
+
+def _carrier(kind: Kind, algorithm: str, part: Fabric) -> Algorithm:
+    found = find(algorithm)
+    if kind == "all-to-all" and kind not in found.kinds:
+        straight = [find(name) for name in ("one-stage-striped", "one-stage")]
+        found = next((each for each in straight if each.refusal(kind, part) is None), straight[-1])
+    return found
 
 
 class PriceLines:
