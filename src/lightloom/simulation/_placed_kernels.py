@@ -184,7 +184,8 @@ def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, unt
         if at == _NOBODY:
             state.start[x] = state.piece[x] = state.end[x] = now
             state.counts[0] += 1
-            for i in range(nodes.first[x], nodes.first[x + 1]):
+            # From the last to the first, since the last on the stack goes first.
+            for i in range(nodes.first[x + 1] - 1, nodes.first[x] - 1, -1):
                 y = nodes.follower[i]
                 state.waits[y] -= 1
                 if state.waits[y] == 0:

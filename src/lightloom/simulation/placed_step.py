@@ -183,6 +183,8 @@ class _Run:
         """Run to ``until``; True when all is done."""
         from lightloom.simulation import _placed_kernels as kernels
 
+        # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
+        until = max(until, self._now)
         done: bool = kernels.advance(self._work.nodes, self.state, self._devices, self._now, until, rate, dark)
         self._now = until
         if until < np.inf:
@@ -196,6 +198,8 @@ class _Run:
 
     def reconfigure(self, start: float, timing: Timing) -> bool:
         """Run through the dark that begins at ``start``."""
+        if not timing.reconfiguration:
+            return False
         until = start + timing.reconfiguration
         self.dark.append((start, until))
         return self.advance(until, np.zeros(self._pipes), dark=True)

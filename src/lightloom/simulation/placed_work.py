@@ -146,8 +146,8 @@ class _Builder:
         owned = self.backward.copy()
         parts = np.union1d(shared, shared - 1)
         owned[parts] = self._join(len(parts))
-        self._pairs.append((self.backward[parts], owned[parts]))
         self._along("sum", shared, self.backward, inwards=True, then=owned)
+        self._pairs.append((self.backward[parts], owned[parts]))
         return owned
 
     def shares(self, reduced: Ints) -> None:
@@ -210,12 +210,12 @@ class _Builder:
         below = (owned[shared] - start) / np.maximum(end - start, 1)
         joined = np.flatnonzero(np.diff(shared) == 1)
         for share, source, to in ((below, shared, shared - 1), (1 - below, shared - 1, shared)):
-            part = share if (source is shared) == inwards else 1 - share
+            part = share if inwards else 1 - share
             first, last = self._send(kind, source, device[source], device[to], balanced.synchronised[shared] * part)
-            self._pairs += [(made[source], first), (last, then[to])]
-            # Towards smaller parts the link behind comes first, towards larger ones the link before.
+            # Towards smaller parts the link behind comes first, towards larger ones the link before. Passing on goes
+            # before what the part that receives begins.
             earlier, later = (joined + 1, joined) if source is shared else (joined, joined + 1)
-            self._pairs.append((last[earlier], first[later]))
+            self._pairs += [(made[source], first), (last[earlier], first[later]), (last, then[to])]
 
     def _send(
         self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1

@@ -1,0 +1,386 @@
+"""Placed steps against a slow simulation and against laws: bytes, order, light, bounds, corners."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.accelerators.roofline import memory_time
+from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.parallelism.splitting import Floats
+from lightloom.simulation import placed_timeline
+from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.simulation.placed_work import KINDS, held_parameters
+from lightloom.simulation.timeline import Timeline
+from tests.simulation.placed_plans import (
+    A100,
+    MICROSECOND,
+    SETTINGS,
+    pipes,
+    plan_of,
+    random_graph,
+    random_pipes,
+    random_plan,
+    reference,
+)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def run(plan: HybridPlan, circuits: GroupCircuits, **options: Any) -> PlacedStep:
+    return simulate_placed(plan, circuits, A100, SETTINGS, **options)
+
+
+def drawn(seed: int) -> tuple[HybridPlan, GroupCircuits, PlacedStep]:
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng)
+    circuits = random_pipes(rng, plan)
+    return plan, circuits, run(plan, circuits)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=seeds)
+def test_the_slow_simulation_says_the_same(seed: int) -> None:
+    plan, circuits, step = drawn(seed)
+    seconds, found = reference(plan, circuits)
+    assert step.step_time == pytest.approx(seconds, rel=1e-9)
+    for name, nodes in (("F", step.work.forward), ("B", step.work.backward), ("U", step.work.update)):
+        spans = np.array([found[name, i] for i in range(len(nodes))])
+        assert np.allclose(step.events.start[nodes], spans[:, 0], rtol=1e-9)
+        assert np.allclose(step.events.end[nodes], spans[:, 1], rtol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_nothing_starts_before_what_it_needs_and_queues_are_kept(seed: int) -> None:
+    plan, _, step = drawn(seed)
+    nodes, events = step.work.nodes, step.events
+    arrival = events.end + nodes.delay
+    for node in range(len(nodes.amount)):
+        for follower in nodes.follower[nodes.first[node] : nodes.first[node + 1]]:
+            assert arrival[node] <= events.ready[follower]
+    assert (events.ready <= events.start).all()
+    assert (events.start <= events.end).all()
+    for resource in range(step.work.resources):
+        here = np.flatnonzero(nodes.resource == resource)
+        here = here[np.lexsort((events.end[here], events.start[here]))]
+        assert (events.start[here][1:] >= events.end[here][:-1]).all()
+        if resource >= plan.k:
+            assert (np.diff(events.ready[here]) >= 0).all(), "not first in, first out"
+        else:
+            _check_taken_up(here, events.ready, events.start, events.end)
+
+
+def _check_taken_up(here: Any, ready: Floats, start: Floats, end: Floats) -> None:
+    """A device takes the smallest that is ready, and never rests while one is."""
+    for position, node in enumerate(here.tolist()):
+        later = here[position + 1 :]
+        passed_over = later[(ready[later] < start[node]) & (later < node)]
+        assert not len(passed_over), "a node of smaller number was ready"
+        free = end[here[position - 1]] if position else 0.0
+        assert start[node] <= max(free, ready[here[position:]].min()) * (1 + 1e-12), "rested"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_the_pipes_carry_what_the_plan_says(seed: int) -> None:
+    plan, circuits, step = drawn(seed)
+    matrix = plan.traffic().total.toarray()
+    sent = np.zeros((plan.k, 2 * plan.k))
+    hops = np.flatnonzero(step.work.nodes.pipe >= 0)
+    at = step.work.nodes.pipe[hops]
+    np.add.at(sent, (circuits.source[at], circuits.destination[at]), step.work.nodes.amount[hops])
+    for a in range(plan.k):
+        assert sent[a, : plan.k] == pytest.approx(matrix[a, : plan.k])
+        assert sent[a, plan.k + a] == pytest.approx(plan.all_reduce_bytes[a] if plan.groups > 1 else 0.0)
+    assert step.sent_bytes == pytest.approx(matrix[: plan.k].sum())
+    assert step.relayed_bytes == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_bytes_move_in_the_light_alone(seed: int) -> None:
+    """What every hop has sent is the integral of its pipe's rate over its stretches, and none of them is dark."""
+    _, circuits, step = drawn(seed)
+    nodes, stretches = step.work.nodes, step.events.stretches
+    moved = np.zeros(len(nodes.amount))
+    timing, holds = circuits.timing, len(circuits.bandwidth)
+    for node, start, end in zip(*stretches, strict=True):
+        row = 0
+        if timing is not None:
+            hold = int((start + 1e-12) // timing.period)
+            row = hold % holds
+            assert start >= hold * timing.period + timing.reconfiguration - 1e-12
+            assert end <= (hold + 1) * timing.period + 1e-12
+        assert circuits.bandwidth[row, nodes.pipe[node]] > 0
+        moved[node] += circuits.bandwidth[row, nodes.pipe[node]] * (end - start)
+    hops = nodes.pipe >= 0
+    assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_no_step_is_faster_than_its_bounds(seed: int) -> None:
+    plan, circuits, step = drawn(seed)
+    least = np.bincount(plan.placement.device, plan.balanced.forward + plan.balanced.backward, plan.k)
+    update = _update_seconds(plan)
+    bounds = {"device": (least + update).max(), "path": _critical_path(plan)}
+    load = np.bincount(
+        step.work.nodes.pipe[step.work.nodes.pipe >= 0],
+        step.work.nodes.amount[step.work.nodes.pipe >= 0],
+        len(circuits.source),
+    )
+    bounds["pipe"] = (load / circuits.bandwidth.max(axis=0)).max()
+    assert all(step.step_time >= bound * (1 - 1e-9) for bound in bounds.values()), bounds
+    free = run(plan, pipes(plan, 1e30))
+    assert free.step_time >= max(bounds["device"], bounds["path"]) * (1 - 1e-9)
+
+
+def _update_seconds(plan: HybridPlan) -> Floats:
+    held = held_parameters(plan) * SETTINGS.optimizer_traffic_bytes
+    return np.array([memory_time(A100, each) for each in held.tolist()])
+
+
+def _critical_path(plan: HybridPlan) -> float:
+    """Forward along the longest way to a sub-operator, then backward from it."""
+    graph = plan.balanced
+    to, back = graph.forward.copy(), graph.backward.copy()
+    for x in range(graph.size):
+        for y in graph.parent[graph.parent_start[x] : graph.parent_start[x + 1]]:
+            to[x] = max(to[x], to[y] + graph.forward[x])
+            back[x] = max(back[x], back[y] + graph.backward[x])
+    return float((to + back).max())
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_the_timeline_says_what_the_step_says(seed: int) -> None:
+    _, _, step = drawn(seed)
+    _check_timeline(step, step.timeline)
+
+
+def test_a_large_timeline_joins_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, _, _ = drawn(5)
+    plan = plan_of(plan.balanced, np.arange(plan.balanced.size) % 3, 3, 2)
+    for circuits in (pipes(plan, 1e8), pipes(plan, 1e8, ports=True)):
+        step = run(plan, circuits)
+        several = len(step.timeline.intervals)
+        monkeypatch.setattr(placed_timeline, "MOST_TRANSFERS", 0)
+        fewer = run(plan, circuits).timeline
+        monkeypatch.undo()
+        assert len(fewer.intervals) < several
+        _check_timeline(step, fewer)
+
+
+def _check_timeline(step: PlacedStep, timeline: Timeline) -> None:
+    for name, seconds in timeline.breakdown().items():
+        assert step.breakdown[name] == pytest.approx(seconds, rel=1e-9, abs=1e-15)
+    for name, seconds in timeline.busy_time().items():
+        assert step.busy_time[name] == pytest.approx(seconds, rel=1e-9, abs=1e-15)
+    # The last bytes may still be on their way when the last interval ends, but somebody always waits for them.
+    assert timeline.step_time <= step.step_time
+    assert sum(step.breakdown.values()) == pytest.approx(step.step_time)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_device_takes_the_sum_of_its_passes(seed: int) -> None:
+    graph = random_graph(np.random.default_rng(seed), 8)
+    plan = plan_of(graph, np.zeros(graph.size), 1, 1)
+    none = np.empty(0, np.int64)
+    circuits = GroupCircuits(
+        k=1, source=none, destination=none, bandwidth=np.empty((1, 0)), latency=np.empty(0), port=none, timing=None,
+        assignment=None,
+    )  # fmt: skip
+    step = run(plan, circuits)
+    assert step.step_time == pytest.approx(graph.forward.sum() + graph.backward.sum() + _update_seconds(plan).sum())
+    assert step.memory.tolist() == pytest.approx([graph.memory.sum()])
+    assert step.sent_bytes == 0
+
+
+@pytest.mark.parametrize("groups", [2, 3, 8])
+def test_data_parallelism_alone_is_a_formula(groups: int) -> None:
+    """k = 1: buckets in backward order, one after the other on the way to the next group."""
+    graph = random_graph(np.random.default_rng(groups), 9, copied=0.0)
+    plan, rate, latency = plan_of(graph, np.zeros(graph.size), 1, groups), 2e8, 3e-7
+    step = run(plan, pipes(plan, rate, latency))
+    computed, held, free, marks, buckets = graph.forward.sum(), 0, 0.0, [1000, 3000], 0
+    arrived = 0.0
+    order = sorted(range(graph.size), key=lambda x: step.work.backward[x])
+    with_gradients = [x for x in order if graph.parameters[x]]
+    for x in order:
+        computed += graph.backward[x]
+        held += 4 * int(graph.parameters[x])
+        if held >= marks[min(buckets, 1)] or (held and x == with_gradients[-1]):
+            free = max(free, computed) + 2 * (groups - 1) / groups * held / rate
+            arrived = free + 2 * (groups - 1) * latency
+            held, buckets = 0, buckets + 1
+    assert buckets > 1
+    assert step.step_time == pytest.approx(max(computed, arrived) + _update_seconds(plan)[0])
+
+
+def test_copies_go_to_owners_and_back() -> None:
+    """Three parts with copies on three devices, in two groups; every event by hand."""
+    graph = random_graph(np.random.default_rng(0), 1, copied=0.0)
+    graph = replace(
+        graph,
+        first=np.array([0, 3]), operator=np.zeros(3, np.int32), part=np.arange(3, dtype=np.int32),
+        forward=np.full(3, 1.0), backward=np.array([2.0, 3.0, 5.0]), parameters=np.array([10, 10, 20]),
+        memory=np.ones(3), synchronised=np.array([0.0, 160.0, 160.0]), parent_start=np.zeros(4, np.int64),
+        parent=np.empty(0, np.int32), nbytes=np.empty(0), content=np.empty(0, np.int64),
+    )  # fmt: skip
+    plan = plan_of(graph, [0, 1, 2], 3, 2)
+    step = run(plan, pipes(plan, 40.0))
+    messages, end = step.work.messages, step.events.end
+    found = {
+        (KINDS[kind], int(a), int(b)): (float(nbytes), float(end[last]))
+        for kind, a, b, nbytes, last in zip(
+            messages.kind, messages.source, messages.destination, messages.nbytes, messages.last, strict=True
+        )
+    }
+    # Backward passes end at 3, 4 and 6. Shares are 40, 40 and 80 bytes; a second moves 40.
+    assert found["sum", 0, 1] == (120.0, 6.0)  # those of parts 1 and 2
+    assert found["sum", 1, 2] == (80.0, 8.0)
+    assert found["sum", 2, 1] == (80.0, 8.0)  # those of parts 0 and 1
+    assert found["sum", 1, 0] == (40.0, 9.0)
+    assert found["all-reduce", 0, 3] == (40.0, 10.0)
+    assert found["all-reduce", 1, 4] == (40.0, 9.0)
+    assert found["all-reduce", 2, 5] == (80.0, 10.0)
+    assert found["share", 0, 1] == (40.0, 11.0)
+    assert found["share", 1, 2] == (80.0, 13.0)
+    assert found["share", 2, 1] == (80.0, 12.0)
+    assert found["share", 1, 0] == (120.0, 15.0)
+    update = memory_time(A100, 40 * SETTINGS.optimizer_traffic_bytes)
+    assert step.step_time == pytest.approx(15 + update)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, factor=st.sampled_from([2.0, 8.0]))
+def test_all_times_scale_together(seed: int, factor: float) -> None:
+    plan, circuits, step = drawn(seed)
+    graph = plan.balanced
+    slower = replace(graph, forward=graph.forward * factor, backward=graph.backward * factor)
+    timing = circuits.timing
+    slow = replace(
+        circuits,
+        bandwidth=circuits.bandwidth / factor,
+        latency=circuits.latency * factor,
+        timing=None if timing is None else Timing(timing.hold * factor, timing.reconfiguration * factor),
+    )
+    updates = SETTINGS.model_copy(update={"optimizer_traffic_bytes": int(SETTINGS.optimizer_traffic_bytes * factor)})
+    found = simulate_placed(replace(plan, balanced=slower), slow, A100, updates)
+    assert found.step_time == pytest.approx(factor * step.step_time, rel=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds)
+def test_one_hold_is_a_cycle_of_equal_ones_without_darkness(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng)
+    rates = rng.lognormal(22, 1, plan.k * plan.k)
+    once = run(plan, pipes(plan, rates, MICROSECOND))
+    turns = run(plan, pipes(plan, np.tile(rates, (3, 1)), MICROSECOND, Timing(float(rng.uniform(0.3, 5)) * 1e-6, 0.0)))
+    assert turns.step_time == pytest.approx(once.step_time, rel=1e-9)
+    assert turns.waited_for_circuits == 0
+    assert turns.busy_time == pytest.approx(once.busy_time)
+
+
+def test_waiting_in_the_dark_is_counted() -> None:
+    graph = random_graph(np.random.default_rng(0), 1, copied=0.0)
+    graph = replace(
+        graph,
+        operators=("a", "b"), first=np.array([0, 1, 2]), operator=np.arange(2, dtype=np.int32),
+        part=np.zeros(2, np.int32), forward=np.array([1.0, 1.0]), backward=np.array([1.0, 1.0]),
+        parameters=np.zeros(2, np.int64), memory=np.ones(2), synchronised=np.zeros(2),
+        parent_start=np.array([0, 0, 1]), parent=np.zeros(1, np.int32), nbytes=np.array([3.0]),
+        content=np.zeros(1, np.int64),
+    )  # fmt: skip
+    plan = plan_of(graph, [0, 1], 2, 1)
+    # Light from 2 to 4, 6 to 8, ...: ready at 1, sends 2 to 4 and 6 to 7; reads to 9; sends 10 to 12 and 14 to 15.
+    step = run(plan, pipes(plan, 1.0, timing=Timing(2.0, 2.0)))
+    assert step.step_time == pytest.approx(16.0)
+    assert step.waited_for_circuits == pytest.approx(1 + 2 + 1 + 2)
+    assert step.breakdown == pytest.approx(
+        {"compute_s": 4, "exposed_communication_s": 6, "exposed_reconfiguration_s": 6, "idle_s": 0}, abs=1e-9
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, more=st.floats(1, 10))
+def test_bandwidth_never_hurts_a_chain_on_two_devices(seed: int, more: float) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 12))
+    graph = replace(
+        random_graph(rng, size, copied=0.0),
+        first=np.arange(size + 1), operator=np.arange(size, dtype=np.int32), part=np.zeros(size, np.int32),
+        forward=rng.lognormal(0, 1, size) * 1e-6, backward=rng.lognormal(0, 1, size) * 1e-6,
+        parameters=np.zeros(size, np.int64), memory=np.ones(size), synchronised=np.zeros(size),
+        parent_start=np.concatenate(([0], np.arange(size))), parent=np.arange(size - 1, dtype=np.int32),
+        nbytes=rng.lognormal(8, 1, size - 1), content=np.zeros(size - 1, np.int64),
+    )  # fmt: skip
+    plan = plan_of(graph, np.arange(size) % 2, 2, 1)
+    slow, fast = run(plan, pipes(plan, 1e9)), run(plan, pipes(plan, 1e9 * more))
+    assert fast.step_time <= slow.step_time * (1 + 1e-12)
+    # A chain waits for every transfer.
+    seconds = graph.forward.sum() + graph.backward.sum() + 2 * graph.nbytes.sum() / 1e9
+    assert slow.step_time == pytest.approx(seconds)
+
+
+def test_parcels_of_a_device_take_turns_on_its_port() -> None:
+    plan, _, _ = drawn(5)
+    plan = plan_of(plan.balanced, np.arange(plan.balanced.size) % 3, 3, 1)
+    step = run(plan, pipes(plan, 1e8, ports=True))
+    load = plan.traffic().total.sum(axis=1) / 1e8
+    assert step.step_time >= load.max()
+    assert {name for name in step.timeline.resources if name.startswith("port")} == {
+        f"port 0 of device {d}" for d in range(3)
+    }
+
+
+def test_a_codec_shrinks_what_goes_between_groups_alone() -> None:
+    plan = plan_of(random_graph(np.random.default_rng(3), 8), np.zeros(1), 1, 1)
+    plan = plan_of(plan.balanced, np.arange(plan.balanced.size) % 3, 3, 4)
+    circuits = pipes(plan, 1e9)
+    plain, small = run(plan, circuits), run(plan, circuits, compression_ratio=4.0)
+    model, data = (each[:3].sum() for each in plan.traffic())
+    assert plain.sent_bytes == pytest.approx(model + data)
+    assert small.sent_bytes == pytest.approx(model + data / 4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_relays_deliver_everything(seed: int) -> None:
+    """Random circuits on which every device reaches every other, at least along a ring."""
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng)
+    full = pipes(plan, rng.lognormal(22, 1, plan.k * plan.k), MICROSECOND)
+    kept = rng.random(len(full.source)) < 0.4
+    kept |= full.destination == (full.source + 1) % plan.k
+    kept[np.flatnonzero(full.destination >= plan.k)[0]] = True
+    sparse = replace(
+        full, source=full.source[kept], destination=full.destination[kept], bandwidth=full.bandwidth[:, kept],
+        latency=full.latency[kept], port=np.arange(int(kept.sum())),
+    )  # fmt: skip
+    step = run(plan, sparse)
+    messages = step.work.messages
+    hops = messages.last - messages.first + 1
+    assert np.isfinite(step.events.end).all()
+    assert step.sent_bytes == pytest.approx((messages.nbytes * hops).sum())
+    assert step.relayed_bytes == pytest.approx(messages.nbytes[hops > 1].sum())
+    assert messages.nbytes.sum() == pytest.approx(plan.traffic().total[: plan.k].sum())
+    for first, last, a, b in zip(messages.first, messages.last, messages.source, messages.destination, strict=True):
+        way = step.work.nodes.pipe[first : last + 1]
+        if way[0] < 0:
+            continue
+        at = int(a)
+        for pipe in way.tolist():
+            assert sparse.source[pipe] == at % plan.k
+            at = at - at % plan.k + int(sparse.destination[pipe])
+        assert at == b
+        assert (step.events.start[first + 1 : last + 1] >= step.events.end[first:last] + MICROSECOND * 0.999).all()
