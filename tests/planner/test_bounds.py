@@ -43,6 +43,24 @@ def test_no_step_is_shorter_than_its_bound(
             assert bound <= simulate(of, each[row]).step_time
 
 
+@pytest.mark.parametrize("model", [transformer, mixture])
+@pytest.mark.parametrize("bandwidth", [1e8, 1e10, 1e12])
+def test_bounds_leave_the_fastest_row_whatever_it_is(model: Model, bandwidth: float) -> None:
+    of = job(8, 8, linear(bandwidth, 1e-6, setup=25e-6), 1024, model)
+    rows = space(of, batches=(16,))
+    for column, most in (("virtual_stages", 4), ("sequence_parallel", 1), ("ep", 4 if model is mixture else 1)):
+        assert getattr(rows, column).max() == most
+    simulated = np.array([simulate(of, rows[row]).step_time for row in range(len(rows))])
+    least = bounds(of, rows)
+    assert (least <= simulated).all()
+    best = np.inf
+    for row in np.argsort(least, kind="stable"):
+        if least[row] >= best:
+            break
+        best = min(best, simulated[row])
+    assert best == simulated.min()
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(1, 3), st.data())
 def test_the_recurrence_holds_for_uneven_chunks(stages: int, turns: int, virtual: int, data: st.DataObject) -> None:
