@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,8 +15,11 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.candidates import candidates
 from lightloom.collectives.synthesis.ring_schedule import ring_schedule
 from lightloom.collectives.synthesis.ring_search import RingSearch
+from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.synthesis.trees import Design, Timing, make_trees
 from lightloom.collectives.verify import verify
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 
 TIMING = Timing(bandwidth=5e9, hop=1e-6)
@@ -79,3 +84,23 @@ def test_more_effort_never_gives_a_slower_schedule() -> None:
         RingSearch(48, 8, 1e3, TIMING, bound_of(48, 8, 1e3)).run(effort)[1].time for effort in (0, 50_000, 200_000)
     ]
     assert times == sorted(times, reverse=True)
+
+
+def test_kept_designs_are_found_again_and_broken_ones_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    fabric = WdmRing(ranks=12, wavelengths=4, wavelength_bandwidth=5e9, conversion_time=1e-6)
+    wanted = Collective("all-reduce", 12, 12e3)
+    first = synthesized(wanted, fabric)
+    verify(first, fabric)
+    (kept,) = tmp_path.rglob("*.json")
+    before = kept.stat().st_mtime_ns
+    again = synthesized(wanted, fabric)
+    assert kept.stat().st_mtime_ns == before
+    assert again.notes == first.notes
+    assert all((getattr(first, name) == getattr(again, name)).all() for name in first.columns())
+    for broken in ("", "{", "[]", '{"chords": [[1, 2]]}', '{"chords": [[12, 20, 1]], "pieces": 2}'):
+        kept.write_text(broken)
+        verify(synthesized(wanted, fabric), fabric)
+        assert kept.read_text() != broken
+    with pytest.raises(UnsupportedError, match="synthesis on a PacketSwitch"):
+        synthesized(wanted, PacketSwitch(ranks=12))

@@ -56,14 +56,15 @@ class Circuits:
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> Circuits | None:
         """Unit links take the channels that chords leave; None where they leave none, or hubs are not nested."""
+        if not all(1 <= each.skip < each.hubs <= ranks and each.width >= 1 for each in chords):
+            return None
         left = channels - sum(each.wavelengths for each in chords)
         nested = all(
             below.hubs % above.hubs == 0 and below.skip * above.hubs < above.skip * below.hubs
             for below, above in pairwise(chords)
         )
-        legal = all(1 <= each.skip < each.hubs <= ranks and each.width >= 1 for each in chords)
         chords_are_long = all(each.length(ranks) > 1 for each in chords)
-        if left < 1 or not (nested and legal and chords_are_long):
+        if left < 1 or not (nested and chords_are_long):
             return None
         return cls(ranks, (Level(ranks, 1, left), *chords))
 

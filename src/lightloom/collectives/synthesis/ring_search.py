@@ -83,8 +83,8 @@ class RingSearch:
     def _walk(self, effort: int) -> None:
         rng = np.random.default_rng(0)
         for leader in self._leaders(_REFINED):
-            for design in _finer(leader):
-                self._try(design)
+            for finer in _finer(leader):
+                self._try(finer)
         misses = 0
         while self._spent < effort and not self._content() and misses < 10_000:
             leaders = self._leaders(_KEPT)

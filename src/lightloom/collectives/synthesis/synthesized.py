@@ -1,0 +1,52 @@
+"""Synthesis: circuits and trees found for this ring, this collective and this size."""
+
+from __future__ import annotations
+
+from lightloom.collectives.link_use import joint_seconds
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.hubs import Level
+from lightloom.collectives.synthesis.kept import keep_design, read_design
+from lightloom.collectives.synthesis.ring_schedule import ring_schedule
+from lightloom.collectives.synthesis.ring_search import EFFORT, RingSearch
+from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.wdm_ring import WdmRing
+
+_RANKS = 300
+"""Up to which a search has its least effort; it grows with the ranks from there."""
+
+
+def synthesized(collective: Collective, fabric: Fabric) -> Schedule:
+    """A queued schedule on standing circuits, not yet verified; a design that was found before comes from the disk.
+
+    Raises:
+        UnsupportedError: the fabric is no WDM ring.
+    """
+    if not isinstance(fabric, WdmRing):
+        raise UnsupportedError(f"synthesis on a {type(fabric).__name__}: expected a ring with wavelengths")
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+    question = [ranks, channels, nbytes, timing.bandwidth, timing.hop, timing.propagation, timing.occupancy]
+    design = read_design(question)
+    trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
+    if design is None or trees is None:
+        search = RingSearch(ranks, channels, nbytes, timing, bound)
+        design, trees = search.run(int(EFFORT * max(1.0, ranks / _RANKS)))
+        keep_design(question, design)
+    return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
+
+
+def _note(design: Design, trees: Trees, fabric: WdmRing) -> str:
+    unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
+    chords = [_chord(each, fabric.ranks) for each in design.chords]
+    return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"
+
+
+def _chord(level: Level, ranks: int) -> str:
+    hubs = "every rank" if level.hubs == ranks else f"each of {level.hubs} hubs"
+    return f"chords of {level.length(ranks):.4g} ranks start at {hubs}, {level.width} wavelengths wide"
