@@ -67,7 +67,7 @@ def test_shares_add_up_to_whole_operators(k: int, groups: int) -> None:
 def test_operators_have_names_that_do_not_overlap(k: int, blocks: int) -> None:
     figure = placement_figure(planned(k, 1, blocks))
     axes = figure.axes[0]
-    assert axes.images[0].get_array().shape[:2] == (k, len(planned(k, 1, blocks).balanced.operators))
+    assert _image(axes).shape[:2] == (k, len(planned(k, 1, blocks).balanced.operators))
     boxes = _boxes(figure, axes.get_xticklabels())
     # Slanted alike, so they keep apart where their ends do, by more than the height of a letter.
     assert len(boxes) >= 4 and all(b.x1 - a.x1 > 9 for a, b in pairwise(boxes))
@@ -80,7 +80,7 @@ def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, grou
     plan = planned(k, groups)
     figure = group_figure(plan, granted(plan, kind))
     traffic = plan.traffic()
-    sent, served = (each.images[0].get_array() for each in figure.axes)
+    sent, served = (_image(each) for each in figure.axes)
     rows, columns = sent.shape[:2]
     assert rows % k == 0 and rows <= max(k, 48)
     assert columns == min(rows + k, plan.ranks)
@@ -92,7 +92,8 @@ def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, grou
         assert len(colours) <= 1
         assert not colours & {tuple(colour) for colour in np.round(sent[second][:, :3], 6)}
     # Whatever is sent has a circuit drawn, or a cross.
-    crossed = {tuple(at) for at in figure.axes[1].collections[-1].get_offsets()}
+    crosses: Any = figure.axes[1].collections[-1].get_offsets()
+    crossed = {tuple(at) for at in crosses}
     without = {(float(c), float(r)) for r, c in np.argwhere((sent[..., 3] > 0) & (served[..., 3] == 0))}
     assert crossed == without
     assert bool(crossed) == (kind == "few" and k == 16)
@@ -104,7 +105,7 @@ def test_a_thousand_ranks_stay_readable() -> None:
     matrix[source, (source + 1) % 1024] = 1e6
     found = ring.assign(Traffic.of(matrix), WdmRing(ranks=1024))
     figure = assignment_figure(found, 1e9)
-    assert figure.axes[0].images[0].get_array().shape[:2] == (128, 128)
+    assert _image(figure.axes[0]).shape[:2] == (128, 128)
     assert "8 ranks a row" in figure.axes[0].get_ylabel()
 
 
@@ -199,6 +200,11 @@ def test_tables_fit_their_terminal(width: int) -> None:
 def test_a_breakdown_is_shared_between_samples() -> None:
     row = split_row(2)
     assert sum(row.per_sample().values()) == pytest.approx(row.step_time / row.global_batch)
+
+
+def _image(axes: Any) -> Any:
+    """Colours drawn, shape [rows, columns, 4]."""
+    return axes.images[0].get_array()
 
 
 def _boxes(figure: Any, texts: Any) -> list[Any]:

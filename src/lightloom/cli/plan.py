@@ -94,7 +94,8 @@ def plan(
         _refuse({"--batch": batch, "--strategy": strategy, "--cost-model": cost_model}, "is not for --split")
         if not overlap:
             raise _contradiction("--no-overlap is not for --split: placed splits always overlap")
-        from lightloom.cli.plan_split import SplitOptions, plan_split
+        from lightloom.cli.plan_split import plan_split
+        from lightloom.cli.split_options import SplitOptions
 
         plan_split(
             SplitOptions(

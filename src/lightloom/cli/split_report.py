@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightloom.cli.plan_split import rows, site
+from lightloom.cli.split_rows import rows, site
 from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_size, format_time
 from lightloom.planner.splits import SplitPlan, SplitSearch
