@@ -11,12 +11,14 @@ import pytest
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.parallelism.load import make_plan
 from lightloom.planner.compression import stated
 from lightloom.planner.explain_split import explain_split
 from lightloom.planner.group_prices import GroupPrices
 from lightloom.planner.split_search import split_search
 from lightloom.planner.splits import KINDS, STRATEGIES, PlacedChoice, SplitSearch, pareto_front
-from tests.planner.jobs import mixture, transformer
+from lightloom.simulation.step import simulate_step
+from tests.planner.jobs import SEQUENCE, mixture, transformer
 
 RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 4}
@@ -132,6 +134,8 @@ def test_fabrics_without_circuits_or_switches_leave_placed_plans_out_and_say_so(
     )
     with pytest.raises(UnsupportedError, match="placed plans need circuits or a packet switch"):
         search(cluster(4, {"base": "ring"}), kinds=("placed",))
+    with pytest.raises(UnsupportedError, match="splits can be had: no strategy has groups that in-network serves"):
+        search(cluster(4, {"base": "ring"}), algorithms=("in-network",))
 
 
 def test_codecs_between_the_hops_are_left_out_of_placed_plans() -> None:
@@ -222,6 +226,33 @@ def test_joules_are_those_of_the_parts() -> None:
         assert energy.transmission_j is not None and energy.transmission_j >= 0
         if each.placed is not None:
             assert energy.transmission_j == pytest.approx(8e-12 * each.placed.sent_bytes * each.placed.plan.groups)
+
+
+def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
+    on = cluster(4, RING | {"energy_per_bit": 1e-12, "power_per_rank": 20.0})
+    graph, prices = transformer(2, 256), GroupPrices(on.fabric, on.training)
+    found = search(on, kinds=("ddp", "fsdp"), prune=False)
+    for each in found.ranking:
+        choice = each.choice
+        assert not isinstance(choice, PlacedChoice)
+        if choice.recomputation == "none":
+            plan = make_plan(choice.sharding, graph, 4, on.training.model_copy(update={"batch_per_rank": 2}))
+            result = simulate_step(plan, on.accelerator, on.fabric, prices.price(choice.algorithm, 4, 1.0))
+            assert each.energy == result.energy
+            assert each.memory == pytest.approx(plan.memory.total)
+
+
+@pytest.mark.parametrize("fabric", [RING, SWITCH, PACKETS])
+def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
+    """By hand: with tensor groups alone every rank is in one; an all-reduce's joules grow with its bytes."""
+    on = cluster(4, fabric | {"energy_per_bit": 1e-12})
+    found = search(on, kinds=("tensor-pipeline",), prune=False)
+    prices = GroupPrices(on.fabric, on.training).price("ring-two-way-striped", 4, 1.0)
+    whole = next(each for each in found.ranking if each.label.startswith("dp 1 · tp 4 · ring"))
+    # Two blocks with two all-reduces forward and two backward, of 8 samples; embedding and head one each.
+    output = 8 * SEQUENCE * 256 * 2
+    one = prices("all-reduce", float(output)).cost.energy
+    assert one is not None and whole.energy.transmission_j == pytest.approx(one * (4 * 2 + 2), rel=0.01)
 
 
 def test_joules_of_stages_count_what_every_rank_sends() -> None:

@@ -25,9 +25,14 @@ def _what(winner: SplitPlan) -> str:
     parts = winner.breakdown
     return (
         f"{_name(winner)} on {winner.cluster.name} ({winner.cluster.ranks:,} ranks) wins: "
-        f"{winner.samples_per_second:,.4g} samples/s, a step takes {format_time(winner.step_time)}, "
+        f"{_rate(winner.samples_per_second)} samples/s, a step takes {format_time(winner.step_time)}, "
         f"{format_time(parts['compute_s'])} of it computing, {_waits(winner)}{_circuits(winner)}"
     )
+
+
+def _rate(number: float) -> str:
+    """Four digits, without an exponent: 0.1234, 12.34, 123,400."""
+    return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
 
 
 def _waits(plan: SplitPlan) -> str:

@@ -154,6 +154,9 @@ class SplitRows:
         space = self._job.space(self._asked.batches, algorithms=self._asked.algorithms, ratios=ratios)
         space = space.rows(np.isin(_kinds(space), [KINDS.index(each) for each in self._asked.kinds]))
         possible = space.rows(admitted(self._job, space))
+        if len(space) and not len(possible):
+            names = ", ".join(self._asked.algorithms)
+            self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
         held = memory(self._job, possible)
         if len(possible) and held.min() > self._capacity:
             self._needed.append(f"the smallest strategy needs {held.min():.4g} bytes a rank")
@@ -222,8 +225,7 @@ class SplitRows:
                 "no split: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
                 f"{ranks}, one sample a rank"
             )
-        reasons = "; ".join(self.refusals) or "no algorithm serves the groups of any strategy"
-        return f"none of {self._counts.rows} splits can be had: {reasons}"
+        return f"none of {self._counts.rows} splits can be had: {'; '.join(self.refusals)}"
 
 
 def _kinds(rows: Strategies) -> Ints:
