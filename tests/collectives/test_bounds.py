@@ -71,6 +71,14 @@ def two_planes_for_each(ranks: int, latency: float) -> Fabric:
     return CircuitSwitch(ranks=ranks, degree=ranks - 1, hop_latency=latency)
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 16, 17, 64])
+def test_blocks_passed_on_both_ways_meet_the_bound_at_zero_latency(ranks: int) -> None:
+    for fabric in (Ring(ranks=ranks), wdm_ring(ranks, 8, reconfiguration_time=0.0), wdm_ring(ranks, 5, fibres=3)):
+        e = evaluate(find("ring-two-way-striped"), Collective("all-to-all", ranks, 1e8), fabric)
+        assert e.cost.time == pytest.approx(e.bound.time, rel=1e-12)
+        assert e.schedule.steps == ranks // 2 and e.cost.static
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8, 9, 16, 64])
 def test_blocks_sent_straight_around_a_ring_meet_the_bound(ranks: int) -> None:
     fabric = wdm_ring(ranks, ring_all_to_all_wavelengths(ranks), reconfiguration_time=0.0)

@@ -10,6 +10,7 @@ from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.plugins import plugins_of
 from lightloom.fabrics.base import Fabric
 
@@ -33,6 +34,8 @@ class Algorithm:
     """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
+    all_to_all_ranks: int = MAXIMUM_RANKS
+    """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
     def refusal(self, kind: str, fabric: Fabric) -> str | None:
         """Why this algorithm cannot serve that collective on that fabric; None when it can."""
@@ -47,6 +50,8 @@ class Algorithm:
             return f"{self.name} needs a ring with wavelengths"
         if fabric.exclusive and fabric.usable_channels < 1:
             return f"{self.name} sends both ways around, which takes at least 2 transceivers a node"
+        if kind == "all-to-all" and fabric.ranks > self.all_to_all_ranks:
+            return f"{self.name} serves all-to-all among at most {self.all_to_all_ranks} ranks, not {fabric.ranks}"
         if self.even_ranks and fabric.ranks % 2:
             return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
         if fabric.usable_channels < self.least_channels:
@@ -82,7 +87,7 @@ def _built_in() -> list[Algorithm]:
 
     plain = [
         Algorithm(name="ring", build=ring.ring, summary="pass shares on around the ring, one way"),
-        Algorithm(name="ring-two-way", build=ring.ring_two_way, halves_shares=True,
+        Algorithm(name="ring-two-way", build=ring.ring_two_way, kinds=KINDS, all_to_all_ranks=128, halves_shares=True,
                   summary="pass shares on around the ring, both ways"),
         Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
                   summary="exchange everything with partners at distance 1, 2, 4, ..."),
@@ -115,7 +120,7 @@ def _striped(plain: Algorithm) -> Algorithm:
     return Algorithm(
         name=f"{plain.name}-striped", build=plain.build, summary=f"{plain.summary}; all wavelengths bundled",
         kinds=plain.kinds, striped=True, needs=plain.needs, even_ranks=plain.even_ranks,
-        halves_shares=plain.halves_shares,
+        halves_shares=plain.halves_shares, all_to_all_ranks=plain.all_to_all_ranks,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class GroupPrices:
     """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
 
     The part is the same kind of fabric with as many ranks, all other fields equal: a ring's part is taken to close.
-    An algorithm that gathers and adds cannot carry an all-to-all: its blocks go straight from rank to rank instead.
+    Where an algorithm cannot carry an all-to-all, the blocks go straight from rank to rank instead.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class GroupPrices:
 
 def _carrier(kind: Kind, algorithm: str, part: Fabric) -> Algorithm:
     found = find(algorithm)
-    if kind == "all-to-all" and kind not in found.kinds:
+    if kind == "all-to-all" and found.refusal(kind, part) is not None:
         straight = [find(name) for name in ("one-stage-striped", "one-stage")]
         found = next((each for each in straight if each.refusal(kind, part) is None), straight[-1])
     return found

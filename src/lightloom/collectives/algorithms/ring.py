@@ -6,6 +6,9 @@
 With an even N the two-way ring meets its opposite rank's share from both sides. Striped, it takes half of it from each
 side, so that the last step costs half and the receive bound is met exactly; unstriped, the share travels clockwise.
 
+In an all-to-all each rank passes on the blocks that are for others, the shorter way round: ever fewer from step to
+step, and as many over every link as the cut into two halves asks for.
+
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the
 one-way form is the Ring baseline of OpTree, Table I.
 """
@@ -49,6 +52,8 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
     n = collective.ranks
     steps = two_way_ring_steps(n)
     pieces = 2 if striped and n % 2 == 0 else 1
+    if collective.kind == "all-to-all":
+        return _blocks(name, collective, fabric, steps, pieces, striped)
 
     def all_gather(gather: Collective) -> Schedule:
         axes = np.indices((steps, 2, n, pieces), dtype=np.int32)
@@ -61,15 +66,34 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
 
 
+def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, pieces: int, striped: bool) -> Schedule:
+    """Blocks begin the shorter way round and leave the ring at the rank that they are for."""
+    n, order = collective.ranks, fabric.ring_order().astype(np.int32)
+    axes = np.indices((steps, 2, n, steps, pieces), dtype=np.int32)
+    step, backward, position, distance, piece = (axis.ravel() for axis in axes)
+    distance += 1
+    kept = distance > step
+    if n % 2 == 0:
+        kept &= (2 * distance < n) | (backward == 0 if pieces == 1 else piece == backward)
+    step, backward, position, distance, piece = (axis[kept] for axis in (step, backward, position, distance, piece))
+    heading = 1 - 2 * backward
+    origin = order[(position - heading * step) % n]
+    reader = order[(position + heading * (distance - step)) % n]
+    return _neighbours(
+        name, collective, fabric, steps, step, position, heading, striped, n * pieces,
+        reader * np.int32(pieces) + piece, origin,
+    )  # fmt: skip
+
+
 def _neighbours(
     name: str, collective: Collective, fabric: Fabric, steps: int, step: Column, position: Column, heading: Column,
-    striped: bool, pieces: int, piece: Column | int = 0,
+    striped: bool, pieces: int, piece: Column | int = 0, owner: Column | None = None,
 ) -> Schedule:  # fmt: skip
-    """Rows, sorted by step and heading, in which ``position`` sends on the share that began ``step`` ranks behind
-    it."""
+    """Rows, sorted by step and heading, in which ``position`` sends on a piece of the share that began ``step`` ranks
+    behind it."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     source, destination = order[position], order[(position + heading) % n]
-    owner = order[(position - heading * step) % n]
+    owner = order[(position - heading * step) % n] if owner is None else owner
     backward = heading < 0
     on_ring = fabric.routes == 2
     # On a circuit switch the two headings are two circuits, so they take different planes (half of them each).
