@@ -18,10 +18,11 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import ExportedJob, exported, expressible
 from lightloom.planner.split_search import split_search
-from tests.planner.jobs import cluster, job, space, transformer
+from tests.planner.jobs import cluster, job, mixture, space, transformer
 
 BLOCKS = 8
 ROWS = space(job(BLOCKS, ranks=8), batches=(16, 48))
+MIXED = space(job(BLOCKS, ranks=8, model=mixture), batches=(16, 48))
 
 
 def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
@@ -33,7 +34,7 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
     return found._replace(**facts)
 
 
-rows = st.integers(0, len(ROWS) - 1).map(ROWS.__getitem__).map(exported_row)
+rows = st.one_of(*(st.integers(0, len(of) - 1).map(of.__getitem__).map(exported_row) for of in (ROWS, MIXED)))
 
 
 @given(rows)
@@ -59,6 +60,9 @@ def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
     else:
         assert accumulated == strategy.micro_batches
         assert "pipeline_parallel_schedule" not in parallel
+    assert parallel.get("expert_parallel_degree", 1) == strategy.ep
+    if strategy.ep > shard:
+        assert any("sharded replicas" in note for note in torchtitan.notes(found))
     assert read["activation_checkpoint"]["mode"] == strategy.recomputation
     assert training["seq_len"] == 16
 
@@ -81,7 +85,7 @@ def megatron_parser() -> argparse.ArgumentParser:
     for name in (
         "tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size",
         "seq-length", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
-        "recompute-num-layers",
+        "recompute-num-layers", "expert-model-parallel-size",
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--recompute-granularity", choices=["full", "selective"])
@@ -110,6 +114,7 @@ def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
     dp = found.ranks // (tp * pp)
     assert dp == strategy.dp
     assert read.global_batch_size == read.micro_batch_size * strategy.micro_batches * dp
+    assert (read.expert_model_parallel_size or 1) == strategy.ep and dp % strategy.ep == 0
     assert read.sequence_parallel == strategy.sequence_parallel
     chunks = read.num_virtual_stages_per_pipeline_rank or 1
     if read.num_layers_per_virtual_pipeline_stage:
@@ -144,6 +149,12 @@ def test_bash_reads_the_script(tmp_path: Path) -> None:
     command = f'source "{path}" && printf "%s\\n" "${{MEGATRON_ARGS[@]}}"'
     done = subprocess.run([bash, "-euc", command], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.split() == shlex.split(" ".join(megatron.arguments(exported_row(ROWS[len(ROWS) // 2]))))
+
+
+def test_all_columns_occur() -> None:
+    """What the laws above are checked on: no column stays at its default."""
+    assert MIXED.ep.max() > 1
+    assert ROWS.virtual_stages.max() > 2 and ROWS.sequence_parallel.any() and ROWS.pp.max() > 2
 
 
 def test_placed_splits_cannot_be_exported() -> None:

@@ -12,6 +12,7 @@ from lightloom.core.units import format_size, format_time
 from lightloom.planner.splits import SplitPlan, SplitSearch
 from lightloom.reports.breakdown_figure import breakdown_figure
 from lightloom.reports.figures import save, to_svg
+from lightloom.reports.numbers import format_rate
 from lightloom.reports.pareto_figure import Point, pareto_figure
 from lightloom.reports.report import Picture, Report
 from lightloom.reports.split_table import FRONT, page_table
@@ -34,7 +35,7 @@ def split_report(
     winner = found.winner
     return Report(
         title=f"{graph.name}: how to split it",
-        headline=f"{winner.label}: {winner.samples_per_second:,.4g} samples/s",
+        headline=f"{winner.label}: {format_rate(winner.samples_per_second)} samples/s",
         explanation=str(document["explanation"]),
         facts=_facts(found, graph, document),
         not_sourced=tuple(

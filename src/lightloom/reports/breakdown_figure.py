@@ -26,21 +26,22 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     axes = figure.subplots()
     totals = [sum(breakdown.values()) for _, breakdown in rows]
     longest = max(totals, default=0.0) or 1e-9
+    scale, unit = (1e6, "microseconds") if longest < 2e-4 else (1e3, "milliseconds")
     shown: dict[str, None] = {}
     for row, (_, breakdown) in enumerate(rows):
         left = 0.0
         for key, (_, colour) in SHARES.items():
-            width = breakdown.get(key, 0.0) * 1e3
+            width = breakdown.get(key, 0.0) * scale
             if width > 0:
                 axes.barh(row, width, left=left, height=0.66, color=colour, linewidth=0)
                 shown[key] = None
             left += width
-        axes.text(left + longest * 8, row, format_time(totals[row]), va="center", ha="left")
+        axes.text(left + longest * scale * 0.008, row, format_time(totals[row]), va="center", ha="left")
     axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
-    axes.set_xlim(0, longest * 1e3 * 1.1)
-    axes.set_xlabel(f"milliseconds a {per}")
+    axes.set_xlim(0, longest * scale * 1.1)
+    axes.set_xlabel(f"{unit} a {per}")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.console import breakdown_bar
+from lightloom.reports.numbers import format_rate
 from lightloom.reports.report import Table as PageTable
 
 FRONT = "◆"
@@ -83,7 +84,7 @@ def split_table(rows: Sequence[SplitRow], width: int, *, title: str = "") -> Tab
         cells += [Text(row.site)] if sites else []
         cells.append(Text(f"{row.global_batch:,}"))
         cells += [Text(format_time(row.step_time))] if medium else []
-        cells.append(Text(f"{row.samples_per_second:,.4g}", style="bold"))
+        cells.append(Text(format_rate(row.samples_per_second), style="bold"))
         cells += [Text(row.energy)] if medium else []
         cells += [Text(format_size(row.memory))] if wide else []
         cells += [breakdown_bar(row.per_sample(), longest, bar)] if width >= 64 else []
@@ -99,7 +100,7 @@ def page_table(rows: Sequence[SplitRow], title: str, caption: str) -> PageTable:
         rows=tuple(
             (
                 str(row.place), row.kind, row.label, row.site, f"{row.global_batch:,}", format_time(row.step_time),
-                f"{row.samples_per_second:,.4g}", row.energy, format_size(row.memory), FRONT if row.on_front else "",
+                format_rate(row.samples_per_second), row.energy, format_size(row.memory), FRONT if row.on_front else "",
             )
             for row in rows
         ),

@@ -30,6 +30,8 @@ def arguments(job: ExportedJob) -> list[str]:
         found.append(f"--seq-length {job.sequence_length}")
     if strategy.sequence_parallel:
         found.append("--sequence-parallel")
+    if strategy.ep > 1:
+        found.append(f"--expert-model-parallel-size {strategy.ep}")
     if strategy.virtual_stages > 1:
         found.append(_interleaving(job))
     if strategy.recomputation == "full":
@@ -51,6 +53,8 @@ def notes(job: ExportedJob) -> list[str]:
             f"{job.blocks} blocks over {chunks} stages are uneven: the plan balances them by time, Megatron wants "
             "as many layers in each, or --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"
         )
+    if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
+        found.append("Megatron wants --sequence-parallel where experts meet tensor parallelism; the plan has none")
     if job.precision not in (*_PRECISIONS, "fp32"):
         found.append(f"the plan computes in {job.precision}: set it up yourself")
     return found

@@ -28,6 +28,8 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
         "pipeline_parallel_degree": strategy.pp,
         "context_parallel_degree": 1,
     }
+    if strategy.ep > 1:
+        parallelism["expert_parallel_degree"] = strategy.ep
     if sharded:
         # Stages and micro-batches gather once a step; alone, units are gathered anew for the backward pass.
         parallelism["fsdp_reshard_after_forward"] = "never" if staged or strategy.micro_batches > 1 else "always"
@@ -60,6 +62,8 @@ def notes(job: ExportedJob) -> list[str]:
     found = common_notes(job)
     if strategy.sharding == "ddp" and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
         found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
+    if strategy.ep > 1 and strategy.sharding == "ddp":
+        found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
     if strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
     if strategy.virtual_stages > 2 and _layers_per_stage(job) is None:
