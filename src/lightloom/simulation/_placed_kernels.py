@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 
 _NOBODY = -1
+_ROUNDING = 1e-9
+"""Share of a parcel below which the rest is round-off."""
 _events = njit(cache=True, _nrt=False)
 """Functions that make no arrays: without counting references to those of a tuple, events take a twentieth as long."""
 
@@ -276,7 +278,10 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
         if state.current[at] >= 0:
             x = state.current[at]
             state.piece[x] = now
-            if rate[nodes.pipe[x]] > 0.0:
+            if state.left[at] == 0.0:
+                _push(state, hops, now, at)
+                state.counts[3] += 1
+            elif rate[nodes.pipe[x]] > 0.0:
                 _push(state, hops, now + state.left[at] / rate[nodes.pipe[x]], at)
                 state.counts[3] += 1
             else:
@@ -325,5 +330,8 @@ def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate
     for at in range(devices, resources):
         x = state.current[at]
         if x >= 0:
-            state.left[at] = max(0.0, state.left[at] - rate[nodes.pipe[x]] * (until - state.piece[x]))
+            state.left[at] -= rate[nodes.pipe[x]] * (until - state.piece[x])
+            # Of what ends at ``until`` rounding may leave a rest, for which nobody should wait another hold.
+            if state.left[at] <= _ROUNDING * nodes.amount[x]:
+                state.left[at] = 0.0
     return False

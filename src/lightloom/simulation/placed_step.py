@@ -227,7 +227,8 @@ class _Run:
         """All that was seen."""
         work, state = self._work, self.state
         hops = np.flatnonzero(work.nodes.pipe >= 0)
-        last = (hops, state.piece[hops], state.end[hops])
+        sent = hops[state.end[hops] > state.piece[hops]]
+        last = (sent, state.piece[sent], state.end[sent])
         node, begun, stopped = (np.concatenate(each) for each in zip(*self._stretches, last, strict=True))
         stretches = Stretches(node, begun, stopped)
         step_time = float(state.totals[1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -127,9 +127,8 @@ class GroupCircuits:
     def _unreachable(self, a: int, b: int) -> str:
         where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
         return (
-            f"device {a} has no circuit to {where} and no way over others' circuits in any of "
-            f"{len(self.bandwidth)} holds: expected a larger degree, more wavelengths, a placement with fewer peers or "
-            "a fabric with holds"
+            f"device {a} has no circuit to {where} and no way over others' circuits in any hold: "
+            "expected a larger degree, more wavelengths, a placement with fewer peers, or holds that take turns"
         )
 
 
@@ -281,8 +280,13 @@ def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.degree:
         return switch.assign(traffic, fabric)
-    none = np.zeros(len(traffic), np.int64)
-    counts = switch.fill_ports(traffic, fabric.degree, none)
+    # Equal transfers go by distance, so that they do not all take the ports of the first ranks.
+    order = np.lexsort((traffic.source, (traffic.destination - traffic.source) % traffic.ranks))
+    turned = replace(
+        traffic, source=traffic.source[order], destination=traffic.destination[order], nbytes=traffic.nbytes[order]
+    )
+    counts = np.zeros(len(traffic), np.int64)
+    counts[order] = switch.fill_ports(turned, fabric.degree, counts)
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
