@@ -4,7 +4,8 @@ ResNet-50, Transformer-big and GPT-2 355M on 64 and on 1,024 ranks of a ring and
 of degrees, micro-batches, sharding, recomputation, five global batches and three algorithms, and every placed plan of
 SiP-ML's kind, is bounded; those that can still win are refined and simulated. CPU seconds of the whole search,
 schedules built cold for each row of the table; ``bounded_per_s`` is the rate of the bounds of all rows at once, with
-the schedules that give the lines priced.
+the schedules that give the lines priced. On 64 ranks random placed rows are simulated too: ``over_first`` and
+``over_last`` are their steps over the first and the last bound, median and 95th percentile.
 """
 
 from __future__ import annotations
@@ -15,15 +16,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure import cpu_name, exit_clearly, print_rows
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.planner.placed_space import DEFAULT_QUANTA
+from lightloom.planner.group_prices import GroupPrices
+from lightloom.planner.placed_bounds import first_look
+from lightloom.planner.placed_plans import PlacedPlans
+from lightloom.planner.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
 from lightloom.planner.split_rows import Asked, SplitRows
 from lightloom.planner.split_search import DEFAULT_ALGORITHMS, split_search
 from lightloom.planner.splits import KINDS, SplitPlan
+from lightloom.planner.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -31,6 +39,8 @@ MODELS = ("resnet50", "transformer-big", "gpt2-355m")
 CLUSTERS = ("sip-ring-1024", "sip-ocs-1024")
 SAMPLES_PER_RANK = (1, 2, 4, 8, 16)
 """Global batches, divided by the ranks."""
+RANDOM = 60
+"""Placed rows that are simulated to see how near their bounds are."""
 
 
 def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
@@ -50,6 +60,25 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
         "winner": f"{winner.label} · {winner.global_batch} samples",
         **{f"slower_{kind}": _slower(found.best_of(kind), winner.sample_time) for kind in KINDS},
     }  # fmt: skip
+
+
+def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
+    """Simulated steps of random placed rows over their bounds."""
+    on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
+    job = Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    batches = [ranks * each for each in SAMPLES_PER_RANK]
+    table, plans = PartTable(graph), PlacedPlans(job)
+    rows = distinct(job, table, placed_space(on.fabric, batches, DEFAULT_QUANTA)[0])
+    look, over = first_look(job, table, rows), []
+    for row in np.random.default_rng(0).permutation(len(rows))[:RANDOM].tolist():
+        try:
+            choice = rows[row]
+            last = max(plans.structure_bound(choice), plans.circuits_bound(choice), look.bound[row])
+            over.append(plans.simulate(choice).step_time / np.array([look.bound[row], last]))
+        except UnsupportedError:
+            continue
+    first, last = (np.percentile(each, [50, 95]).round(2).tolist() for each in np.array(over).T)
+    return {"placed_rows": len(over), "over_first": first, "over_last": last}
 
 
 def _slower(best: SplitPlan | None, sample_time: float) -> float | None:
@@ -82,7 +111,7 @@ def _main() -> None:
     for ranks in (64,) if options.no_large else (64, 1024):
         for cluster in CLUSTERS:
             for model in MODELS:
-                rows.append(measure(model, cluster, ranks))
+                rows.append(measure(model, cluster, ranks) | (tightness(model, cluster, ranks) if ranks == 64 else {}))
                 print_rows(rows[-1:])
     if options.json:
         document = {"cpu": cpu_name(), "searches": rows, "provenance": provenance({"benchmark": "splits"})}

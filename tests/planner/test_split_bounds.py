@@ -51,7 +51,7 @@ def space_on(job: Job, batches: tuple[int, ...], ratios: tuple[float, ...] = (1.
     return distinct(job, PartTable(job.graph), placed_space(job.fabric, batches, QUANTA, ratios)[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(
     st.integers(0, len(FABRICS) - 1),
     st.sampled_from([2, 4, 6, 8, 12]),
