@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from lightloom.accelerators.roofline import memory_time
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants, regrants
+from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants
 from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.splitting import Floats
 from lightloom.simulation import placed_timeline

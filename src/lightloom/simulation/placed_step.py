@@ -19,8 +19,9 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.circuits.group import GroupCircuits, Regrant, grants
+from lightloom.parallelism.circuits.group import GroupCircuits, grants
 from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.splitting import Floats, Ints
 from lightloom.simulation.placed_timeline import PlacedEvents, Stretches, placed_timeline
@@ -78,7 +79,7 @@ def simulate_placed(
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
         compression_ratio: bytes of a gradient for each byte sent between groups.
         regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
-            before the reconfiguration; the first from all that the step sends. See ``circuits.group.regrants``.
+            before the reconfiguration; the first from all that the step sends. See ``circuits.regrant.regrants``.
 
     Raises:
         UnsupportedError: two devices that exchange data have no way over the circuits, or the step has no end.

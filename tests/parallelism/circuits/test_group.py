@@ -18,7 +18,8 @@ from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Circuits, Timing, Traffic, ring, verify
-from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants, regrants, worst_group
+from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants, worst_group
+from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.hybrid import HybridPlan
 from tests.parallelism.test_placement import fan
@@ -193,6 +194,8 @@ def test_what_has_no_pipes_is_refused() -> None:
         grant(plan, PacketSwitch(ranks=8))
     with pytest.raises(UnsupportedError, match="on a mesh: expected a circuit-switch, a wdm-ring, a switch or"):
         grant(plan, Mesh(ranks=4))
+    with pytest.raises(UnsupportedError, match="8 transceivers a rank: expected none stated, or at least the 128"):
+        grant(plan, WdmRing(ranks=4, transceivers=8))
     with pytest.raises(UnsupportedError, match="PacketSwitch of 4 ranks: expected a circuit-switch or a wdm-ring"):
         regrants(plan, PacketSwitch(ranks=4))
 

@@ -10,12 +10,11 @@ that leave one port take turns on it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.fabrics.base import Fabric, Floats, Ints
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
@@ -23,7 +22,6 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment
 from lightloom.parallelism.circuits.holds import Timing
-from lightloom.parallelism.circuits.replan import longest_first
 from lightloom.parallelism.circuits.ring_bound import relax
 from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -39,10 +37,6 @@ LONG = 4
 """Holds from which on any gap is enough, once every pair has a circuit."""
 HOLD_RECONFIGURATIONS = 10
 """Length of a hold in reconfiguration times, where nothing else is said (SiP-ML, section 3.1)."""
-
-
-Regrant = Callable[[Floats], Floats]
-"""Bytes per second [pipe] of the next hold from the bytes [pipe] that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,7 +129,8 @@ class GroupCircuits:
 def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> GroupCircuits:
     """Of :func:`grants`, what should be fastest: how long the busiest pipe sends, relays included, and what each
     transfer of the longest chain of them waits for its hold on average."""
-    return min(grants(plan, fabric, timing), key=lambda granted: _expected(plan, granted))
+    found = grants(plan, fabric, timing)
+    return found[0] if len(found) == 1 else min(found, key=lambda granted: _expected(plan, granted))
 
 
 def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
@@ -180,54 +175,13 @@ def default_timing(fabric: Fabric) -> Timing:
     return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
 
 
-def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
-    """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
-
-    Circuits go to the transfers that are still the longest (`replan.longest_first`), in all groups alike; every grant
-    is verified. Nothing is relayed: a pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
-
-    Raises:
-        UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
-    """
-    matrix = plan.traffic().total
-    if plan.ranks != fabric.ranks or not isinstance(fabric, CircuitSwitch | WdmRing) or not matrix.sum() > 0:
-        raise UnsupportedError(
-            f"circuits granted from hold to hold on a {type(fabric).__name__} of {fabric.ranks} ranks: expected a "
-            f"circuit-switch or a wdm-ring of {plan.ranks} ranks, and traffic"
-        )
-    timing = timing or default_timing(fabric)
-    traffic, planner = Traffic.of(matrix), longest_first(fabric)
-    pipe, codes = _pipes(plan.k, traffic)
-
-    def regrant(waiting: Floats) -> Floats:
-        circuits = planner(traffic.with_bytes(waiting[pipe]), fabric.channel_bandwidth * timing.hold)
-        verify(circuits, fabric)
-        granted: Floats = _least(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
-        return granted * fabric.channel_bandwidth
-
-    latency = np.zeros(len(codes))
-    route = fabric.route(traffic.source, traffic.destination)
-    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
-    pipes = GroupCircuits(
-        k=plan.k,
-        source=codes // (2 * plan.k),
-        destination=codes % (2 * plan.k),
-        bandwidth=np.full((1, len(codes)), fabric.channel_bandwidth, np.float64),
-        latency=latency,
-        port=np.arange(len(codes)),
-        timing=timing,
-        assignment=None,
-    )
-    return pipes, regrant
-
-
 def worst_group(
     plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
 ) -> GroupCircuits:
     """Verify circuits, and take of every pipe what the group with the fewest circuits has of it, hold by hold."""
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
-    pipe, codes = _pipes(plan.k, traffic)
+    pipe, codes = pipes_of(plan.k, traffic)
     latency = np.zeros(len(codes))
     serving = traffic.find(circuits.source, circuits.destination)
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
@@ -236,7 +190,7 @@ def worst_group(
         k=plan.k,
         source=codes // (2 * plan.k),
         destination=codes % (2 * plan.k),
-        bandwidth=_least(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
+        bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
         latency=latency,
         port=np.arange(len(codes)),
         timing=timing,
@@ -244,14 +198,14 @@ def worst_group(
     )
 
 
-def _least(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
+def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
     """Circuits [hold, pair] of the worst-served group, [hold, pipe]."""
     order = np.argsort(pipe, kind="stable")
     least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
-def _pipes(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
+def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
     """The pipe of every pair of ranks, and the code ``source · 2 k + destination`` of every pipe."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
@@ -292,7 +246,10 @@ def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
 
 def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: WdmRing, timing: Timing | None) -> list[GroupCircuits]:
     timing = timing or default_timing(fabric)
-    relaxation = relax(traffic, fabric)
+    try:
+        relaxation = relax(traffic, fabric)
+    except InputError as error:
+        raise UnsupportedError(f"circuits on a wdm-ring: {error}") from error
     found = []
     for holds in CYCLES:
         if plan.groups > 1:
@@ -323,8 +280,6 @@ def _reaching(plan: HybridPlan, found: list[GroupCircuits]) -> list[GroupCircuit
 def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
     from lightloom.parallelism import _placement_kernels as kernels
 
-    if not len(granted.source):
-        return 0.0
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.ways(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
@@ -349,7 +304,7 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: PacketSwitch | TwoTierSwi
     rates = fabric.link_bandwidth()
     rates[4 * fabric.ranks :] /= domain
     rate = np.where(taken.length > 0, rates[np.minimum(taken.base + taken.start, fabric.links - 1)], np.inf).min(axis=1)
-    pipe, codes = _pipes(plan.k, traffic)
+    pipe, codes = pipes_of(plan.k, traffic)
     bandwidth, latency = np.full(len(codes), np.inf), np.zeros(len(codes))
     np.minimum.at(bandwidth, pipe, rate)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route))

@@ -1,0 +1,123 @@
+"""Placed steps measured: ``python -m benchmarks.placed [--json FILE]``.
+
+Real models in groups on SiP-ML's ring: every grant that is tried, and holds planned anew from what waits. Then what a
+simulation costs, up to Transformer-big in 28,032 sub-operators. CPU seconds with the kernels compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.placement import LINK, durations
+from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.load import load_fabric
+from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants
+from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.regrant import regrants
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.partition import PartitionRules, partition
+from lightloom.parallelism.placed import Reach
+from lightloom.parallelism.placement import place
+from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.workloads.load import load_workload
+
+CASES = (
+    ("gpt2-355m", 8, 5e-6, 8, 2),
+    ("gpt2-355m", 8, 5e-6, 16, 4),
+    ("resnet50", 32, 5e-6, 8, 4),
+    ("transformer-big", 32, 5e-6, 16, 4),
+)
+"""Model, samples of a group, quantum, k, l."""
+DEGREE = 16
+HOLDS = (Timing(250e-6, 25e-6), Timing(100e-6, 25e-6), Timing(250e-6, 25e-6, 50e-6))
+
+
+def planned(model: str, samples: int, quantum: float, k: int, groups: int, *, blocks: bool = False) -> HybridPlan:
+    """One of the plans; ``blocks`` leaves out the limit to a clique."""
+    graph = load_workload(model, batch=samples).with_element_bytes(2)
+    reach = Reach(min(DEGREE, k - 1))
+    rules = PartitionRules(most_exchanging=None if blocks else reach.clique(k))
+    balanced = partition(graph, durations(graph), k, quantum, rules)
+    return hybrid(place(balanced, k, reach, 80e9, LINK, effort=0), balanced, k, groups)
+
+
+def simulated(plan: HybridPlan, circuits: GroupCircuits, **options: Any) -> tuple[PlacedStep, float]:
+    """A step, and its CPU seconds."""
+    began = time.process_time()
+    step = simulate_placed(plan, circuits, load_accelerator("a100"), TrainingSettings(), **options)
+    return step, time.process_time() - began
+
+
+def rings() -> Iterator[dict[str, Any]]:
+    """Milliseconds of a step: one hold and cycles of holds, and planned anew."""
+    for case in CASES:
+        plan = planned(*case)
+        fabric = load_fabric("sip-ring", plan.ranks, {})
+        row: dict[str, Any] = {"model": case[0], "k": plan.k, "l": plan.groups, "sub_operators": plan.balanced.size}
+        for circuits in grants(plan, fabric):
+            step, _ = simulated(plan, circuits)
+            row[f"holds_{len(circuits.bandwidth)}_ms"] = _row(step)
+        row["granted_holds"] = len(grant(plan, fabric).bandwidth)
+        for timing in HOLDS:
+            circuits, regrant = regrants(plan, fabric, timing)
+            step, spent = simulated(plan, circuits, regrant=regrant)
+            row[f"anew_{timing.hold * 1e6:.0f}_{timing.controller_latency * 1e6:.0f}_ms"] = _row(step)
+            row["anew_cpu_s"] = round(spent, 3)
+        yield row
+
+
+def _row(step: PlacedStep) -> list[float]:
+    """Milliseconds of a step, and of them exposed communication, reconfiguration and idle time."""
+    exposed = step.step_time - step.breakdown["compute_s"]
+    return [round(step.step_time * 1e3, 2), round(exposed * 1e3, 2)]
+
+
+def costs() -> Iterator[dict[str, Any]]:
+    """CPU seconds of laying out and running steps on an optical circuit switch."""
+    for case, blocks in (
+        (CASES[1], False),
+        (("gpt2-355m", 8, 2e-6, 16, 64), False),
+        (("transformer-big", 32, 0.0, 128, 8), True),
+    ):
+        plan = planned(*case, blocks=blocks)
+        circuits = grant(plan, CircuitSwitch(ranks=plan.ranks, degree=DEGREE + 1, bandwidth=25e9))
+        simulated(plan, circuits)
+        step, spent = simulated(plan, circuits)
+        began = time.process_time()
+        intervals = len(step.timeline.intervals)
+        yield {
+            "model": case[0], "sub_operators": plan.balanced.size, "nodes": len(step.work.waits),
+            "simulate_cpu_s": round(spent, 3), "timeline_cpu_s": round(time.process_time() - began, 3),
+            "intervals": intervals,
+        }  # fmt: skip
+
+
+def main() -> int:
+    """Measure, print, and write what was asked for."""
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.placed", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    asked = parser.parse_args()
+    if asked.json is not None:
+        check_writable(asked.json)
+    found = {"rings": list(rings()), "costs": list(costs()), "cpu": cpu_name(), "provenance": provenance({})}
+    print(json.dumps(found, indent=1))
+    if asked.json is not None:
+        write_atomically(asked.json, json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

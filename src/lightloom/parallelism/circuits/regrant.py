@@ -1,0 +1,62 @@
+"""Circuits granted anew before every hold, from what waits: SiP-ML's dynamic traffic estimate (section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric, Floats
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits.group import GroupCircuits, default_timing, least_of_groups, pipes_of
+from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.replan import longest_first
+from lightloom.parallelism.circuits.traffic import Traffic
+from lightloom.parallelism.circuits.verify import verify
+from lightloom.parallelism.hybrid import HybridPlan
+
+Regrant = Callable[[Floats], Floats]
+"""Bytes per second [pipe] of the next hold from the bytes [pipe] that wait."""
+
+
+def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
+    """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
+
+    Circuits go to the transfers that are still the longest (`replan.longest_first`), in all groups alike; every grant
+    is verified. Nothing is relayed: a pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
+
+    Raises:
+        UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
+    """
+    matrix = plan.traffic().total
+    if plan.ranks != fabric.ranks or not isinstance(fabric, CircuitSwitch | WdmRing) or not matrix.sum() > 0:
+        raise UnsupportedError(
+            f"circuits granted from hold to hold on a {type(fabric).__name__} of {fabric.ranks} ranks: expected a "
+            f"circuit-switch or a wdm-ring of {plan.ranks} ranks, and traffic"
+        )
+    timing = timing or default_timing(fabric)
+    traffic, planner = Traffic.of(matrix), longest_first(fabric)
+    pipe, codes = pipes_of(plan.k, traffic)
+
+    def regrant(waiting: Floats) -> Floats:
+        circuits = planner(traffic.with_bytes(waiting[pipe]), fabric.channel_bandwidth * timing.hold)
+        verify(circuits, fabric)
+        granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
+        return granted * fabric.channel_bandwidth
+
+    latency = np.zeros(len(codes))
+    route = fabric.route(traffic.source, traffic.destination)
+    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
+    pipes = GroupCircuits(
+        k=plan.k,
+        source=codes // (2 * plan.k),
+        destination=codes % (2 * plan.k),
+        bandwidth=np.full((1, len(codes)), fabric.channel_bandwidth, np.float64),
+        latency=latency,
+        port=np.arange(len(codes)),
+        timing=timing,
+        assignment=None,
+    )
+    return pipes, regrant
