@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from lightloom.cli.split_rows import rows, site
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from lightloom.simulation.placed_step import PlacedStep
     from lightloom.workloads.graph import ComputeGraph
 
-_BARS = 16
+_BARS = 12
 _LANES = 16
+_LETTERS = 58
+"""Of a line beside a bar."""
 
 
 def split_report(
@@ -117,10 +120,11 @@ def _shown(found: SplitSearch) -> list[SplitPlan]:
 
 
 def _breakdown(found: SplitSearch) -> Figure:
-    several = len({site(plan) for plan in found.ranking}) > 1
     bars = [
         (
-            f"{plan.label}, {plan.global_batch:,} samples" + (f"\n{site(plan)}" if several else ""),
+            "\n".join(
+                [*wrap(plan.label, _LETTERS, break_on_hyphens=False), f"{plan.global_batch:,} samples, {site(plan)}"]
+            ),
             {key: seconds / plan.global_batch for key, seconds in plan.breakdown.items()},
         )
         for plan in _shown(found)

@@ -22,7 +22,8 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    figure = Figure(figsize=(_WIDTH, 1.15 + 0.36 * len(rows)), layout="constrained")
+    lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
+    figure = Figure(figsize=(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows)), layout="constrained")
     axes = figure.subplots()
     totals = [sum(breakdown.values()) for _, breakdown in rows]
     longest = max(totals, default=0.0) or 1e-9

@@ -111,7 +111,7 @@ def _names(figure: Any, axes: Any, side: Any, named: Sequence[Point]) -> None:
     )
     for each, height in zip(named, heights, strict=True):
         where = f"{each.site}, {format_time(each.time)}, {format_energy(each.energy)}"
-        text = "\n".join([*wrap(each.name, _LETTERS), where])
+        text = "\n".join([*wrap(each.name, _LETTERS, break_on_hyphens=False), where])
         side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
         link = ConnectionPatch(
             (each.time, each.energy), (0.02, height), "data", "data", axesA=axes, axesB=side,

@@ -7,6 +7,7 @@ waits for    │ compute                         │ com. │ compute  │
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,7 @@ def waits(timeline: Timeline) -> list[Stretch]:
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     """The resources that get a lane, those that compute first: half of ``most`` for these, the rest for what sends.
 
-    Of more than fit, the busiest; in the order of their first use.
+    Of more than fit, the busiest. In the order of their first use, numbered ones by their numbers.
     """
     on: dict[str, list[Interval]] = {}
     for each in timeline.intervals:
@@ -99,7 +100,14 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     half = max(most - len(sending), most // 2)
     kept = sorted(computing, key=lambda name: -load[name])[:half]
     kept += sorted(sending, key=lambda name: -load[name])[: most - len(kept)]
-    return {name: on[name] for name in [*computing, *sending] if name in kept}
+    prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
+    kept.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
+    return {name: on[name] for name in kept}
+
+
+def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
+    """What stands before the first number, and all numbers."""
+    return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 
 @styled

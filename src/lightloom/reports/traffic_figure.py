@@ -145,8 +145,9 @@ def _matrix(figure: Any, axes: Any, panel: _Panel, ground: _Ground) -> None:
 
     largest = float(panel.values.max()) or 1.0
     present = panel.values[panel.values > 0]
-    least = max(float(present.min()) if len(present) else largest, largest / 10**_DECADES)
-    norm = LogNorm(least, largest if largest > 1.05 * least else 1.05 * least, clip=True)
+    # At least a decade, lest small differences look large.
+    least = min(max(float(present.min(initial=largest)), largest / 10**_DECADES), largest / 10)
+    norm = LogNorm(least, largest, clip=True)
     rows, columns = panel.values.shape
     image = np.zeros((rows, columns, 4))
     for index in range(len(ground.names)):
@@ -174,7 +175,7 @@ def _matrix(figure: Any, axes: Any, panel: _Panel, ground: _Ground) -> None:
 
 def _ticks(least: float, largest: float, words: Callable[[float], str]) -> tuple[list[float], list[str]]:
     """At most four, evenly apart on the logarithm, ends included."""
-    count = 1 if largest <= 1.05 * least else min(4, 2 + int(np.log10(largest / least)))
+    count = min(4, 2 + int(np.log10(largest / least)))
     values = [float(value) for value in np.geomspace(largest, least, count)]
     return values, [words(value) for value in values]
 

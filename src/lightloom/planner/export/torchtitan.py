@@ -31,8 +31,8 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     if strategy.ep > 1:
         parallelism["expert_parallel_degree"] = strategy.ep
     if sharded:
-        # Stages and micro-batches gather once a step; alone, units are gathered anew for the backward pass.
-        parallelism["fsdp_reshard_after_forward"] = "never" if staged or strategy.micro_batches > 1 else "always"
+        # Data parallelism alone gathers its units anew for the backward pass, every other plan once a step.
+        parallelism["fsdp_reshard_after_forward"] = "always" if strategy.plain else "never"
     if staged:
         interleaved = strategy.virtual_stages > 1
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if interleaved else "1F1B"
