@@ -47,6 +47,15 @@ def test_total_and_share_are_the_same_collective() -> None:
     assert whole == share
 
 
+def test_all_to_all_is_a_collective_like_the_others() -> None:
+    found = document("collective", "all-to-all", "--fabric", "switch", "--ranks", "16", "--nbytes-per-rank", "1MB")
+    (row,) = found["rows"]
+    # Fifteen blocks through a port of 50 GB/s, and what the switch adds.
+    assert row["algorithm"] == "one-stage" and row["verified"] is True
+    assert row["time_s"] == pytest.approx(row["lower_bound_s"]) and row["time_s"] >= 15e6 / 50e9
+    assert any("serves all-gather" in each["why"] for each in found["refused"])
+
+
 FABRICS = ("wdm-ring", "ring", "mesh", "torus", "switch", "circuit-switch", "optical-averager")
 
 

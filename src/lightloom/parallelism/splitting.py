@@ -61,7 +61,7 @@ SPLITS: Mapping[str, tuple[Split, ...]] = MappingProxyType(
             Split("in_channel", ("own",), False, True),
         ),
         "linear": (*_same("sample", "sequence"), *_WIDE),
-        "experts": _same("sample"),
+        "experts": (*_same("sample"), *_WIDE),
         "matmul": _same("sample", "head"),
         "attention": (
             *_same("sample"),
