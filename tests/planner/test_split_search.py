@@ -47,7 +47,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     fabric: dict[str, Any], size: tuple[int, int], hidden: int
 ) -> None:
     blocks, ranks = size
-    on, batches = cluster(ranks, fabric), (ranks, 4 * ranks) if ranks < 8 else (2 * ranks,)
+    on, batches = cluster(ranks, fabric), {6: (6, 1536), 8: (16,)}.get(ranks, (ranks, 4 * ranks))
     pruned = search(on, blocks=blocks, hidden=hidden, global_batches=batches)
     whole = search(on, blocks=blocks, hidden=hidden, global_batches=batches, prune=False)
     assert pruned.winner.choice == whole.winner.choice
