@@ -60,7 +60,7 @@ def _hop_bound(collective: Collective, fabric: Fabric) -> float:
     if collective.kind == "all-to-all":
         return hop + ranks * ranks // 4 * per_use
     if collective.kind == "all-reduce":
-        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1, least_uses=2 * (ranks - 1))
+        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1)
     return joint_seconds(ranks, hop, per_use)
 
 

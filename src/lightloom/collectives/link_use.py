@@ -47,19 +47,19 @@ def _programme(ranks: int) -> NDArray[np.int64]:
     return found
 
 
-def joint_seconds(ranks: int, hop: float, per_link_use: float, more_uses: int = 0, least_uses: int = 0) -> float:
-    """The least X with X ≥ hop + max(C(N, ⌊X/hop⌋) + ``more_uses``, ``least_uses``) · ``per_link_use``.
+def joint_seconds(ranks: int, hop: float, per_link_use: float, more_uses: int = 0) -> float:
+    """The least X with X ≥ hop + (C(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         per_link_use: seconds that all links together need for one use of one link by everybody's data.
     """
     if hop <= 0:
-        return max(ranks - 1 + more_uses, least_uses) * per_link_use
+        return (ranks - 1 + more_uses) * per_link_use
     hops = 1
     while True:
-        uses = max(broadcast_uses(ranks, hops) + more_uses, least_uses)
-        seconds = max(hops * hop, hop + uses * per_link_use)
-        if seconds < (hops + 1) * hop or uses == max(ranks - 1 + more_uses, least_uses):
+        uses = broadcast_uses(ranks, hops)
+        seconds = max(hops * hop, hop + (uses + more_uses) * per_link_use)
+        if seconds < (hops + 1) * hop or uses == ranks - 1:
             return seconds
         hops += 1

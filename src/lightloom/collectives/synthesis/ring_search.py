@@ -24,6 +24,8 @@ _NEAR = 1.01
 """Times the bound at which a search is content."""
 _KEPT, _REFINED = 8, 2
 """Designs that random steps start from; those whose pieces and deadlines are all tried first."""
+_QUICK = 0.1
+"""Of a hop, in which a piece is sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
 _LARGEST_TABLE = 1 << 23
@@ -53,8 +55,9 @@ class RingSearch:
         for candidate in candidates(*self._problem[:4], limit=self._best[0]):
             if self._content() or self._spent > effort // 2 or candidate.seconds >= self._best[0]:
                 break
-            if self._cost(candidate.design) <= most:
-                self._try(candidate.design)
+            design = replace(candidate.design, pieces=self._pieces(candidate.design))
+            if self._cost(design) <= most:
+                self._try(design)
         self._walk(effort)
         trees = make_trees(self._best[1], *self._problem)
         assert trees is not None
@@ -76,6 +79,12 @@ class RingSearch:
         regular = all(self._ranks % each.hubs == 0 for each in design.chords)
         period = self._ranks // min((each.hubs for each in design.chords), default=self._ranks)
         return (period if regular else self._ranks) * self._ranks * design.pieces
+
+    def _pieces(self, design: Design) -> int:
+        """Enough for a piece to be sent in a fraction of a hop, as long paths pay that at every hop."""
+        _, _, nbytes, timing, _ = self._problem
+        sending = nbytes / (min(each.width for each in design.chords) * timing.bandwidth)
+        return next((each for each in _PIECES if sending <= each * _QUICK * timing.hop and each > 1), _PIECES[-1])
 
     def _leaders(self, count: int) -> list[Design]:
         return nsmallest(count, self._tried, key=lambda each: self._tried[each])
