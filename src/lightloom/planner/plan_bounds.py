@@ -121,7 +121,9 @@ def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
     working = np.where(busy > 0, begin + busy, 0.0)
     exchanging = np.where((plan.all_reduce_bytes > 0) & np.isfinite(first), first + sending, 0.0)
     bound = np.maximum.reduce([working, end, exchanging]) + update
-    return _Path(float(bound.max()), float(first.min()) if owner.any() else 0.0)
+    # A part may hold copies and own no parameter itself.
+    holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
+    return _Path(float(bound.max()), float(back[holds].min(initial=np.inf)) if owner.any() else 0.0)
 
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
