@@ -48,7 +48,7 @@ def studies() -> Mapping[str, Entry]:
             "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
             "optinc": Entry(_optinc, Measuring(_optinc_jobs, _optinc_measure)),
             "optree": Entry(lambda _: _optree()),
-            "sipml": Entry(lambda _: _sipml()),
+            "sipml": Entry(_sipml, Measuring(_sipml_jobs, _sipml_measure)),
         }
     )
 
@@ -82,10 +82,22 @@ def _optree() -> Study:
     return study()
 
 
-def _sipml() -> Study:
+def _sipml(work: Path | None) -> Study:
     from lightloom.studies.sipml.study import study
 
-    return study()
+    return study(work)
+
+
+def _sipml_jobs() -> int:
+    from lightloom.studies.sipml.runs import jobs
+
+    return jobs()
+
+
+def _sipml_measure(work: Path, _: Path | None, advance: Callable[[int], None]) -> object:
+    from lightloom.studies.sipml.runs import measure
+
+    return measure(work, advance)
 
 
 def _inceptionn(work: Path | None) -> Study:

@@ -10,14 +10,12 @@ from lightloom.reports.palette import FAINT, INK
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import canvas
 from lightloom.studies.sipml.comparison import Comparison
-from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, SCALING
+from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, SCALING
 from lightloom.studies.sipml.systems import System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-NAMES = {"resnet50": "ResNet-50", "transformer_big": "Transformer-big", "gpt2_355m": "GPT-2 355M"}
 
 
 class _Line(NamedTuple):

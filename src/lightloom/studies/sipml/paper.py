@@ -50,6 +50,8 @@ JOBS = {
     "gpt2_355m": Job("gpt2-355m", 128, 8, 1024, 6.8e9, 2_403_000),
 }
 """By the key that rows use."""
+NAMES = {"resnet50": "ResNet-50", "transformer_big": "Transformer-big", "gpt2_355m": "GPT-2 355M"}
+"""For people."""
 RING_MS = {
     "resnet50": {400: 10.0, 8192: 0.488},
     "transformer_big": {400: 28.0, 8192: 1.367},

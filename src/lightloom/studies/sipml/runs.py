@@ -183,8 +183,6 @@ def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
         "quantum_s": quantum,
         "step_s": rounded(step.step_time),
         "makespan_s": rounded(step.plan.placement.makespan),
-        "breakdown": {name: rounded(each) for name, each in step.breakdown.items()},
-        "sub_operators": step.plan.balanced.size,
         "relayed": rounded(step.relayed_bytes / max(step.sent_bytes, 1.0)),
         "holds": granted.circuits.holds if granted is not None else 0,
     }
