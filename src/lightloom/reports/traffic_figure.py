@@ -117,7 +117,7 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
     from matplotlib.patches import Patch
 
     panels = (
-        _Panel("traffic of a step", sent, format_size),
+        _Panel("traffic of a step" if ground.edges else "traffic", sent, format_size),
         _Panel("circuits granted", served, format_bandwidth),
     )
     rows, columns = sent.shape
