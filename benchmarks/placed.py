@@ -42,17 +42,17 @@ DEGREE = 16
 HOLDS = (Timing(250e-6, 25e-6), Timing(100e-6, 25e-6), Timing(250e-6, 25e-6, 50e-6))
 
 
-def planned(model: str, samples: int, quantum: float, k: int, groups: int, *, blocks: bool = False) -> HybridPlan:
-    """One of the plans; ``blocks`` leaves out the limit to a clique."""
+def planned(model: str, samples: int, quantum: float, k: int, groups: int) -> HybridPlan:
+    """One of the plans; the largest, without a quantum, also without a limit to the parts that read everything."""
     graph = load_workload(model, batch=samples).with_element_bytes(2)
     reach = Reach(min(DEGREE, k - 1))
-    rules = PartitionRules(most_exchanging=None if blocks else reach.clique(k))
+    rules = PartitionRules(most_exchanging=reach.clique(k) if quantum else None)
     balanced = partition(graph, durations(graph), k, quantum, rules)
     return hybrid(place(balanced, k, reach, 80e9, LINK, effort=0), balanced, k, groups)
 
 
 def simulated(plan: HybridPlan, circuits: GroupCircuits, **options: Any) -> tuple[PlacedStep, float]:
-    """A step, and its CPU seconds."""
+    """A step, and what it costs in CPU seconds."""
     began = time.process_time()
     step = simulate_placed(plan, circuits, load_accelerator("a100"), TrainingSettings(), **options)
     return step, time.process_time() - began
@@ -77,19 +77,15 @@ def rings() -> Iterator[dict[str, Any]]:
 
 
 def _row(step: PlacedStep) -> list[float]:
-    """Milliseconds of a step, and of them exposed communication, reconfiguration and idle time."""
+    """Milliseconds of a step, and of them those in which nothing computes."""
     exposed = step.step_time - step.breakdown["compute_s"]
     return [round(step.step_time * 1e3, 2), round(exposed * 1e3, 2)]
 
 
 def costs() -> Iterator[dict[str, Any]]:
     """CPU seconds of laying out and running steps on an optical circuit switch."""
-    for case, blocks in (
-        (CASES[1], False),
-        (("gpt2-355m", 8, 2e-6, 16, 64), False),
-        (("transformer-big", 32, 0.0, 128, 8), True),
-    ):
-        plan = planned(*case, blocks=blocks)
+    for case in (CASES[1], ("gpt2-355m", 8, 2e-6, 16, 64), ("transformer-big", 32, 0.0, 128, 8)):
+        plan = planned(*case)
         circuits = grant(plan, CircuitSwitch(ranks=plan.ranks, degree=DEGREE + 1, bandwidth=25e9))
         simulated(plan, circuits)
         step, spent = simulated(plan, circuits)

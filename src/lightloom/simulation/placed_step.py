@@ -216,12 +216,12 @@ class _Run:
     def waiting(self) -> Floats:
         """Bytes [pipe] queued or partly sent."""
         state, nodes, found = self.state, self._work.nodes, np.zeros(self._pipes)
-        for port in range(self._devices, self._work.resources):
+        for port in self._devices + np.flatnonzero(state.size[self._devices : self._work.resources]):
             first = state.room[port] + state.head[port]
             queued = state.item[first : first + state.size[port]]
             np.add.at(found, nodes.pipe[queued], nodes.amount[queued])
-            if state.current[port] >= 0:
-                found[nodes.pipe[state.current[port]]] += state.left[port]
+        sending = self._devices + np.flatnonzero(state.current[self._devices :] >= 0)
+        np.add.at(found, nodes.pipe[state.current[sending]], state.left[sending])
         return found
 
     def result(self, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:

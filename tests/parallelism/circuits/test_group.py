@@ -20,7 +20,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Circuits, Timing, Traffic, ring, verify
 from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants, worst_group
 from lightloom.parallelism.circuits.regrant import regrants
-from lightloom.parallelism.circuits.tiled import assign_tiled
+from lightloom.parallelism.circuits.tiled import assign_tiled, longest_tiled
 from lightloom.parallelism.hybrid import HybridPlan
 from tests.parallelism.test_placement import fan
 from tests.simulation.placed_plans import pipes, plan_of, random_graph
@@ -62,6 +62,26 @@ def test_tiled_rings_are_verified_and_alike_in_all_groups(seed: int, k: int, gro
     for source, destination in zip(traffic.source[:4].tolist(), traffic.destination[:4].tolist(), strict=True):
         ways = [_links(fabric, source, destination, way) for way in (0, 1)]
         assert any((wanted[way] == fabric.channels * holds).any() for way in ways)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, k=st.integers(1, 7), groups=st.integers(2, 5))
+def test_the_longest_are_served_alike_in_all_groups_and_no_more_than_they_can_fill(
+    seed: int, k: int, groups: int
+) -> None:
+    plan = drawn(seed, k, groups)
+    fabric = WdmRing(ranks=plan.ranks, wavelengths=6)
+    traffic = Traffic.of(plan.traffic().total)
+    again = traffic.find((traffic.source + k) % plan.ranks, (traffic.destination + k) % plan.ranks)
+    most = np.random.default_rng(seed).integers(1, 4, len(traffic))
+    for _ in range(groups):
+        most = np.minimum(most, most[again])
+    circuits = longest_tiled(traffic, fabric, k, most)
+    verify(circuits, fabric)
+    counts = circuits.counts(traffic)[0]
+    assert np.array_equal(counts[again], counts)
+    assert (counts <= most).all()
+    assert counts[traffic.nbytes.argmax()] > 0
 
 
 def _links(fabric: Fabric, source: int, destination: int, route: int) -> Any:

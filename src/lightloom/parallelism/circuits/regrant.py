@@ -13,6 +13,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.group import GroupCircuits, default_timing, least_of_groups, pipes_of
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.replan import longest_first
+from lightloom.parallelism.circuits.tiled import longest_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
 from lightloom.parallelism.hybrid import HybridPlan
@@ -24,8 +25,9 @@ Regrant = Callable[[Floats], Floats]
 def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
     """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
 
-    Circuits go to the transfers that are still the longest (`replan.longest_first`), in all groups alike; every grant
-    is verified. Nothing is relayed: a pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
+    Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`replan.longest_first`;
+    on a ring of several groups the same in each, `tiled.longest_tiled`); every grant is verified. Nothing is relayed: a
+    pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
 
     Raises:
         UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
@@ -37,11 +39,15 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
             f"circuit-switch or a wdm-ring of {plan.ranks} ranks, and traffic"
         )
     timing = timing or default_timing(fabric)
-    traffic, planner = Traffic.of(matrix), longest_first(fabric)
+    traffic, circuit_bytes = Traffic.of(matrix), fabric.channel_bandwidth * timing.hold
     pipe, codes = pipes_of(plan.k, traffic)
 
     def regrant(waiting: Floats) -> Floats:
-        circuits = planner(traffic.with_bytes(waiting[pipe]), fabric.channel_bandwidth * timing.hold)
+        known = traffic.with_bytes(waiting[pipe])
+        if isinstance(fabric, WdmRing) and plan.groups > 1:
+            circuits = longest_tiled(known, fabric, plan.k, np.ceil(known.nbytes / circuit_bytes).astype(np.int64))
+        else:
+            circuits = longest_first(fabric)(known, circuit_bytes)
         verify(circuits, fabric)
         granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
         return granted * fabric.channel_bandwidth

@@ -19,7 +19,7 @@ import numpy as np
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Floats, Ints
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
-from lightloom.parallelism.circuits.ring_bound import Relaxation, relax
+from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
 from lightloom.parallelism.circuits.traffic import Traffic
 
 _HALVINGS = 20
@@ -57,21 +57,32 @@ def assign_tiled(
     channels = fabric.channels * holds
     pipes = _pipes(traffic, k)
     counts = _fill(pipes, k, channels, _fewest(pipes, k, channels))
+    return Assignment(traffic, _repeated(traffic, pipes, k, counts, holds), relaxation.service)
+
+
+def longest_tiled(traffic: Traffic, fabric: WdmRing, k: int, most: Ints) -> Circuits:
+    """One hold by water-filling alone, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
+    check_ring(traffic, fabric)
+    pipes = _pipes(traffic, k)
+    counts = _fill(pipes, k, fabric.channels, np.zeros(len(pipes.source), np.int64), most[traffic.source < k])
+    return _repeated(traffic, pipes, k, counts, 1)
+
+
+def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
+    """Wavelengths for counts [pipe] of one group, and the same in all others."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _colours(pipes, pipe)
     groups = traffic.ranks // k
     first = np.repeat(np.arange(groups) * k, len(pipe))
     # Neighbouring colours, often of one pair, go to different holds.
-    hold, channel = colour % holds, colour // holds
-    circuits = Circuits(
+    return Circuits(
         holds,
-        np.tile(hold, groups),
+        np.tile(colour % holds, groups),
         first + np.tile(pipes.source[pipe], groups),
         (first + np.tile(pipes.destination[pipe], groups)) % traffic.ranks,
         np.tile(pipes.way[pipe], groups),
-        np.tile(channel, groups),
+        np.tile(colour // holds, groups),
     )
-    return Assignment(traffic, circuits, relaxation.service)
 
 
 def _pipes(traffic: Traffic, k: int) -> _Pipes:
@@ -111,15 +122,16 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
     return best
 
 
-def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints) -> Ints:
+def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
     """Give free wavelengths one at a time to the transfer that is still the longest with the added circuit."""
+    most = np.full(len(counts), channels) if most is None else most
     counts, load = counts.copy(), _loads(pipes, k, counts)
     queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(pipes.nbytes.tolist(), counts.tolist(), strict=True))]
     heapify(queue)
     while queue:
         pipe = queue[0][1]
         taken = load[pipes.way[pipe], pipes.first[pipe] : pipes.last[pipe]]
-        if taken.max() < channels:
+        if counts[pipe] < most[pipe] and taken.max() < channels:
             taken += 1
             counts[pipe] += 1
             heapreplace(queue, (-pipes.nbytes[pipe] / (counts[pipe] + 1), pipe))
