@@ -36,6 +36,7 @@ CASES = (
     ("gpt2-355m", 8, 5e-6, 16, 4),
     ("resnet50", 32, 5e-6, 8, 4),
     ("transformer-big", 32, 5e-6, 16, 4),
+    ("gpt2-355m", 8, 5e-6, 16, 64),
 )
 """Model, samples of a group, quantum, k, l."""
 DEGREE = 16

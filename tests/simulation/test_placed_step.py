@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.roofline import memory_time
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants
 from lightloom.parallelism.circuits.holds import Timing
@@ -462,3 +463,17 @@ def test_the_best_of_all_grants() -> None:
     steps = [run(plan, each).step_time for each in grants(plan, fabric)]
     assert len(steps) > 1
     assert simulate_best(plan, fabric, A100, SETTINGS).step_time == min(steps)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    plan = bursts(1e6)
+    circuits = pipes(plan, 1e9)
+    with pytest.raises(ConfigError, match="circuits of groups of 4 devices: expected 3, as placed"):
+        run(plan_of(plan.balanced, np.zeros(plan.balanced.size), 3, 1), circuits)
+    with pytest.raises(ConfigError, match="expected the timing of holds"):
+        run(plan, circuits, regrant=lambda waiting: waiting)
+    with pytest.raises(ConfigError, match="compression ratio of 0"):
+        run(plan, circuits, compression_ratio=0.0)
+    dark = replace(circuits, bandwidth=np.zeros_like(circuits.bandwidth))
+    with pytest.raises(UnsupportedError, match="has no circuit to device .* expected a larger degree"):
+        run(plan, dark)

@@ -10,6 +10,7 @@ ones, in the order of the placement. A pipe sends one parcel at a time, in the o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.group import GroupCircuits, grants
 from lightloom.parallelism.circuits.holds import Timing
@@ -83,7 +84,10 @@ def simulate_placed(
 
     Raises:
         UnsupportedError: two devices that exchange data have no way over the circuits, or the step has no end.
+        ConfigError: the circuits are of another group size or, to be granted anew, without timing, or the ratio is not
+            positive.
     """
+    _check(plan, circuits, compression_ratio, regrant)
     work = placed_work(plan, circuits, accelerator, settings, compression_ratio)
     run = _Run(work, plan.k, len(circuits.source))
     if circuits.timing is None:
@@ -93,6 +97,15 @@ def simulate_placed(
     else:
         _replan(run, circuits.timing, regrant)
     return run.result(plan, circuits)
+
+
+def _check(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
+    if circuits.k != plan.k:
+        raise ConfigError(f"circuits of groups of {circuits.k} devices: expected {plan.k}, as placed")
+    if regrant is not None and circuits.timing is None:
+        raise ConfigError("circuits that stand from step to step: expected the timing of holds to grant them anew")
+    if not 0 < ratio < math.inf:
+        raise ConfigError(f"compression ratio of {ratio}: expected more than 0, and finite")
 
 
 def simulate_best(
