@@ -475,5 +475,5 @@ def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(ConfigError, match="compression ratio of 0"):
         run(plan, circuits, compression_ratio=0.0)
     dark = replace(circuits, bandwidth=np.zeros_like(circuits.bandwidth))
-    with pytest.raises(UnsupportedError, match="has no circuit to device .* expected a larger degree"):
+    with pytest.raises(UnsupportedError, match=r"has no circuit to device .* expected a larger degree"):
         run(plan, dark)
