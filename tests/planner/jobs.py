@@ -100,11 +100,11 @@ class MadeUp:
     def __init__(self, price: Price) -> None:
         self._price = price
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
         """Serves everything."""
         return None
 
-    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
+    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
         """The one price."""
         return self._price
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.roofline import operator_time
+from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import local_graph
@@ -105,7 +106,7 @@ def test_lines_stay_below_verified_prices(verified: Job) -> None:
             least = np.array([each.time - each.setup for each in exact])
             repeated = np.array([each.repeated_time for each in exact])
             for lines, seconds in ((hidden, least), (paid, repeated)):
-                below = lines("all-reduce", one * index, one * ranks, np.array([ratio]), sizes)[0]
+                below = lines("all-reduce", one * index, one * ranks, one, np.array([ratio]), sizes)[0]
                 assert (below <= seconds * (1 + 1e-9)).all()
                 assert (below[2:] >= 0.5 * seconds[2:]).all()
 
@@ -126,6 +127,28 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
     for each in (rows, compressed):
         for row, bound in enumerate(bounds(verified, each)):
             assert bound <= simulate(verified, each[row]).step_time
+
+
+@pytest.mark.parametrize("model", [transformer, mixture])
+def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> None:
+    on = load_cluster("h100-512-two-tier", {"ranks": 32})
+    of = Job(model(8, 256), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    rows = space(of, (64,), ("ring-two-way",))
+    assert admitted(of, rows).all()
+    for index in range(0, len(rows), 17):
+        row = rows.rows(np.array([index]))
+        assert bounds(of, row)[0] <= simulate(of, row[0]).step_time
+
+
+def test_groups_that_lie_apart_pay_for_the_network_between_domains() -> None:
+    on = load_cluster("h100-512-two-tier", {"ranks": 64})
+    prices = GroupPrices(on.fabric, on.training)
+    beside, spread, half = (prices.price("one-stage", 8, 1.0, apart) for apart in (1, 8, 2))
+    across = on.fabric.pair(8)[0]
+    assert across < on.fabric.total_receive_bandwidth() / 64
+    times = [price("all-gather", 1e9).cost.time for price in (beside, half, spread)]
+    assert times[0] < times[1] < times[2] == pytest.approx(7 / 8 * 1e9 / across, rel=0.01)
+    assert prices.refusal("all-gather", "one-stage", 3, 1.0, 4) is not None
 
 
 @given(st.integers(1, 70))

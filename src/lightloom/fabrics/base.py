@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from lightloom.core.fields import Config, JoulesPerBit, Ranks, Seconds, Watts
 
@@ -81,6 +81,9 @@ class Fabric(Config):
     """Values that a transfer's ``route`` may take."""
     in_network_reduction: ClassVar[bool] = False
     wavelength_routed: ClassVar[bool] = False
+
+    tiered: ClassVar[bool] = False
+    """Whether neighbours reach each other in another way than ranks that lie apart."""
 
     @property
     def channels(self) -> int:
@@ -176,6 +179,21 @@ class Fabric(Config):
     def diameter_latency(self) -> float:
         """Seconds below which the farthest two ranks cannot hear of each other."""
         return self.hop_latency * self.diameter()
+
+    def group(self, ranks: int, apart: int = 1) -> Self | None:
+        """This fabric as a group of some ranks sees it that lie ``apart`` from each other, all other fields equal; None
+        where it has no such group."""
+        return self._with(ranks=ranks)
+
+    def _with(self, **fields: int) -> Self | None:
+        try:
+            return type(self).model_validate(self.model_dump() | fields)
+        except ValidationError:
+            return None
+
+    def pair(self, apart: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency from every rank to the one that lies so far on, all at once."""
+        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 
     def neighbour_latency(self) -> float:
         """Seconds below which no rank hears of any other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -41,6 +41,7 @@ class TwoTierSwitch(PacketFabric):
     """
 
     kind: Literal["two-tier-switch"] = "two-tier-switch"
+    tiered: ClassVar[bool] = True
     domain_size: Count = 8
     """Ranks of a domain; must divide ``ranks``."""
     domain_bandwidth: Bandwidth = 450e9
@@ -121,6 +122,25 @@ class TwoTierSwitch(PacketFabric):
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.cuts()[0].capacity
+
+    def group(self, ranks: int, apart: int = 1) -> Self | None:
+        """Ranks that begin at a multiple of ``ranks · apart``: as many in a domain as fall into one, with their ports
+        and their part of the tree."""
+        if self.domain_size % (ranks * apart) == 0:
+            inside = ranks
+        elif apart >= self.domain_size:
+            inside = 1
+        elif self.domain_size % apart == 0:
+            inside = self.domain_size // apart
+        else:
+            return None
+        return self._with(ranks=ranks, domain_size=inside)
+
+    def pair(self, apart: int) -> tuple[float, float]:
+        """Those that leave their domain send through their network ports and the tree."""
+        if self._domains == 1:
+            return self._inside, 2 * self.domain_latency
+        return min(self._across, self._tree / min(apart, self.domain_size)), 4 * self.hop_latency
 
     def diameter(self) -> int:
         return 2 if self._domains == 1 else 4

@@ -21,7 +21,8 @@ from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.strategy_space import SHARDINGS, Floats, Ints, Mask, Strategies
-from lightloom.planner.group_prices import PriceLines
+from lightloom.planner.group_prices import PriceLines, unique_groups
+from lightloom.planner.stage_exchanges import distance
 from lightloom.planner.stage_memory import stage_memory
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.pipelined import StageTimes
@@ -34,25 +35,31 @@ _BLOCK = 1 << 14
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
     none, holders, shared = np.ones(len(strategies)), strategies.dp // strategies.ep, strategies.ep > 1
-    kinds: tuple[tuple[Kind, Mask, Ints, Floats], ...] = (
-        ("all-reduce", strategies.sharding == 0, strategies.dp, strategies.ratio),
-        ("all-gather", strategies.sharding == 1, strategies.dp, strategies.ratio),
-        ("reduce-scatter", strategies.sharding == 1, strategies.dp, strategies.ratio),
-        ("all-reduce", strategies.tp > 1, strategies.tp, none),
-        ("reduce-scatter", strategies.sequence_parallel, strategies.tp, none),
-        ("all-gather", strategies.sequence_parallel, strategies.tp, none),
-        ("all-to-all", shared, strategies.ep, none),
-        ("all-reduce", shared & (strategies.sharding == 0), holders, strategies.ratio),
-        ("all-gather", shared & (strategies.sharding == 1), holders, strategies.ratio),
-        ("reduce-scatter", shared & (strategies.sharding == 1), holders, strategies.ratio),
+    beside, tp, apart = np.ones_like(strategies.dp), strategies.tp, strategies.tp * strategies.ep
+    ddp, fsdp, ratio = strategies.sharding == 0, strategies.sharding == 1, strategies.ratio
+    kinds: tuple[tuple[Kind, Mask, Ints, Ints, Floats], ...] = (
+        ("all-reduce", ddp, strategies.dp, tp, ratio),
+        ("all-gather", fsdp, strategies.dp, tp, ratio),
+        ("reduce-scatter", fsdp, strategies.dp, tp, ratio),
+        ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
+        ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
+        ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
+        ("all-to-all", shared, strategies.ep, tp, none),
+        ("all-reduce", shared & ddp, holders, apart, ratio),
+        ("all-gather", shared & fsdp, holders, apart, ratio),
+        ("reduce-scatter", shared & fsdp, holders, apart, ratio),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
-    for kind, which, ranks, ratio in kinds:
-        columns = np.stack([strategies.algorithm, ranks, ratio], axis=1)[which & (ranks > 1)]
-        for algorithm, count, by in {tuple(each) for each in np.unique(columns, axis=0).tolist()}:
-            if job.pricing.refusal(kind, strategies.algorithms[int(algorithm)], int(count), by) is not None:
-                found &= ~(which & (strategies.algorithm == algorithm) & (ranks == count) & (ratio == by))
+    for kind, wanted, ranks, between, by in kinds:
+        which = np.flatnonzero(wanted & (ranks > 1))
+        spread = distance(job.fabric, between[which])
+        groups, row = unique_groups(strategies.algorithm[which], ranks[which], spread, by[which])
+        refused = np.array([
+            job.pricing.refusal(kind, strategies.algorithms[name], count, sent, away) is not None
+            for name, count, away, sent in groups
+        ], np.bool_)  # fmt: skip
+        found[which] &= ~refused[row]
     return found
 
 
@@ -135,7 +142,7 @@ def _plain_bound(job: Job, rows: Strategies, sharding: str, lines: PriceLines) -
         return computing
     durations = np.stack(
         [
-            lines(each.kind, rows.algorithm, rows.dp, rows.ratio, np.full((len(rows), 1), each.nbytes))[:, 0]
+            lines(each.kind, rows.algorithm, rows.dp, rows.tp, rows.ratio, np.full((len(rows), 1), each.nbytes))[:, 0]
             for each in plan.exchanges
         ],
         axis=1,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from pydantic import ValidationError
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.cost import CostModel
@@ -30,17 +29,18 @@ _SMALL, _LARGE = 2.0**12, 2.0**37
 class Pricing(Protocol):
     """What collectives of a group cost."""
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
         """Why this collective cannot be had; None when it can."""
 
-    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
-        """Prices of a group of ``ranks`` whose gradients are sent ``ratio`` times smaller."""
+    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
+        """Prices of a group of ``ranks`` that lie so far ``apart``, whose gradients are sent ``ratio`` times
+        smaller."""
 
 
 class GroupPrices:
     """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
 
-    The part is the same kind of fabric with as many ranks, all other fields equal: a ring's part is taken to close.
+    The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close.
     Where an algorithm cannot carry an all-to-all, the blocks go straight from rank to rank instead.
     """
 
@@ -55,24 +55,24 @@ class GroupPrices:
         self._training = training
         self._model = model
         self._compressions = {each.ratio: each for each in compressions}
-        self._parts: dict[int, Fabric | None] = {}
-        self._plain: dict[tuple[str, int], SchedulePrices] = {}
-        self._prices: dict[tuple[str, int, float], Price] = {}
+        self._parts: dict[tuple[int, int], Fabric | None] = {}
+        self._plain: dict[tuple[str, str], SchedulePrices] = {}
+        self._prices: dict[tuple[str, int, float, int], Price] = {}
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
         """Why this collective cannot be had; None when it can."""
-        part = self._part(ranks)
+        part = self._part(ranks, apart)
         if part is None:
-            return f"the fabric has no part of {ranks} ranks"
+            return f"the fabric has no part of {ranks} ranks" + (f" that lie {apart} apart" if apart > 1 else "")
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
         return _carrier(kind, algorithm, part).refusal(kind, part)
 
-    def price(self, algorithm: str, ranks: int, ratio: float) -> Price:
+    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
         """Builds on first use; a ratio other than 1 must be that of one of the compressions."""
-        key = algorithm, ranks, ratio
+        key = algorithm, ranks, ratio, apart
         if key not in self._prices:
-            part = self._part(ranks)
+            part = self._part(ranks, apart)
             assert part is not None
             sums = self._schedules(find(algorithm), part)
             if ratio != 1:
@@ -82,20 +82,17 @@ class GroupPrices:
         return self._prices[key]
 
     def _schedules(self, algorithm: Algorithm, part: Fabric) -> SchedulePrices:
-        key = algorithm.name, part.ranks
+        key = algorithm.name, part.model_dump_json()
         if key not in self._plain:
             self._plain[key] = SchedulePrices(algorithm, part, self._model)
         return self._plain[key]
 
-    def _part(self, ranks: int) -> Fabric | None:
+    def _part(self, ranks: int, apart: int) -> Fabric | None:
         if ranks == self._fabric.ranks:
             return self._fabric
-        if ranks not in self._parts:
-            try:
-                self._parts[ranks] = type(self._fabric).model_validate(self._fabric.model_dump() | {"ranks": ranks})
-            except ValidationError:
-                self._parts[ranks] = None
-        return self._parts[ranks]
+        if (ranks, apart) not in self._parts:
+            self._parts[ranks, apart] = self._fabric.group(ranks, apart)
+        return self._parts[ranks, apart]
 
 
 def _carrier(kind: Kind, algorithm: str, part: Fabric) -> Algorithm:
@@ -117,14 +114,14 @@ class PriceLines:
         self._pricing = pricing
         self._algorithms = algorithms
         self._hidden_setup = hidden_setup
-        self._fitted: dict[tuple[Kind, int, int, float], tuple[float, float, float, float]] = {}
+        self._fitted: dict[tuple[Kind, int, int, int, float], tuple[float, float, float, float]] = {}
 
-    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         """Seconds: 0 where nothing is sent or there is one rank; arguments broadcast.
 
         ``nbytes`` may have a last dimension more than the others.
         """
-        keys, row = _unique(algorithm, ranks, ratio)
+        keys, row = unique_groups(algorithm, ranks, apart, ratio)
         base, slope, far, far_slope = (
             part.reshape(row.shape + (1,) * (nbytes.ndim - row.ndim)) for part in self._columns(kind, keys, row)
         )
@@ -133,16 +130,18 @@ class PriceLines:
         alone = (ranks == 1).reshape(base.shape)
         return np.where((nbytes > 0) & ~alone, np.maximum(near, beyond), 0.0)
 
-    def _columns(self, kind: Kind, keys: list[tuple[int, int, float]], row: Ints) -> list[Floats]:
+    def _columns(self, kind: Kind, keys: list[tuple[int, int, int, float]], row: Ints) -> list[Floats]:
         table = np.array([self._fit(kind, *key) for key in keys]).reshape(-1, 4)
         return list(table[row].T)
 
-    def _fit(self, kind: Kind, algorithm: int, ranks: int, ratio: float) -> tuple[float, float, float, float]:
-        key = kind, algorithm, ranks, ratio
+    def _fit(
+        self, kind: Kind, algorithm: int, ranks: int, apart: int, ratio: float
+    ) -> tuple[float, float, float, float]:
+        key = kind, algorithm, ranks, apart, ratio
         if ranks == 1:
             return 0.0, 0.0, 0.0, 0.0
         if key not in self._fitted:
-            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio)
+            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio, apart)
             costs = (price(kind, nbytes).cost for nbytes in (0.0, _SMALL, _LARGE, 2 * _LARGE))
             nothing, small, large, twice = (
                 cost.time - cost.setup if self._hidden_setup else cost.repeated_time for cost in costs
@@ -153,12 +152,13 @@ class PriceLines:
         return self._fitted[key]
 
 
-def _unique(algorithm: Ints, ranks: Ints, ratio: Floats) -> tuple[list[tuple[int, int, float]], Ints]:
-    ratios, which = np.unique(ratio, return_inverse=True)
-    most = int(ranks.max(initial=0)) + 1
-    codes, row = np.unique((algorithm * most + ranks) * len(ratios) + which, return_inverse=True)
-    keys = [
-        (int(code) // len(ratios) // most, int(code) // len(ratios) % most, float(ratios[int(code) % len(ratios)]))
-        for code in codes
-    ]
-    return keys, row
+def unique_groups(
+    algorithm: Ints, ranks: Ints, apart: Ints, ratio: Floats
+) -> tuple[list[tuple[int, int, int, float]], Ints]:
+    """The different groups of ranks, (algorithm, ranks, apart, ratio), and where each row finds its own."""
+    code = algorithm
+    for column in (ranks, apart, np.unique(ratio, return_inverse=True)[1]):
+        code = code * (int(column.max(initial=0)) + 1) + column
+    _, first, row = np.unique(code, return_index=True, return_inverse=True)
+    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, apart, ratio))
+    return list(zip(*columns, strict=True)), row

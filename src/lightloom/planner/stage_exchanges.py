@@ -13,15 +13,16 @@ import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
 from lightloom.planner.operator_columns import OperatorColumns
 
-ExchangeTime = Callable[[Kind, Ints, Ints, Floats, Floats], Floats]
-"""Seconds of collectives by kind, algorithm, ranks, ratio and bytes."""
+ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""
 
 
 def pass_exchanges(
-    columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
 ) -> tuple[Floats, Floats]:
     """Seconds of every operator's collectives in tensor and expert groups, each [rows, operators]."""
     output, read = columns.outputs(rows.samples), columns.inputs(rows.samples)
@@ -42,17 +43,20 @@ def pass_exchanges(
     for kind, which, out, of, nbytes in exchanges:
         if len(which):
             place = np.ix_(which, of)
-            out[place] += exchange_time(kind, rows.algorithm[which], rows.tp[which], np.ones(len(which)), nbytes[place])
+            out[place] += exchange_time(
+                kind, rows.algorithm[which], rows.tp[which], _beside(which), np.ones(len(which)), nbytes[place]
+            )
     which = np.flatnonzero(rows.ep > 1)
     if len(which):
         # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
         slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
-        share = _interleaved(rows.tp[which], sharing)[:, None] / slices
+        share = _interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
         for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
             place = np.ix_(which, of)
             seconds = exchange_time(
-                "all-to-all", rows.algorithm[which], rows.ep[which], np.ones(len(which)), nbytes[place] * share
-            )
+                "all-to-all", rows.algorithm[which], rows.ep[which], distance(fabric, rows.tp[which]),
+                np.ones(len(which)), nbytes[place] * share,
+            )  # fmt: skip
             there[place] += seconds
             back[place] += seconds
     return there, back
@@ -61,6 +65,7 @@ def pass_exchanges(
 def replica_exchanges(
     settings: TrainingSettings,
     rows: Strategies,
+    fabric: Fabric,
     whole: Floats,
     experts: Floats,
     exchange_time: ExchangeTime,
@@ -83,12 +88,14 @@ def replica_exchanges(
     every, apart = np.ones(len(rows), np.bool_), rows.tp * rows.ep
     holders = ((whole, every, rows.dp, rows.tp), (experts, shared, rows.dp // rows.ep, apart))
     for held, among, ranks, between in holders:
-        nbytes = held * _interleaved(between, sharing)[:, None]
+        nbytes = held * _interleaved(fabric, between, sharing)[:, None]
         for kind, chosen, size, out in kinds:
             which = np.flatnonzero(chosen & among)
             if len(which):
-                algorithm, ratio = rows.algorithm[which], rows.ratio[which]
-                out[which] += exchange_time(kind, algorithm, ranks[which], ratio, nbytes[which] * size)
+                out[which] += exchange_time(
+                    kind, rows.algorithm[which], ranks[which], distance(fabric, between[which]), rows.ratio[which],
+                    nbytes[which] * size,
+                )  # fmt: skip
     return gather, exchange
 
 
@@ -99,9 +106,20 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
         every = np.tile(nbytes, (len(which), 1))
-        found[which] = exchange_time("all-reduce", rows.algorithm[which], rows.tp[which], np.ones(len(which)), every)
+        found[which] = exchange_time(
+            "all-reduce", rows.algorithm[which], rows.tp[which], _beside(which), np.ones(len(which)), every
+        )
     return found
 
 
-def _interleaved(apart: Ints, sharing: bool) -> Floats:
-    return apart.astype(np.float64) if sharing else np.ones(len(apart))
+def distance(fabric: Fabric, apart: Ints) -> Ints:
+    """How far a group's ranks lie apart, where that makes a difference; else 1."""
+    return apart if fabric.tiered else np.ones_like(apart)
+
+
+def _beside(rows: Ints) -> Ints:
+    return np.ones(len(rows), np.int64)
+
+
+def _interleaved(fabric: Fabric, apart: Ints, sharing: bool) -> Floats:
+    return apart.astype(np.float64) if sharing and fabric.wavelength_routed else np.ones(len(apart))

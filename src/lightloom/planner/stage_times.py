@@ -22,7 +22,7 @@ from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies,
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.group_prices import Pricing
 from lightloom.planner.operator_columns import OperatorColumns, operator_columns
-from lightloom.planner.stage_exchanges import ExchangeTime, pass_exchanges, replica_exchanges, token_gradients
+from lightloom.planner.stage_exchanges import ExchangeTime, distance, pass_exchanges, replica_exchanges, token_gradients
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
 
@@ -116,18 +116,20 @@ class Job:
         Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
         not ``sharing``.
         """
-        edges, sharing = self.chunks(rows), sharing and self.fabric.wavelength_routed
+        edges = self.chunks(rows)
         combination, row = combinations(rows)
         columns = self.sorts[0]
         forward, backward = columns.times(
             self.accelerator, self.settings.precision, combination.samples, combination.tp, combination.recomputation,
             combination.sequence_parallel, combination.ep,
         )  # fmt: skip
-        there, back = pass_exchanges(columns, combination, exchange_time, sharing=sharing)
+        there, back = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
         back = back + combination.recomputation[:, None] * there
         forward, backward, there, back = (self.sums(each, edges)[row] for each in (forward, backward, there, back))
         whole, experts = (each[row] for each in self.held_parameters(combination, edges))
-        gather, exchange = replica_exchanges(self.settings, rows, whole, experts, exchange_time, sharing=sharing)
+        gather, exchange = replica_exchanges(
+            self.settings, rows, self.fabric, whole, experts, exchange_time, sharing=sharing
+        )
         sharded = (rows.sharding == 1)[:, None]
         updated = np.where(sharded, shares(rows, whole, experts), whole + experts)
         updated[:, 0] += self.graph.unused_parameters / np.where(sharded[:, 0], rows.dp, 1)
@@ -138,7 +140,7 @@ class Job:
             backward=backward,
             forward_exchange=there,
             backward_exchange=back,
-            send=self._sends(combination, edges)[row],
+            send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
             gather=gather,
             exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],
             update=updated * memory_time(self.accelerator, float(self.settings.optimizer_traffic_bytes)),
@@ -166,10 +168,16 @@ class Job:
         found: Floats = values @ np.diff(self.sorts[1][edges], axis=0).T.astype(np.float64)
         return found
 
-    def _sends(self, rows: Strategies, edges: Ints) -> Floats:
-        """Seconds from chunk to chunk at a rank's whole bandwidth: [rows, chunks]."""
-        rate = self.fabric.total_receive_bandwidth() / self.fabric.ranks
-        found = self.entering(rows, edges[:-1]) / rate + self.fabric.neighbour_latency()
+    def send_rate(self, rows: Strategies) -> tuple[Floats, Floats]:
+        """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
+        apart, row = np.unique(distance(self.fabric, rows.dp * rows.tp), return_inverse=True)
+        rate, latency = np.array([self.fabric.pair(int(each)) for each in apart]).T
+        return rate[row], latency[row]
+
+    def _sends(self, rows: Strategies, nbytes: Floats) -> Floats:
+        """Seconds from chunk to chunk: [rows, chunks]."""
+        rate, latency = self.send_rate(rows)
+        found = nbytes / rate[:, None] + latency[:, None]
         found[:, 0] = 0.0
         return found
 

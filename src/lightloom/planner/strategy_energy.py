@@ -38,26 +38,26 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
 
 
 def _of_each_rank(
-    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, ratio: Floats, nbytes: Floats
+    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats
 ) -> Floats:
-    count, by = int(ranks[0]), float(ratio[0])
+    count, by, away = int(ranks[0]), float(ratio[0]), int(apart[0])
     sizes, where = np.unique(nbytes, return_inverse=True)
-    joules = np.array([_joules(job, strategy, kind, count, by, float(size)) / count for size in sizes])
+    joules = np.array([_joules(job, strategy, kind, count, by, float(size), away) / count for size in sizes])
     return joules[where].reshape(nbytes.shape)
 
 
-def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float) -> float:
+def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float, apart: int = 1) -> float:
     """Of one collective; not a number without a source."""
     if ranks == 1 or not nbytes:
         return 0.0
-    energy = job.pricing.price(strategy.algorithm, ranks, ratio)(kind, nbytes).cost.energy
+    energy = job.pricing.price(strategy.algorithm, ranks, ratio, apart)(kind, nbytes).cost.energy
     return float("nan") if energy is None else energy
 
 
 def _sends(job: Job, strategy: Strategy, seconds: Floats, ranks: int) -> float | None:
     """Joules of the sends between stages, of so many ranks in each."""
-    rate = job.fabric.total_receive_bandwidth() / job.fabric.ranks
-    nbytes = (seconds[1:] - job.fabric.neighbour_latency()) * rate
+    (rate,), (latency,) = job.send_rate(Strategies.of(strategy))
+    nbytes = (seconds[1:] - latency) * rate
     source = np.arange(job.fabric.ranks)
     away = (source + ranks) % job.fabric.ranks
     both_ways = 2 * strategy.micro_batches * float(nbytes.sum()) * ranks

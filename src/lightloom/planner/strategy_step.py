@@ -35,10 +35,12 @@ def exact_stage_times(job: Job, strategy: Strategy) -> StageTimes:
     return StageTimes(**{name: getattr(times, name)[0] for name in StageTimes.__dataclass_fields__})
 
 
-def _priced(job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+def _priced(
+    job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats
+) -> Floats:
     if ranks[0] == 1:
         return np.zeros_like(nbytes)
-    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]))
+    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]), int(apart[0]))
     sizes, where = np.unique(nbytes, return_inverse=True)
     seconds = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
     return np.array(seconds)[where].reshape(nbytes.shape)
