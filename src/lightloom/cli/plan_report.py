@@ -129,6 +129,11 @@ def _not_sourced(winner: Candidate, on: Cluster) -> tuple[str, ...]:
     missing = [
         f"{name}: no published value, so the energy total leaves it out" for name in winner.result.energy.missing
     ]
+    return (*missing, *assumptions(on))
+
+
+def assumptions(on: Cluster) -> tuple[str, ...]:
+    """Values of a cluster that no publication gives."""
     parts: dict[str, Mapping[str, str]] = {
         "accelerator": on.accelerator.sources,
         "fabric": on.fabric.sources,
@@ -143,7 +148,7 @@ def _not_sourced(winner: Candidate, on: Cluster) -> tuple[str, ...]:
     ]
     if "hop_latency" not in on.fabric.sources:
         assumed.append(f"fabric.hop_latency: {format_time(on.fabric.hop_latency)}, not sourced")
-    return tuple(missing + assumed)
+    return tuple(assumed)
 
 
 def _notes(found: PlanSearch, cost_model: str) -> tuple[str, ...]:

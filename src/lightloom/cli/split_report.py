@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from lightloom.cli.plan_report import assumptions
 from lightloom.cli.split_rows import rows, site
 from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_size, format_time
@@ -41,12 +42,10 @@ def split_report(
         headline=f"{winner.label}: {format_rate(winner.samples_per_second)} samples/s",
         explanation=str(document["explanation"]),
         facts=_facts(found, graph, document),
-        not_sourced=tuple(
-            f"{name}: no published value, so energies leave it out"
-            for name in dict.fromkeys(name for plan in found.ranking for name in plan.energy.missing)
-        ),
+        not_sourced=_not_sourced(found),
         notes=(
-            "Every split in the table was simulated; those left out have a bound that is no better than the winner.",
+            "Every split in the table was simulated; by their bounds, those left out are no faster than the fastest of "
+            "their cluster, or of a kind that cannot win.",
             "A step of placed splits is that of one group, all groups being alike.",
             *(f"Left out: {why}" for why in found.refusals),
         ),
@@ -111,6 +110,16 @@ def _facts(found: SplitSearch, graph: ComputeGraph, document: Mapping[str, Any])
         ("a step", f"{format_time(winner.step_time)} for {winner.global_batch:,} samples"),
         ("memory of the fullest rank", format_size(winner.memory)),
         ("rows", f"{counts['rows']:,}, {counts['bounded']:,} bounded, {counts['simulated']:,} simulated"),
+    )
+
+
+def _not_sourced(found: SplitSearch) -> tuple[str, ...]:
+    missing = dict.fromkeys(name for plan in found.ranking for name in plan.energy.missing)
+    # Clusters that differ in their number of ranks only assume the same.
+    clusters = {plan.cluster.name: plan.cluster for plan in found.ranking}
+    return (
+        *(f"{name}: no published value, so energies leave it out" for name in missing),
+        *(f"{name}: {assumed}" for name, on in clusters.items() for assumed in assumptions(on)),
     )
 
 
