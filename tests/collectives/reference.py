@@ -11,7 +11,11 @@ from lightloom.fabrics.wdm_ring import WdmRing
 
 def is_right(schedule: Schedule, fabric: WdmRing) -> bool:
     """Whether a barrier-stepped schedule on a WDM ring delivers exactly what it promises, legally."""
-    return _channels_are_exclusive(schedule, fabric) and _data_arrives(schedule)
+    return (
+        _channels_are_exclusive(schedule, fabric)
+        and _transceivers_suffice(schedule, fabric)
+        and _data_arrives(schedule)
+    )
 
 
 def _rows(schedule: Schedule) -> list[dict[str, int]]:
@@ -35,6 +39,16 @@ def _channels_are_exclusive(schedule: Schedule, fabric: WdmRing) -> bool:
                     return False
             at = (at + ahead) % n
     return True
+
+
+def _transceivers_suffice(schedule: Schedule, fabric: WdmRing) -> bool:
+    used: dict[tuple[str, int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
+    for row in _rows(schedule):
+        step, path, count = row["step"], row["lightpath"], row["wavelength_count"]
+        used["sends", step, row["source"]][(path,)] = count
+        used["receives", step, row["destination"]][path, row["destination"]] = count
+    most = max((sum(paths.values()) for paths in used.values()), default=0)
+    return fabric.transceivers is None or most <= fabric.transceivers
 
 
 def _data_arrives(schedule: Schedule) -> bool:
