@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
 
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -23,7 +24,7 @@ from lightloom.parallelism.placed import Link, Reach
 from lightloom.parallelism.placement import place
 from lightloom.reports.console import to_text
 from lightloom.reports.figures import to_svg
-from lightloom.reports.palette import KINDS
+from lightloom.reports.palette import KINDS, PARALLELISM
 from lightloom.reports.pareto_figure import Point, pareto_figure
 from lightloom.reports.placement_figure import placement_figure, shares
 from lightloom.reports.split_table import FRONT, SplitRow, page_table, split_table
@@ -87,10 +88,8 @@ def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, grou
     assert np.array_equal(sent[..., 3] > 0, traffic.total.toarray()[:rows, :columns] > 0)
     model = traffic.model_parallel.toarray()[:rows, :columns] > 0
     data = (traffic.data_parallel.toarray()[:rows, :columns] > 0) & ~model
-    for first, second in ((model, data), (data, model)):
-        colours = {tuple(colour) for colour in np.round(sent[first][:, :3], 6)}
-        assert len(colours) <= 1
-        assert not colours & {tuple(colour) for colour in np.round(sent[second][:, :3], 6)}
+    for cells, colour in zip((model, data), PARALLELISM, strict=True):
+        assert np.allclose(sent[cells][:, :3], to_rgb(colour))
     # Whatever is sent has a circuit drawn, or a cross.
     crosses: Any = figure.axes[1].collections[-1].get_offsets()
     crossed = {tuple(at) for at in crosses}
