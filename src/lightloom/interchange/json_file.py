@@ -1,0 +1,69 @@
+"""A schedule as one JSON document, a line for each field and each column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.document import HEADER, columns_from, header_of, schedule_from
+
+
+def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
+    """The document as text."""
+    columns = {name: column.tolist() for name, column in schedule.columns().items()}
+    lines = [f"{json.dumps(name)}: {_line(value)}" for name, value in header_of(schedule, fabric).items()]
+    table = ",\n".join(f"  {json.dumps(name)}: {_line(values)}" for name, values in columns.items())
+    return "{\n" + ",\n".join(lines) + ',\n"columns": {\n' + table + "\n}\n}\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
+    """The schedule in a JSON file, not yet verified, and its fabric, if said.
+
+    Raises:
+        ConfigError: unreadable, not JSON (names line and column), or not a schedule (names field and row).
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or "columns" not in document:
+        raise ConfigError(f"{path}: expected an object with fields {', '.join(HEADER)} and columns")
+    columns = columns_from(document.pop("columns"), str(path))
+    return schedule_from(document, columns, str(path))
+
+
+def read_json(path: Path) -> Any:
+    """Whatever JSON a file holds; a name that occurs twice in an object, and NaN, are refused.
+
+    Raises:
+        ConfigError: unreadable or not JSON.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"{path}: field {twice!r} occurs twice")
+        return found
+
+    def no_number(text: str) -> NoReturn:
+        raise ConfigError(f"{path}: {text} is no number of JSON")
+
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once, parse_constant=no_number)
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text") from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error

@@ -1,0 +1,145 @@
+"""What each row of a schedule waits for, in an order in which rows can be sent one after the other.
+
+A row reads its chunk at its source and writes it at its destination. Per rank and chunk that gives
+
+    read after write     a send waits for everything that its source has received of the chunk
+    write after read     what arrives waits until the earlier value has been sent
+    write after write    a value that replaces waits for those before it; one that adds, for the last that replaced
+
+Rows are grouped: those of one step and one chunk are sent before any of them arrives (an exchange of partial sums).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import UnsupportedError
+
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """Rows in order, and what each waits for, as row numbers."""
+
+    groups: Groups
+    reads: list[list[int]]
+    """Rows that must have arrived before this one is sent."""
+    after_reads: list[list[int]]
+    """Rows that must have been sent before this one arrives."""
+    after_writes: list[list[int]]
+    """Rows that must have arrived before this one does."""
+    sums: list[list[int]]
+    """Rows that add to the same sum before this one does, in any order."""
+
+    @property
+    def rows(self) -> list[int]:
+        """All rows in order."""
+        return [row for group in self.groups for row in group]
+
+
+@dataclass(slots=True)
+class _Held:
+    writers: list[int] = field(default_factory=list)
+    readers: list[int] = field(default_factory=list)
+
+
+def row_order(schedule: Schedule) -> RowOrder:
+    """Order the rows of a verified, unfolded schedule.
+
+    Time is linear in rows and in the dependencies found.
+
+    Raises:
+        UnsupportedError: a switch reduces in the network, so that not every row leads from rank to rank.
+    """
+    ranks = schedule.collective.ranks
+    if len(schedule) and max(int(schedule.source.max()), int(schedule.destination.max())) >= ranks:
+        raise UnsupportedError(f"{schedule.algorithm}: a switch that reduces has no program of its own in this format")
+    groups = _queued_groups(schedule) if schedule.queued else _step_groups(schedule)
+    source, destination, chunk = (column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk))
+    adds = schedule.reduces.tolist()
+    held: dict[tuple[int, int], _Held] = defaultdict(_Held)
+    found = RowOrder(groups, *([[] for _ in adds] for _ in range(4)))
+    for group in groups:
+        for row in group:
+            at = held[source[row], chunk[row]]
+            found.reads[row] = list(at.writers)
+            at.readers.append(row)
+        for row in group:
+            at = held[destination[row], chunk[row]]
+            found.after_reads[row] = list(at.readers)
+            if adds[row]:
+                found.after_writes[row] = [each for each in at.writers if not adds[each]]
+                found.sums[row] = [each for each in at.writers if adds[each]]
+                at.writers.append(row)
+            else:
+                found.after_writes[row] = at.writers
+                at.writers, at.readers = [row], []
+    return found
+
+
+def _step_groups(schedule: Schedule) -> Groups:
+    position = _positions(schedule)[schedule.step]
+    order = np.lexsort((schedule.chunk, position))
+    key = np.stack([position[order], schedule.chunk[order]])
+    cuts = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
+    return [group.tolist() for group in np.split(order, cuts) if len(group)]
+
+
+def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Place of every step in an order that keeps all dependencies."""
+    steps = schedule.steps
+    if schedule.dependencies is None:
+        return np.arange(steps)
+    waits, followers = [0] * steps, defaultdict(list)
+    for after, before in np.asarray(schedule.dependencies).reshape(-1, 2).tolist():
+        waits[after] += 1
+        followers[before].append(after)
+    ready = deque(step for step in range(steps) if not waits[step])
+    position = np.zeros(steps, np.int64)
+    for place in range(steps):
+        position[step := ready.popleft()] = place
+        for after in followers[step]:
+            waits[after] -= 1
+            if not waits[after]:
+                ready.append(after)
+    return position
+
+
+def _queued_groups(schedule: Schedule) -> Groups:
+    """Rows as their lightpaths can send them: each as soon as its source has what it sends."""
+    order = np.lexsort((schedule.step, schedule.lightpath))
+    cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1
+    queues = [deque(part.tolist()) for part in np.split(order, cuts)]
+    source, destination, chunk, adds = (
+        column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk, schedule.reduces)
+    )
+    pieces = schedule.chunks // schedule.collective.ranks
+    to_add: dict[tuple[int, int], int] = defaultdict(int)
+    for row in np.flatnonzero(schedule.reduces).tolist():
+        to_add[destination[row], chunk[row]] += 1
+    stored: set[tuple[int, int]] = set()
+    waiting: dict[tuple[int, int], list[deque[int]]] = defaultdict(list)
+    groups: Groups = []
+    ready = deque(queues)
+    while ready:
+        queue = ready.popleft()
+        while queue:
+            row = queue[0]
+            at = (source[row], chunk[row])
+            whole = adds[row] or chunk[row] // pieces == source[row]
+            if not (at in stored or (whole and not to_add[at])):
+                waiting[at].append(queue)
+                break
+            groups.append([queue.popleft()])
+            there = (destination[row], chunk[row])
+            if adds[row]:
+                to_add[there] -= 1
+            else:
+                stored.add(there)
+            ready.extend(waiting.pop(there, ()))
+    return groups
