@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.claims import Claim
 from lightloom.parallelism import _placement_kernels as kernels
 from lightloom.parallelism import placement as placing
+from lightloom.parallelism.circuits.group import grant
+from lightloom.parallelism.hybrid import hybrid
 from lightloom.parallelism.placed import Link, Reach
+from lightloom.simulation.placed_step import simulate_placed
 from lightloom.studies import load
 from lightloom.studies.sipml import (
     circuits,
@@ -22,6 +27,7 @@ from lightloom.studies.sipml import (
     degrees,
     figure4,
     headline,
+    runs,
     systems,
 )
 from lightloom.studies.sipml.comparison import Comparison
@@ -224,3 +230,25 @@ def test_figures_can_be_drawn() -> None:
         assert figure.draw().axes
         assert figure.title
         assert figure.caption
+
+
+def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
+    """l = 1: what circuits carry is the traffic of one group, and the step is computing and transfers alone."""
+    balanced = figure4.split()
+    plan = hybrid(figure4.plan().placement, balanced, figure4.K, 1)
+    fabric = systems.fabric("electrical", figure4.K, 8192)
+    step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100"), TrainingSettings())
+    assert plan.traffic().data_parallel.nnz == 0
+    assert step.sent_bytes == pytest.approx(plan.traffic().total.sum())
+    assert step.step_time >= plan.placement.makespan * (1 - 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(system: systems.System) -> None:
+    pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
+    setting = runs.Setting("resnet50", "a100", system, 1024, 8192)
+    kept = Comparison.load().rows("resnet50", system, 8192)
+    for k in (1, 2, 8):
+        found = min(runs.simulated(setting, k, quantum).step_time for quantum in runs.QUANTA)
+        assert found == pytest.approx(kept[k]["step_s"], rel=1e-4)
