@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.synthesis.candidates import candidates, hub_counts
+from lightloom.collectives.synthesis.candidates import Candidate, candidates, hub_counts
 from lightloom.collectives.synthesis.hubs import Level
 from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
 
 EFFORT = 6_000_000
 """Transfers that a search may schedule; about ten CPU seconds."""
-_FIRST = 80
-"""Candidates that half of the effort is meant for, at least."""
 _NEAR = 1.01
 """Times the bound at which a search is content."""
 _KEPT, _REFINED = 8, 2
@@ -51,17 +49,27 @@ class RingSearch:
         """The best design found, and its trees."""
         for pieces in _PIECES:
             self._try(Design((), pieces))
-        most = effort // _FIRST
-        for candidate in candidates(*self._problem[:4], limit=self._best[0]):
-            if self._content() or self._spent > effort // 2 or candidate.seconds >= self._best[0]:
-                break
-            design = replace(candidate.design, pieces=self._pieces(candidate.design))
-            if self._cost(design) <= most:
-                self._try(design)
+        if not self._content():
+            self._sweep(effort // 2)
         self._walk(effort)
         trees = make_trees(self._best[1], *self._problem)
         assert trees is not None
         return self._best[1], trees
+
+    def _sweep(self, effort: int) -> None:
+        """Candidates in the order of their estimates, with the same effort for each distance between hubs.
+
+        The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
+        """
+        classes: dict[int, list[Candidate]] = {}
+        for candidate in candidates(*self._problem[:4], limit=self._best[0]):
+            classes.setdefault(self._cost(candidate.design), []).append(candidate)
+        for each in classes.values():
+            until = self._spent + effort // len(classes)
+            for candidate in each:
+                if self._content() or self._spent > until or candidate.seconds >= self._best[0]:
+                    break
+                self._try(replace(candidate.design, pieces=self._pieces(candidate.design)))
 
     def _content(self) -> bool:
         return self._best[0] <= _NEAR * self._bound
