@@ -13,7 +13,7 @@ ASSUMPTIONS = (
     "experiments are from the authors' published simulator and scripts of 2021, which hold no measured times.",
     "Fig. 4: the order of A, B, C and D, two parts of A and four of D, equal times of all parts.",
     "The GPU is not named. Ours is an A100 (roofline at half of its peaks, bfloat16, no launch times); rows named "
-    "titan_xp take a TITAN Xp in float32. The faster the GPU, the larger every speed-up of the network.",
+    "titan_xp take a TITAN Xp in float32. A faster GPU leaves more of a step to the network.",
     "Models are our zoo's, at the scripts' global batches (8,192, 1,024 and 1,024) and 1,024 GPUs: 8 images, one pair "
     "of 64 tokens, and one text of 1,024 tokens a GPU.",
     "Gradients are float32, all-reduced in buckets of 25 MiB while the backward pass goes on; Adam's update takes 28 "
