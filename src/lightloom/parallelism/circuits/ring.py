@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import CLOCKWISE, Ints
+from lightloom.fabrics.base import CLOCKWISE, Floats, Ints
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, least_service, smallest_counts
 from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
@@ -135,18 +135,27 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None."""
-    counts, fits = _divide(traffic, smallest_counts(traffic.relative, service), relaxation, channels)
-    return counts if fits and _colours(traffic, counts, channels) <= channels else None
+    """Counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None.
+
+    Divided as the relaxation does, else the shorter way round: the relaxation fills links, which fewer circuits than it
+    promises need not.
+    """
+    wanted = smallest_counts(traffic.relative, service)
+    ahead = (traffic.destination - traffic.source) % traffic.ranks
+    for clockwise in (relaxation.clockwise, (2 * ahead <= traffic.ranks).astype(np.float64)):
+        counts, fits = _divide(traffic, wanted, clockwise, channels)
+        if fits and _colours(traffic, counts, channels) <= channels:
+            return counts
+    return None
 
 
-def _divide(traffic: Traffic, wanted: Ints, relaxation: Relaxation, channels: int) -> tuple[Ints, bool]:
-    """Whole circuits of each pair and way near the relaxation's shares, and whether the links can carry them."""
+def _divide(traffic: Traffic, wanted: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
+    """Whole circuits of each pair and way near the given shares, and whether the links can carry them."""
     from lightloom.parallelism.circuits import _arc_kernels as kernels
 
     nodes = traffic.ranks
     # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
-    running = np.floor(np.cumsum(wanted * relaxation.clockwise) + 0.5)
+    running = np.floor(np.cumsum(wanted * clockwise_share) + 0.5)
     clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, wanted)
     counts = np.column_stack([clockwise, wanted - clockwise])
     load = np.stack([arc_load(*_arcs(traffic, counts, way)[1:], nodes) for way in (0, 1)])
