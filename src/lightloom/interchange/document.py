@@ -73,10 +73,7 @@ def schedule_from(header: Any, columns: Mapping[str, Column], where: str) -> tup
         dependencies=dependencies,
         queued=_truth(fields["queued"], f"{where}: queued"),
         folding=folding,
-        notes=tuple(
-            _text(note, f"{where}: notes, entry {i}")
-            for i, note in enumerate(_list(fields["notes"], f"{where}: notes"))
-        ),
+        notes=tuple(_text(note, f"{where}: notes, entry {i}") for i, note in enumerate(notes)),
     )
     return schedule, fabric_of(fields["fabric"], where)
 

@@ -63,7 +63,8 @@ def row_order(schedule: Schedule) -> RowOrder:
     source, destination, chunk = (column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk))
     adds = schedule.reduces.tolist()
     held: dict[tuple[int, int], _Held] = defaultdict(_Held)
-    found = RowOrder(groups, *([[] for _ in adds] for _ in range(4)))
+    empty: list[Groups] = [[[] for _ in adds] for _ in range(4)]
+    found = RowOrder(groups, *empty)
     for group in groups:
         for row in group:
             at = held[source[row], chunk[row]]

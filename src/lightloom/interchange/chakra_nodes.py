@@ -1,0 +1,220 @@
+"""Chakra execution traces as files: a header, then nodes, each a protobuf message after its length.
+
+Fields by number, as version 1.0 of the schema documents them (MLCommons, Chakra):
+
+    header       1 version, 2 attributes
+    node         1 id, 2 name, 3 type, 4 control dependencies, 5 data dependencies, 6 start and 7 duration in
+                 microseconds, 8 inputs, 9 outputs, 10 attributes
+    attribute    1 name, 7 int32, 9 int64, 10 list of int64, 11 uint32, 13 uint64, 27 bool, 29 text; others are skipped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lightloom.core.errors import ConfigError
+from lightloom.interchange.protobuf import (
+    BYTES,
+    WireError,
+    bytes_field,
+    fields,
+    framed,
+    frames,
+    message_field,
+    packed,
+    signed,
+    unpacked,
+    varint,
+    whole_field,
+)
+
+VERSION = "1.0.0"
+COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
+TYPES = range(1, 8)
+"""From metadata, 1, to collectives, 7."""
+
+_INT32, _INT64, _INT64_LIST, _UINT32, _UINT64, _BOOL, _TEXT = 7, 9, 10, 11, 13, 27, 29
+_WHOLE = (_INT32, _INT64, _UINT32, _UINT64)
+_MOST_ID = 1 << 63
+
+Value = int | bool | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node of a trace."""
+
+    id: int
+    name: str
+    type: int
+    control: tuple[int, ...] = ()
+    """Nodes that must have ended, for the order's sake."""
+    data: tuple[int, ...] = ()
+    """Nodes that must have ended, for what they deliver."""
+    duration: int = 0
+    """Microseconds."""
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+
+def encode(nodes: Iterable[Node], header: Mapping[str, Value]) -> bytes:
+    """The content of a trace file."""
+    start = bytes_field(1, VERSION.encode()) + b"".join(_attribute(2, *each) for each in header.items())
+    return framed(start) + b"".join(framed(_node(node)) for node in nodes)
+
+
+def _node(node: Node) -> bytes:
+    return (
+        whole_field(1, node.id)
+        + bytes_field(2, node.name.encode())
+        + whole_field(3, node.type)
+        + packed(4, node.control)
+        + packed(5, node.data)
+        + whole_field(7, node.duration)
+        + b"".join(_attribute(10, *each) for each in node.attributes.items())
+    )
+
+
+def _attribute(number: int, name: str, value: Value) -> bytes:
+    if isinstance(value, bool):
+        content = varint(_BOOL << 3) + varint(value)
+    elif isinstance(value, int):
+        # Sizes are 64 bits wide, ranks and tags 32: what simulators read.
+        content = varint((_INT64 if name == "comm_size" else _INT32) << 3) + varint(value)
+    elif isinstance(value, str):
+        content = message_field(_TEXT, value.encode())
+    else:
+        content = message_field(_INT64_LIST, packed(1, value))
+    return message_field(number, bytes_field(1, name.encode()) + content)
+
+
+def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
+    """The nodes of a trace file, and the attributes of its header.
+
+    Raises:
+        ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, a dependency on a
+            node that is not there, or a cycle; names the file and the node.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    nodes: list[Node] = []
+    header: dict[str, Value] | None = None
+    try:
+        for frame in frames(content):
+            if header is None:
+                header = _header(frame, path)
+            else:
+                nodes.append(_decoded(frame))
+    except (WireError, UnicodeDecodeError) as error:
+        what = "header" if header is None else f"node {len(nodes)} (counted from 0)"
+        raise ConfigError(f"{path}: {what}: {error}: not a Chakra trace, or a damaged one") from error
+    if header is None:
+        raise ConfigError(f"{path}: empty: expected a Chakra trace")
+    _check_graph(nodes, path)
+    return nodes, header
+
+
+def _header(frame: bytes, path: Path) -> dict[str, Value]:
+    version, attributes = "", {}
+    for number, wire, value in fields(frame):
+        if number == 1:
+            version = _bytes(wire, value).decode()
+        elif number == 2:
+            name, content = _decoded_attribute(_bytes(wire, value))
+            attributes[name] = content
+    if version.split(".")[0] not in ("1", "0"):
+        raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}")
+    return attributes
+
+
+def _decoded(frame: bytes) -> Node:
+    node_id, name, kind, duration = 0, "", 0, 0
+    control: list[int] = []
+    data: list[int] = []
+    attributes: dict[str, Value] = {}
+    for number, wire, value in fields(frame):
+        if number == 1:
+            node_id = _whole(value)
+        elif number == 2:
+            name = _bytes(wire, value).decode()
+        elif number == 3:
+            kind = _whole(value)
+        elif number in (4, 5):
+            (control if number == 4 else data).extend(unpacked(wire, value))
+        elif number == 7:
+            duration = _whole(value)
+        elif number == 10:
+            key, content = _decoded_attribute(_bytes(wire, value))
+            attributes[key] = content
+    return Node(
+        id=node_id,
+        name=name,
+        type=kind,
+        control=tuple(control),
+        data=tuple(data),
+        duration=duration,
+        attributes=attributes,
+    )
+
+
+def _decoded_attribute(content: bytes) -> tuple[str, Value]:
+    name = ""
+    found: Value | None = None
+    for number, wire, value in fields(content):
+        if number == 1:
+            name = _bytes(wire, value).decode()
+        elif number in _WHOLE:
+            found = signed(_whole(value)) if number in (_INT32, _INT64) else _whole(value)
+        elif number == _BOOL:
+            found = bool(_whole(value))
+        elif number == _TEXT:
+            found = _bytes(wire, value).decode()
+        elif number == _INT64_LIST:
+            lists = [unpacked(*each[1:]) for each in fields(_bytes(wire, value)) if each[0] == 1]
+            found = tuple(signed(each) for part in lists for each in part)
+    return name, "" if found is None else found
+
+
+def _bytes(wire: int, value: int | bytes) -> bytes:
+    if wire != BYTES or isinstance(value, int):
+        raise WireError(f"wire type {wire} where text or a message is expected")
+    return value
+
+
+def _whole(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise WireError("bytes where an integer is expected")
+    return value
+
+
+def _check_graph(nodes: list[Node], path: Path) -> None:
+    known: dict[int, Node] = {}
+    for node in nodes:
+        if node.id in known or node.id >= _MOST_ID:
+            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): its id occurs twice, or is too large")
+        if node.type not in TYPES:
+            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): unknown type {node.type}")
+        known[node.id] = node
+    waits = {node.id: len(node.control) + len(node.data) for node in nodes}
+    followers: dict[int, list[int]] = {node.id: [] for node in nodes}
+    for node in nodes:
+        for before in (*node.control, *node.data):
+            if before not in known:
+                raise ConfigError(
+                    f"{path}: node {node.id} ({node.name!r}): depends on node {before}, which is not there"
+                )
+            followers[before].append(node.id)
+    ready = [each for each, count in waits.items() if not count]
+    ended = 0
+    while ready:
+        ended += 1
+        for after in followers[ready.pop()]:
+            waits[after] -= 1
+            if not waits[after]:
+                ready.append(after)
+    if ended < len(nodes):
+        stuck = next(node for node in nodes if waits[node.id])
+        raise ConfigError(f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies")

@@ -1,0 +1,191 @@
+"""Schedules as programs of MSCCL: what a GPU runtime can run of them.
+
+Every pair of ranks that exchanges anything has a connection, of several channels where steps would be too many; each
+end of a connection is a threadblock of its own. A queued schedule's lightpaths of one pair are channels. Rows keep an
+order in which they can be sent one after the other, so that no threadblock waits for ever. Wavelengths and steps are
+not said: a runtime has neither.
+
+In place: all-gather in the output, reduce-scatter and all-reduce in the input, chunk c at offset c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.msccl_program import Gpu, Program, Step, ThreadBlock
+from lightloom.interchange.msccl_rules import MOST_BLOCKS, MOST_CHANNELS, MOST_PEERS, MOST_STEPS, check_rules
+from lightloom.interchange.msccl_run import run
+from lightloom.interchange.row_order import RowOrder, row_order
+
+NAMES = {"all-gather": "allgather", "reduce-scatter": "reduce_scatter", "all-reduce": "allreduce"}
+
+Block = tuple[int, str, int, int]
+"""GPU, "send" or "receive", peer, channel."""
+Place = tuple[Block, int]
+"""Threadblock, and the number of one of its steps."""
+
+
+def program_of(schedule: Schedule, fabric: Fabric) -> Program:
+    """A verified schedule as a program, which keeps the rules and runs.
+
+    Raises:
+        UnsupportedError: an all-to-all, a switch that reduces, or more channels, threadblocks or steps than the runtime
+            has.
+    """
+    kind = schedule.collective.kind
+    if kind not in NAMES:
+        raise UnsupportedError(f"an {kind} has no program here: chunks that wait on their way have no place in it")
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    order = row_order(schedule)
+    channels = _channels_of_rows(schedule)
+    writer, most_spread = _Writer(schedule, order, channels, 1), MOST_CHANNELS // (1 + max(channels, default=0))
+    writer.write()
+    while writer.longest > MOST_STEPS and 2 * writer.spread <= most_spread:
+        writer = _Writer(schedule, order, channels, 2 * writer.spread)
+        writer.write()
+    program = writer.program()
+    _check_fits(program, schedule.algorithm)
+    check_rules(program, schedule.algorithm)
+    run(program, schedule.algorithm)
+    return program
+
+
+def _check_fits(program: Program, name: str) -> None:
+    blocks = [block for gpu in program.gpus for block in gpu.blocks]
+    most = {
+        "channels": (program.channels, MOST_CHANNELS),
+        "threadblocks on a GPU": (max(len(gpu.blocks) for gpu in program.gpus), MOST_BLOCKS),
+        "steps in a threadblock": (max((len(block.steps) for block in blocks), default=0), MOST_STEPS),
+        "peers on a channel": (max(_peers(gpu) for gpu in program.gpus), MOST_PEERS),
+    }
+    for what, (needed, there) in most.items():
+        if needed > there:
+            raise UnsupportedError(f"{name}: the program needs {needed} {what}: MSCCL's runtime has {there}")
+
+
+def _peers(gpu: Gpu) -> int:
+    sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
+    return max((sends.count(each) for each in sends), default=0)
+
+
+def _channels_of_rows(schedule: Schedule) -> list[int]:
+    """The channel of each row: one for each lightpath of a pair that stands throughout, and as many times more as a
+    rank has too many peers for one, by the distance between them."""
+    ends = (schedule.source.tolist(), schedule.destination.tolist(), schedule.lightpath.tolist())
+    numbers: dict[tuple[int, int], dict[int, int]] = {}
+    peers: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
+    for source, destination, path in zip(*ends, strict=True):
+        known = numbers.setdefault((source, destination), {})
+        known.setdefault(path if schedule.queued else 0, len(known))
+        peers[0].add((source, destination))
+        peers[1].add((destination, source))
+    most = max((count for side in peers for count in Counter(rank for rank, _ in side).values()), default=0)
+    paths = max(map(len, numbers.values()), default=1)
+    found = []
+    for source, destination, path in zip(*ends, strict=True):
+        distance = (destination - source) % schedule.collective.ranks - 1
+        far = distance // MOST_PEERS if most > MOST_PEERS else 0
+        found.append(far * paths + (numbers[source, destination][path] if schedule.queued else 0))
+    return found
+
+
+@dataclass(slots=True)
+class _Writer:
+    schedule: Schedule
+    order: RowOrder
+    channels: list[int]
+    spread: int
+    """Channels over which the chunks of one channel are spread."""
+    steps: dict[Block, list[Step]] = field(default_factory=dict)
+    waits: dict[Place, Place] = field(default_factory=dict)
+    _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
+    """Step of the second threadblock that the first has waited for."""
+
+    @property
+    def longest(self) -> int:
+        return max((len(steps) for steps in self.steps.values()), default=0)
+
+    def write(self) -> None:
+        """Every row as a send and a receive."""
+        source, destination, chunk, adds = (
+            column.tolist()
+            for column in (
+                self.schedule.source,
+                self.schedule.destination,
+                self.schedule.chunk,
+                self.schedule.reduces,
+            )
+        )
+        buffer = "o" if self.schedule.collective.kind == "all-gather" else "i"
+        sent: dict[int, Place] = {}
+        arrived: dict[int, Place] = {}
+        numbers = self._numbers()
+        for group in self.order.groups:
+            for row in group:
+                here = (buffer, chunk[row])
+                block = (source[row], "send", destination[row], self._channel(row, chunk[row]))
+                sent[row] = self._add(block, "s", here, (arrived[each] for each in self.order.reads[row][-1:]))
+            for row in group:
+                here = (buffer, chunk[row])
+                block = (destination[row], "receive", source[row], self._channel(row, chunk[row]))
+                # Sums are made one after the other: the last writer has waited for those before, and for their readers.
+                before = sorted({*self.order.after_writes[row], *self.order.sums[row]}, key=numbers.__getitem__)[-1:]
+                passed = {each for last in before for each in self.order.after_reads[last]}
+                reads = [sent[each] for each in self.order.after_reads[row] if each not in passed]
+                waits = [*reads, *(arrived[each] for each in before)]
+                arrived[row] = self._add(block, "rrc" if adds[row] else "r", here, waits)
+
+    def _numbers(self) -> dict[int, int]:
+        return {row: number for number, row in enumerate(self.order.rows)}
+
+    def _channel(self, row: int, chunk: int) -> int:
+        return self.channels[row] * self.spread + chunk % self.spread
+
+    def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
+        """Append a step, after nops for all that it waits for but the last."""
+        steps = self.steps.setdefault(block, [])
+        latest: dict[Block, int] = {}
+        for other, step in waits:
+            if other != block and step > self._waited.get((block, other), -1):
+                latest[other] = max(step, latest.get(other, -1))
+        for left, (other, step) in zip(reversed(range(len(latest))), latest.items(), strict=True):
+            self._waited[block, other] = step
+            self.steps[other][step].awaited = True
+            self.waits[block, len(steps)] = other, step
+            if left:
+                steps.append(Step(type="nop"))
+        steps.append(Step(type=kind, source=here, destination=here))
+        return block, len(steps) - 1
+
+    def program(self) -> Program:
+        """The steps in threadblocks, numbered by peers and channel."""
+        kind, ranks, chunks = self.schedule.collective.kind, self.schedule.collective.ranks, self.schedule.chunks
+        own = chunks // ranks
+        held = {
+            "i": own if kind == "all-gather" else chunks,
+            "o": own if kind == "reduce-scatter" else chunks,
+            "s": 0,
+        }
+        gpus = []
+        for rank in range(ranks):
+            mine = sorted(block for block in self.steps if block[0] == rank)
+            number = {block: i for i, block in enumerate(mine)}
+            blocks = []
+            for block in mine:
+                _, verb, peer, channel = block
+                for i, step in enumerate(self.steps[block]):
+                    if (block, i) in self.waits:
+                        other, awaited = self.waits[block, i]
+                        step.depends = number[other], awaited
+                ends = {"send": peer} if verb == "send" else {"receive": peer}
+                blocks.append(ThreadBlock(**ends, channel=channel, steps=self.steps[block]))
+            gpus.append(Gpu(chunks=dict(held), blocks=blocks))
+        channels = 1 + max((block[3] for block in self.steps), default=0)
+        return Program(
+            name=self.schedule.algorithm, collective=NAMES[kind], channels=channels, chunks=chunks, gpus=gpus
+        )

@@ -1,0 +1,175 @@
+"""Programs of MSCCL as schedules: all-gather, reduce-scatter and all-reduce in place.
+
+A program has no steps for all GPUs. Steps come from what its messages read and write: a message comes in a later step
+than those that brought what it carries, and in no earlier step than those that still read what it replaces. Messages
+of one step are laid onto the fabric together, so a program for switches gets wavelengths on a ring.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from lightloom.collectives.build import Moves, lay, moves
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.files import verified
+from lightloom.interchange.msccl_export import NAMES
+from lightloom.interchange.msccl_program import Program, Step, read_xml
+from lightloom.interchange.msccl_rules import check_rules, refuse
+from lightloom.interchange.msccl_run import Run, run, shared_place
+
+_KINDS = {name: kind for kind, name in NAMES.items()}
+
+
+class _Row(NamedTuple):
+    source: int
+    destination: int
+    chunk: int
+    reduces: bool
+
+
+def check_program(path: Path) -> tuple[Program, Run]:
+    """The program in a file, if it keeps the rules and runs, and what happens when it does.
+
+    Raises:
+        ConfigError: it does not; names the line.
+    """
+    program = read_xml(path)
+    check_rules(program, str(path))
+    return program, run(program, str(path))
+
+
+def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
+    """The verified schedule that a program makes on a fabric, for ``nbytes`` (:class:`Collective`).
+
+    Raises:
+        ConfigError: malformed, breaks a rule, waits for ever, races, or does not do what its collective promises.
+        UnsupportedError: another collective, scratch buffers or local copies, not in place, or a fabric that
+            takes no such schedule.
+    """
+    program, done = check_program(path)
+    if program.collective not in _KINDS:
+        raise UnsupportedError(f"{path}: collective {program.collective!r}: expected one of {', '.join(_KINDS)}")
+    if not program.in_place:
+        raise UnsupportedError(f"{path}: not in place: a schedule has no buffers between which it could copy")
+    if fabric.in_network_reduction:
+        raise UnsupportedError(f"{path}: sends from GPU to GPU, and this fabric only reduces in the network")
+    kind: Any = _KINDS[program.collective]
+    if len(program.gpus) != fabric.ranks:
+        raise ConfigError(f"{path}: {len(program.gpus)} GPUs: the fabric has {fabric.ranks} ranks")
+    wanted = Collective(kind, fabric.ranks, nbytes)
+    chunks = _chunks(program, kind, str(path))
+    rows, edges = _rows(program, done, str(path))
+    levels = _levels(len(rows), edges, str(path))
+    logical: list[Moves] = []
+    for level in range(int(levels.max(initial=-1)) + 1):
+        for adds in (True, False):
+            part = [rows[i] for i in np.flatnonzero(levels == level) if rows[i].reduces == adds]
+            if part:
+                source, destination, chunk, _ = zip(*part, strict=True)
+                logical.append(moves(source, destination, chunk, reduces=adds))
+    if not logical:
+        raise ConfigError(f"{path}: no message at all: expected a program of {program.collective}")
+    schedule = lay(program.name or path.stem, wanted, fabric, chunks, logical, notes=(f"read from {path.name}",))
+    return verified(schedule, fabric, str(path))
+
+
+def _chunks(program: Program, kind: str, where: str) -> int:
+    larger, smaller = ("o", "i") if kind == "all-gather" else ("i", "o")
+    chunks, ranks = program.gpus[0].chunks[larger], len(program.gpus)
+    for rank, gpu in enumerate(program.gpus):
+        own = chunks if kind == "all-reduce" else chunks // ranks
+        if gpu.chunks[larger] != chunks or gpu.chunks[smaller] not in (own, chunks) or chunks % ranks:
+            what = f"{gpu.chunks['i']} chunks in, {gpu.chunks['o']} out: no {kind} of chunks that {ranks} GPUs share"
+            refuse(where, gpu.line, f"GPU {rank}", what)
+    return chunks
+
+
+def _rows(program: Program, done: Run, where: str) -> tuple[list[_Row], list[tuple[int, int, int]]]:
+    """A row for each chunk of each message; and edges (earlier, later, 1 if the later needs a later step)."""
+    first: dict[int, int] = {}
+    rows: list[_Row] = []
+    for number, message in enumerate(done.messages):
+        first[number] = len(rows)
+        for i in range(message.received.count):
+            place = shared_place(program, message.receiver, *_moved(message.received, i, received=True))
+            origin = shared_place(program, message.sender, *_moved(message.sent, i, received=False))
+            if place[1] == "s" or place[1:] != origin[1:]:
+                what = f"chunk {origin[2]} of {origin[1]!r} comes to chunk {place[2]} of {place[1]!r}"
+                refuse(where, message.received.line, f"GPU {message.receiver}", f"{what}: a schedule moves none")
+            rows.append(_Row(message.sender, message.receiver, place[2], message.received.type not in ("r", "rcs")))
+    return rows, _edges(rows, done, first, where)
+
+
+def _moved(step: Step, i: int, *, received: bool) -> tuple[str, int]:
+    """Place of the i-th chunk that a step receives, or sends."""
+    from_source = step.type in ("s", "rrs")
+    if received and step.type in ("rrc", "rrcs") and step.source != step.destination:
+        return "s", step.destination[1] + i
+    buffer, chunk = step.source if from_source else step.destination
+    return buffer, chunk + i
+
+
+def _edges(rows: list[_Row], done: Run, first: dict[int, int], where: str) -> list[tuple[int, int, int]]:
+    writers: dict[Any, list[int]] = defaultdict(list)
+    readers: dict[Any, list[int]] = defaultdict(list)
+    unsettled: dict[Any, Step] = {}
+    seen: dict[tuple[int, bool], int] = defaultdict(int)
+    edges: list[tuple[int, int, int]] = []
+    for access in done.accesses:
+        place, step = access.place, access.step
+        if access.message < 0:
+            refuse(where, step.line, f"GPU {place[0]}", f"type {step.type!r} works in one GPU: no part of a schedule")
+        key = (access.message, access.writes)
+        row = first[access.message] + seen[key]
+        seen[key] += 1
+        if place in unsettled and not (access.writes and not access.adds) and access.step is not unsettled[place]:
+            refuse(where, step.line, f"GPU {place[0]}", "uses a chunk whose sum was sent on and not kept ('rrs')")
+        if not access.writes:
+            edges.extend((before, row, 1) for before in writers[place])
+            readers[place].append(row)
+            continue
+        unsettled.pop(place, None)
+        if step.type == "rrs":
+            unsettled[place] = step
+        edges.extend((before, row, int(rows[before].reduces != rows[row].reduces)) for before in readers[place])
+        kept = [before for before in writers[place] if access.adds and rows[before].reduces]
+        edges.extend((before, row, 1) for before in writers[place] if before not in kept)
+        if access.adds:
+            writers[place].append(row)
+        else:
+            writers[place], readers[place] = [row], []
+    return edges
+
+
+def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> Any:
+    """The step of each row: rows that must not come after each other share one."""
+    table = np.array(edges, dtype=np.int64).reshape(-1, 3)
+    graph = coo_array((np.ones(len(table)), (table[:, 0], table[:, 1])), shape=(rows, rows))
+    count, part = connected_components(graph, directed=True, connection="strong")
+    before, after, later = part[table[:, 0]], part[table[:, 1]], table[:, 2]
+    if np.any((before == after) & (later == 1)):
+        raise UnsupportedError(f"{where}: messages that overtake each other: no order of steps says the same")
+    between = before != after
+    followers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    waits = np.bincount(after[between], minlength=count)
+    for a, b, more in zip(before[between].tolist(), after[between].tolist(), later[between].tolist(), strict=True):
+        followers[a].append((b, more))
+    level = np.zeros(count, np.int64)
+    ready = np.flatnonzero(waits == 0).tolist()
+    while ready:
+        here = ready.pop()
+        for there, more in followers[here]:
+            level[there] = max(level[there], level[here] + more)
+            waits[there] -= 1
+            if not waits[there]:
+                ready.append(there)
+    return level[part]

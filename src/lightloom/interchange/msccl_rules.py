@@ -1,0 +1,127 @@
+"""The rules that a program of MSCCL must keep, checked without the code that writes programs.
+
+As msccl-tools writes programs, and as the runtime refuses others:
+
+* channels, threadblocks, steps, counts and peers of a channel within the runtime's limits;
+* a connection (sender, receiver, channel) belongs to one threadblock at each end; nobody sends to itself;
+* steps have a known type and only peers that their threadblock has; chunks lie in their buffers;
+* a dependency names a step of another threadblock of the GPU that says it is awaited; a nop waits for something, and
+  what follows a nop too.
+
+:mod:`lightloom.interchange.msccl_run` checks what happens when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from lightloom.core.errors import ConfigError
+from lightloom.interchange.msccl_program import (
+    BUFFERS,
+    READS_SOURCE,
+    RECEIVES,
+    SENDS,
+    TYPES,
+    WRITES,
+    Gpu,
+    Program,
+    Step,
+    ThreadBlock,
+)
+
+MOST_CHANNELS = 32
+MOST_STEPS = 256
+MOST_PEERS = 32
+"""Threadblocks that send, and that receive, on one channel of a GPU."""
+MOST_BLOCKS = 216
+"""Threadblocks of a GPU: two on each of an A100's 108 multiprocessors."""
+MOST_COUNT = 71
+PROTOCOLS = ("Simple", "LL", "LL128")
+
+
+def check_rules(program: Program, where: str) -> None:
+    """Raise at the first rule that is broken.
+
+    Raises:
+        ConfigError: names the line (or GPU, threadblock and step, for a program that was not read).
+    """
+    if program.protocol not in PROTOCOLS:
+        raise ConfigError(f"{where}: protocol {program.protocol!r}: expected one of {', '.join(PROTOCOLS)}")
+    if not 1 <= program.channels <= MOST_CHANNELS:
+        raise ConfigError(f"{where}: {program.channels} channels: expected 1 to {MOST_CHANNELS}")
+    ends: set[tuple[str, int, int, int]] = set()
+    for rank, gpu in enumerate(program.gpus):
+        if len(gpu.blocks) > MOST_BLOCKS:
+            refuse(where, gpu.line, f"GPU {rank}", f"{len(gpu.blocks)} threadblocks: at most {MOST_BLOCKS}")
+        for number, block in enumerate(gpu.blocks):
+            name = f"GPU {rank}, threadblock {number}"
+            _check_block(program, rank, block, name, where)
+            for verb, peer in (("sends to", block.send), ("receives from", block.receive)):
+                end = (verb, rank, peer, block.channel)
+                if peer >= 0 and end in ends:
+                    what = f"{verb} GPU {peer} on channel {block.channel}, as another threadblock does"
+                    refuse(where, block.line, name, what)
+                ends.add(end)
+            for i, step in enumerate(block.steps):
+                _check_step(gpu, number, block, i, step, f"{name}, step {i}", where)
+        _check_peers(gpu, f"GPU {rank}", where)
+
+
+def refuse(where: str, line: int, what: str, complaint: str) -> NoReturn:
+    """Raise a complaint about a place in a program."""
+    raise ConfigError(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
+
+
+def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
+    for peer in (block.send, block.receive):
+        if not -1 <= peer < len(program.gpus) or peer == rank:
+            refuse(where, block.line, name, f"peer {peer}: expected another of the {len(program.gpus)} GPUs, or -1")
+    if not 0 <= block.channel < program.channels:
+        refuse(where, block.line, name, f"channel {block.channel}: expected 0 to {program.channels - 1}")
+    if len(block.steps) > MOST_STEPS:
+        refuse(where, block.line, name, f"{len(block.steps)} steps: at most {MOST_STEPS}")
+    if block.steps and block.steps[-1].type == "nop":
+        refuse(where, block.steps[-1].line, name, "ends with a nop, which only gathers what the next step waits for")
+
+
+def _check_peers(gpu: Gpu, name: str, where: str) -> None:
+    for kind in ("send", "receive"):
+        used: dict[int, int] = {}
+        for block in gpu.blocks:
+            if getattr(block, kind) >= 0:
+                used[block.channel] = used.get(block.channel, 0) + 1
+        for channel, count in used.items():
+            if count > MOST_PEERS:
+                what = f"{count} threadblocks {kind} on channel {channel}: at most {MOST_PEERS}"
+                refuse(where, gpu.line, name, what)
+
+
+def _check_step(gpu: Gpu, number: int, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
+    if step.type not in TYPES:
+        refuse(where, step.line, name, f"type {step.type!r}: expected one of {', '.join(sorted(TYPES))}")
+    for kinds, peer, verb in ((SENDS, block.send, "send"), (RECEIVES, block.receive, "receive")):
+        if step.type in kinds and peer < 0:
+            refuse(where, step.line, name, f"type {step.type!r} in a threadblock that has no peer to {verb}")
+    if step.type != "nop" and not 1 <= step.count <= MOST_COUNT:
+        refuse(where, step.line, name, f"{step.count} chunks: expected 1 to {MOST_COUNT}")
+    for kinds, place in ((READS_SOURCE, step.source), (WRITES, step.destination)):
+        if step.type in kinds:
+            buffer, first = place
+            held = gpu.chunks[buffer] if buffer in BUFFERS else 0
+            if not 0 <= first <= held - step.count:
+                what = f"chunks {first} and {step.count - 1} more of buffer {buffer!r}: there are {held}"
+                refuse(where, step.line, name, what)
+    if step.depends is not None:
+        _check_dependency(gpu, number, step, name, where)
+    elif step.type == "nop" or (i and block.steps[i - 1].type == "nop"):
+        refuse(where, step.line, name, "a nop, and what follows one, must wait for a step")
+
+
+def _check_dependency(gpu: Gpu, number: int, step: Step, name: str, where: str) -> None:
+    block, awaited = step.depends or (-1, -1)
+    if not 0 <= block < len(gpu.blocks) or block == number:
+        refuse(where, step.line, name, f"waits for threadblock {block}: expected another of the GPU's")
+    if not 0 <= awaited < len(gpu.blocks[block].steps):
+        refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which is not there")
+    if not gpu.blocks[block].steps[awaited].awaited:
+        refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which says hasdep=0")
