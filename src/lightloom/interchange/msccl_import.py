@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from lightloom.collectives.build import Moves, lay, moves
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.wavelengths import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import verified
@@ -68,14 +69,7 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
     wanted = Collective(kind, fabric.ranks, nbytes)
     chunks = _chunks(program, kind, str(path))
     rows, edges = _rows(program, done, str(path))
-    levels = _levels(len(rows), edges, str(path))
-    logical: list[Moves] = []
-    for level in range(int(levels.max(initial=-1)) + 1):
-        for adds in (True, False):
-            part = [rows[i] for i in np.flatnonzero(levels == level) if rows[i].reduces == adds]
-            if part:
-                source, destination, chunk, _ = zip(*part, strict=True)
-                logical.append(moves(source, destination, chunk, reduces=adds))
+    logical = _logical_steps(rows, _levels(len(rows), edges, str(path)), wanted, fabric, chunks, str(path))
     if not logical:
         raise ConfigError(f"{path}: no message at all: expected a program of {program.collective}")
     schedule = lay(program.name or path.stem, wanted, fabric, chunks, logical, notes=(f"read from {path.name}",))
@@ -86,8 +80,9 @@ def _chunks(program: Program, kind: str, where: str) -> int:
     larger, smaller = ("o", "i") if kind == "all-gather" else ("i", "o")
     chunks, ranks = program.gpus[0].chunks[larger], len(program.gpus)
     for rank, gpu in enumerate(program.gpus):
-        own = chunks if kind == "all-reduce" else chunks // ranks
-        if gpu.chunks[larger] != chunks or gpu.chunks[smaller] not in (own, chunks) or chunks % ranks:
+        own, uneven = (chunks, 0) if kind == "all-reduce" else divmod(chunks, ranks)
+        # A buffer that no step names may be said to hold nothing.
+        if gpu.chunks[larger] != chunks or gpu.chunks[smaller] not in (0, own) or uneven:
             what = f"{gpu.chunks['i']} chunks in, {gpu.chunks['o']} out: no {kind} of chunks that {ranks} GPUs share"
             refuse(where, gpu.line, f"GPU {rank}", what)
     return chunks
@@ -150,8 +145,16 @@ def _edges(rows: list[_Row], done: Run, first: dict[int, int], where: str) -> li
     return edges
 
 
-def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> Any:
-    """The step of each row: rows that must not come after each other share one."""
+class _Levels(NamedTuple):
+    step: Ints
+    """Step of each row."""
+    part: Ints
+    """Rows that exchange, none after the other, have one number, and must be sent together."""
+    place: Ints
+    """Of each such part in an order that keeps all edges."""
+
+
+def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels:
     table = np.array(edges, dtype=np.int64).reshape(-1, 3)
     graph = coo_array((np.ones(len(table)), (table[:, 0], table[:, 1])), shape=(rows, rows))
     count, part = connected_components(graph, directed=True, connection="strong")
@@ -163,13 +166,42 @@ def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> Any:
     waits = np.bincount(after[between], minlength=count)
     for a, b, more in zip(before[between].tolist(), after[between].tolist(), later[between].tolist(), strict=True):
         followers[a].append((b, more))
-    level = np.zeros(count, np.int64)
+    level, place = np.zeros(count, np.int64), np.zeros(count, np.int64)
     ready = np.flatnonzero(waits == 0).tolist()
-    while ready:
-        here = ready.pop()
+    for number in range(count):
+        place[here := ready.pop()] = number
         for there, more in followers[here]:
             level[there] = max(level[there], level[here] + more)
             waits[there] -= 1
             if not waits[there]:
                 ready.append(there)
-    return level[part]
+    return _Levels(level[part], part.astype(np.int64), place)
+
+
+def _logical_steps(
+    rows: list[_Row], levels: _Levels, wanted: Collective, fabric: Fabric, chunks: int, where: str
+) -> list[Moves]:
+    """Moves, step by step. What would not fit into one step is cut between parts, so that exchanges stay whole."""
+    order = np.lexsort((levels.place[levels.part], np.array([not row.reduces for row in rows]), levels.step))
+    adds = np.array([row.reduces for row in rows])[order]
+    step = levels.step[order]
+    cuts = np.flatnonzero((step[1:] != step[:-1]) | (adds[1:] != adds[:-1])) + 1
+    found: list[Moves] = []
+    left = [part for part in reversed(np.split(order, cuts)) if len(part)]
+    while left:
+        these = left.pop()
+        source, destination, chunk, reduces = zip(*(rows[i] for i in these), strict=True)
+        each = moves(source, destination, chunk, reduces=reduces[0])
+        part = levels.part[these]
+        ends = np.flatnonzero(part[1:] != part[:-1]) + 1
+        if lay("", wanted, fabric, chunks, [each]).steps == 1:
+            found.append(each)
+        elif len(ends):
+            middle = int(ends[len(ends) // 2])
+            left += [these[middle:], these[:middle]]
+        else:
+            raise UnsupportedError(
+                f"{where}: {len(these)} messages are sent before any of them is added, too many for one step of this "
+                "fabric; a packet switch takes them"
+            )
+    return found
