@@ -152,6 +152,8 @@ class _Levels(NamedTuple):
     """Rows that exchange, none after the other, have one number, and must be sent together."""
     place: Ints
     """Of each such part in an order that keeps all edges."""
+    bound: frozenset[int]
+    """Steps in which some rows must come no later than others: no fabric may cut these as it likes."""
 
 
 def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels:
@@ -175,7 +177,10 @@ def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels
             waits[there] -= 1
             if not waits[there]:
                 ready.append(there)
-    return _Levels(level[part], part.astype(np.int64), place)
+    step = level[part]
+    earlier = step[table[:, 0]]
+    bound = frozenset(earlier[(later == 0) & (earlier == step[table[:, 1]])].tolist())
+    return _Levels(step, part.astype(np.int64), place, bound)
 
 
 def _logical_steps(
@@ -194,7 +199,8 @@ def _logical_steps(
         each = moves(source, destination, chunk, reduces=reduces[0])
         part = levels.part[these]
         ends = np.flatnonzero(part[1:] != part[:-1]) + 1
-        if lay("", wanted, fabric, chunks, [each]).steps == 1:
+        loose = int(levels.step[these[0]]) not in levels.bound
+        if loose or lay("", wanted, fabric, chunks, [each]).steps == 1:
             found.append(each)
         elif len(ends):
             middle = int(ends[len(ends) // 2])
