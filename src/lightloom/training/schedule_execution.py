@@ -3,9 +3,9 @@
     execute = ScheduleExecutor(schedule)        # in every rank of the process group
     total = execute(gradient)                   # what the schedule's collective makes of it
 
-Tensors are what ``torch.distributed`` takes and gives, flat: ``all_gather_into_tensor``, ``reduce_scatter_tensor``,
-``all_reduce``, ``all_to_all_single``, with sums. :mod:`lightloom.training.schedule_program` says in which order
-messages go, and why no rank waits for ever.
+Tensors are flat, and lie as those of ``torch.distributed``: shares and blocks follow each other by rank. Reductions are
+sums. :mod:`lightloom.training.schedule_program` says in which order messages go, and why no
+rank waits for ever.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class ScheduleExecutor:
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"
         with suppress(Exception):
-            first = self._group.get_group_store().compare_set(_FAULT, "", own).decode()
+            first = self._group.get_group_store().compare_set(f"{_FAULT}/{self._group.group_name}", "", own).decode()
         raise TransportError(own if first == own else f"{own}; before that, {first}") from error
 
 

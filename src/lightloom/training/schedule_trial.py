@@ -36,15 +36,15 @@ def reference(kind: str, tensor: Tensor, ranks: int, group: dist.ProcessGroup | 
         dist.all_reduce(total, group=group)
         return total
     if kind == "all-gather":
-        gathered = tensor.new_empty(ranks * tensor.numel())
-        dist.all_gather_into_tensor(gathered, tensor, group=group)
-        return gathered
+        gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+        dist.all_gather(gathered, tensor, group=group)
+        return torch.cat(gathered)
     if kind == "all-to-all":
         received = torch.empty_like(tensor)
         dist.all_to_all_single(received, tensor, group=group)
         return received
     share = tensor.new_empty(tensor.numel() // ranks)
-    dist.reduce_scatter_tensor(share, tensor, group=group)
+    dist.reduce_scatter(share, list(tensor.chunk(ranks)), group=group)
     return share
 
 
