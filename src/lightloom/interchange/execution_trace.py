@@ -1,0 +1,277 @@
+"""Execution traces as compute graphs: operators with FLOPs and bytes, as far as shapes in the trace tell.
+
+    forward     calls of operators that no operator made, before the first gradient
+    backward    calls of autograd; a sequence number says of which operator
+    edges       the operator that last wrote to a tensor's storage before another reads it
+    parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
+
+What a trace does not hold, and the graph therefore lacks, is said in :attr:`TraceReading.lost`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lightloom.core.errors import WorkloadError
+from lightloom.interchange.trace_costs import kind_of, other_flops, product_flops, summed_length
+from lightloom.interchange.trace_nodes import Call, TraceTensor, read_calls
+from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
+
+_BACKWARD = "autograd::engine::evaluate_function"
+_GRADIENT = "torch::autograd::AccumulateGrad"
+_COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+_SPATIAL = ("height", "width", "depth")
+_IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReading:
+    """A graph, and what the trace did not say."""
+
+    graph: ComputeGraph
+    lost: tuple[str, ...]
+
+
+def read_execution_trace(path: Path, *, batch: int | None = None) -> TraceReading:
+    """The graph of one forward pass, and its backward pass where the trace holds one.
+
+    Args:
+        batch: samples in the trace; by default the first axis of the first tensor that is no parameter.
+
+    Raises:
+        ConfigError: unreadable, or not JSON.
+        WorkloadError: no trace, a malformed one (names the node), or one without operators.
+    """
+    parts = _Parts()
+    for root in read_calls(path):
+        parts.sort(root)
+    if not parts.forward:
+        raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
+    return _Builder(path, parts, batch).reading()
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The calls of a trace by what they belong to."""
+
+    forward: list[Call] = field(default_factory=list)
+    backward: dict[int, list[Call]] = field(default_factory=dict)
+    """By sequence number."""
+    gradients: list[TraceTensor] = field(default_factory=list)
+    communication: int = 0
+    later: int = 0
+
+    def sort(self, call: Call) -> None:
+        """Put a call, or what it made, where it belongs."""
+        if call.name.startswith(_COMMUNICATION):
+            self.communication += 1
+        elif call.name.startswith(_BACKWARD):
+            for each in call.calls:
+                self.backward.setdefault(each.sequence, []).append(each)
+                if each.name == _GRADIENT:
+                    self.gradients += each.reads[:1]
+        elif call.name.startswith("Optimizer.") or (call.schema and self.backward):
+            self.later += 1
+        elif call.schema:
+            self.forward.append(call)
+        else:
+            for each in call.calls:
+                self.sort(each)
+
+
+class _Builder:
+    def __init__(self, path: Path, parts: _Parts, batch: int | None) -> None:
+        self._path, self._parts = path, parts
+        self._gradients = Counter(tensor.shape for tensor in parts.gradients)
+        self._producer: dict[int, str] = {}
+        self._sampled: set[int] = set()
+        """Storages that depend on the samples."""
+        self._parameters: dict[int, int] = {}
+        """Elements of each parameter, by storage."""
+        self._names: Counter[str] = Counter()
+        self._owner = {number: call.id for call in parts.forward for number in _sequences(call)}
+        self._batch = batch or self._guessed_batch()
+        sizes = Counter(tensor.element_bytes for call in parts.forward for tensor in call.returns if tensor.floating)
+        self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
+
+    def reading(self) -> TraceReading:
+        operators = [operator for call in self._parts.forward if (operator := self._operator(call)) is not None]
+        if not operators:
+            raise WorkloadError(f"{self._path}: no operator in it returns a tensor that it computed")
+        graph = ComputeGraph(
+            name=self._path.stem,
+            batch=self._batch,
+            operators=tuple(operators),
+            element_bytes=self._element_bytes,
+        )
+        return TraceReading(graph, tuple(self._lost()))
+
+    def _lost(self) -> Iterator[str]:
+        parts = self._parts
+        yield "module names: operators are named by what they call, and numbered"
+        if not parts.backward:
+            yield "no backward pass in the trace: taken as twice the products of the forward pass"
+        if parts.communication:
+            yield f"{parts.communication} communication calls are left out: a plan makes its own"
+        if parts.later:
+            yield f"{parts.later} calls after the first gradient that are none of autograd's are left out (optimiser)"
+        accumulated = sum(tensor.elements for tensor in parts.gradients)
+        found = sum(self._parameters.values())
+        if parts.backward and accumulated != found:
+            yield f"gradients were kept for {accumulated} elements, parameters found: {found}"
+        outside = sum(
+            len(calls) for number, calls in parts.backward.items() if number >= 0 and number not in self._owner
+        )
+        if outside:
+            yield f"{outside} backward calls belong to no operator of the trace"
+
+    def _guessed_batch(self) -> int:
+        written = {tensor.storage for call in self._parts.forward for tensor in _made(call)}
+        for call in self._parts.forward:
+            for tensor in call.reads:
+                named = tensor.argument in ("weight", "bias")
+                if tensor.shape and tensor.storage not in written and not named and not self._gradients[tensor.shape]:
+                    return max(1, tensor.shape[0])
+        raise WorkloadError(f"{self._path}: no operator reads samples: say how many there are (batch)")
+
+    def _operator(self, call: Call) -> Operator | None:
+        made = _made(call)
+        if not made:
+            # Who reads a view reads the storage.
+            return None
+        fresh = self._first_used(call)
+        sources = tuple(dict.fromkeys(self._producer[t.storage] for t in call.reads if t.storage in self._producer))
+        sampled = any(
+            t.storage in self._sampled or (t.storage not in self._producer and t.storage not in self._parameters)
+            for t in call.reads
+        )
+        kind = kind_of(call, len(sources))
+        name = self._name(call)
+        operator = self._costed(call, name, kind, sources, made, fresh, sampled)
+        for tensor in made:
+            self._producer[tensor.storage] = name
+            (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
+        return operator
+
+    def _costed(
+        self, call: Call, name: str, kind: str, sources: tuple[str, ...], made: list[TraceTensor], fresh: int,
+        sampled: bool,
+    ) -> Operator:  # fmt: skip
+        written = sum(tensor.elements for tensor in made)
+        inputs = {tensor.storage: tensor for tensor in call.reads}
+        shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
+        read = sum(t.elements for t in inputs.values() if t.storage not in self._parameters) + shared
+        if kind == "embedding":
+            read += written
+        if not sampled or not has_samples(kind, written, self._batch):
+            shared += written
+        products = kind in TENSOR_KINDS
+        forward = product_flops(call) if products else other_flops(call, kind)
+        size = self._element_bytes
+        return Operator(
+            name=name,
+            kind=kind,
+            inputs=sources,
+            dimensions=self._dimensions(call, kind, made[0].shape, sampled),
+            forward_flops=forward,
+            backward_flops=self._backward(call, products, forward),
+            parameter_bytes=fresh * size,
+            activation_bytes=written * size,
+            parameters=fresh,
+            forward_bytes=(read + written) * size,
+            shared_bytes=shared * size,
+        )
+
+    def _backward(self, call: Call, products: bool, forward: int) -> int:
+        if not self._parts.backward:
+            return 2 * forward if products else forward
+        mine = [
+            each
+            for number in sorted(_sequences(call))
+            if self._owner[number] == call.id
+            for each in self._parts.backward.get(number, ())
+        ]
+        return sum(product_flops(each) for each in mine) if products else forward * bool(mine)
+
+    def _first_used(self, call: Call) -> int:
+        """Elements of parameters that no earlier call has used."""
+        fresh = 0
+        for tensor in call.reads:
+            if tensor.storage in self._producer or tensor.storage in self._parameters or not tensor.floating:
+                continue
+            accumulated = self._gradients[tensor.shape] > 0
+            if accumulated or tensor.argument in ("weight", "bias"):
+                self._gradients[tensor.shape] -= accumulated
+                self._parameters[tensor.storage] = tensor.elements
+                fresh += tensor.elements
+        return fresh
+
+    def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
+        found = self._axes(kind, shape) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
+        tensors = call.reads
+        if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
+            q, k = tensors[0].shape, tensors[1].shape
+            heads = max(1, tensors[0].elements // (q[-1] * q[-2] * self._batch)) if tensors[0].elements else 1
+            sizes = {"head": heads, "sequence": q[-2], "key_sequence": k[-2], "head_dim": q[-1]}
+            found = {"sample": self._batch, **sizes} if sampled else sizes
+        elif kind == "conv" and len(tensors) >= 2:
+            found |= _convolution(tensors[0].shape, tensors[1].shape, shape)
+        elif kind in TENSOR_KINDS and (summed := summed_length(call)):
+            found["in_channel"] = summed
+            if kind == "linear":
+                found["channel"] = shape[-1]
+        return {name: size for name, size in found.items() if size > 0}
+
+    def _axes(self, kind: str, shape: tuple[int, ...]) -> dict[str, int]:
+        batch = self._batch
+        if not shape or shape[0] % batch:
+            return {"sample": batch} | {f"axis_{i + 1}": size for i, size in enumerate(shape)}
+        if shape[0] != batch:
+            inner = ("sequence", "channel") if len(shape) == 2 else ("sequence", *_axis_names(len(shape) - 1))
+            return {"sample": batch} | dict(zip(inner, (shape[0] // batch, *shape[1:]), strict=True))
+        if kind in _IMAGES and 4 <= len(shape) <= 5:
+            inner = ("channel", *_SPATIAL[: len(shape) - 2])
+        else:
+            inner = {1: (), 2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), _axis_names(len(shape) - 1))
+        return {"sample": batch} | dict(zip(inner, shape[1:], strict=True))
+
+    def _name(self, call: Call) -> str:
+        word = call.word.strip("_")
+        self._names[word] += 1
+        return word if self._names[word] == 1 else f"{word}#{self._names[word]}"
+
+
+def _made(call: Call) -> list[TraceTensor]:
+    """Tensors that a call computed: none for views, and for what only allocates."""
+    if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
+        return []
+    read = {tensor.storage for tensor in call.reads}
+    fresh = [tensor for tensor in call.returns if tensor.storage not in read]
+    # In place, counters of batches seen are no part of the network.
+    changed = call.returns[:1] if call.word.endswith("_") and call.reads[0].floating else []
+    return fresh or changed
+
+
+def _convolution(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
+    """Channels that are summed over, kernel and groups."""
+    in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
+    out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
+    transposed = weight[0] == in_channel and weight[0] != out_channel
+    groups = out_channel // weight[1] if transposed else in_channel // weight[1]
+    names = (
+        ("length",) if len(weight) == 3 else ("height", "width") if len(weight) == 4 else ("depth", "height", "width")
+    )
+    kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
+    return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
+
+
+def _axis_names(count: int) -> tuple[str, ...]:
+    return tuple(f"axis_{i + 1}" for i in range(count))
+
+
+def _sequences(call: Call) -> set[int]:
+    """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
+    return {number for each in call.calls for number in _sequences(each)} | ({call.sequence} - {-1})

@@ -1,0 +1,172 @@
+"""Chakra host traces, as ``torch.profiler.ExecutionTraceObserver`` writes them: nodes of one process, as JSON.
+
+A node is a call: its name, the call that made it (``ctrl_deps``), tensors that it read and returned with their shapes,
+and attributes, of which the operator's schema (names of arguments) and the sequence number of autograd matter here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import WorkloadError
+from lightloom.interchange.json_file import read_json
+
+_VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
+_TENSOR = 6
+"""Entries of a tensor: tensor, storage, offset, elements, bytes of one, device."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTensor:
+    """A tensor that a call read or returned."""
+
+    storage: int
+    shape: tuple[int, ...]
+    element_bytes: int
+    floating: bool
+    argument: str
+    """Name of the argument in the operator's schema; empty where it is not known."""
+
+    @property
+    def elements(self) -> int:
+        """Product of the shape."""
+        return math.prod(self.shape)
+
+
+@dataclass(slots=True)
+class Call:
+    """One node, with the calls that it made, in order."""
+
+    id: int
+    name: str
+    schema: str
+    sequence: int
+    """Autograd's number of the next backward node, -1 where none."""
+    reads: list[TraceTensor]
+    returns: list[TraceTensor]
+    values: list[Any]
+    """Arguments that are no tensors, as they stand in the trace; None for tensors."""
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def word(self) -> str:
+        """The operator's name without its library."""
+        return self.name.rpartition("::")[2]
+
+
+def read_calls(path: Path) -> list[Call]:
+    """The calls that nothing in the trace made, in the order in which they began.
+
+    Raises:
+        ConfigError: unreadable, or not JSON.
+        WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by one that is
+            not there or by itself; names the node.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
+        raise WorkloadError(f"{path}: expected an execution trace: an object with schema and nodes")
+    version = document.get("schema")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise WorkloadError(f"{path}: schema {version!r}: expected 1.x.x-chakra.x.x.x, as PyTorch 2.1 and later write")
+    calls: dict[int, Call] = {}
+    parents: dict[int, int] = {}
+    for i, entry in enumerate(document["nodes"]):
+        where = f"{path}: entry {i} of nodes"
+        if not isinstance(entry, dict) or type(entry.get("id")) is not int or not isinstance(entry.get("name"), str):
+            raise WorkloadError(f"{where}: expected an object with a whole id and a name")
+        where = f"{path}: node {entry['id']} ({entry['name']!r})"
+        if entry["id"] in calls:
+            raise WorkloadError(f"{where}: its id occurs twice")
+        if type(entry.get("ctrl_deps")) is not int:
+            raise WorkloadError(
+                f"{where}: ctrl_deps is {entry.get('ctrl_deps')!r}: expected the id of the calling node"
+            )
+        calls[entry["id"]] = _call(entry, where)
+        parents[entry["id"]] = entry["ctrl_deps"]
+    return _tree(calls, parents, path)
+
+
+def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path) -> list[Call]:
+    """Children under their parents. Ids grow as calls begin, so a parent has the lesser one."""
+    roots: list[Call] = []
+    for number in sorted(calls):
+        call, parent = calls[number], parents[number]
+        if parent == number or (parent not in calls and not roots):
+            roots.append(call)  # the process: its own parent, or one that is not written
+        elif parent not in calls:
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which is not there")
+        elif parent > number:
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which begins later")
+        else:
+            calls[parent].calls.append(call)
+    return roots
+
+
+def _call(entry: dict[str, Any], where: str) -> Call:
+    attributes = entry.get("attrs", [])
+    if not isinstance(attributes, list) or not all(isinstance(each, dict) and "name" in each for each in attributes):
+        raise WorkloadError(f"{where}: attrs: expected a list of names and values")
+    said = {str(each["name"]): each.get("value") for each in attributes}
+    schema, sequence = said.get("op_schema", ""), said.get("seq_id", -1)
+    if not isinstance(schema, str) or type(sequence) is not int:
+        raise WorkloadError(f"{where}: op_schema {schema!r} and seq_id {sequence!r}: expected text and a whole number")
+    values, shapes, types = _side(entry, "inputs", where)
+    names = argument_names(schema)
+    names += [""] * (len(values) - len(names))
+    reads: list[TraceTensor] = []
+    plain: list[Any] = []
+    for name, value, shape, kind in zip(names, values, shapes, types, strict=False):
+        found = _tensors(value, shape, kind, name, where)
+        reads += found
+        plain.append(None if found else value)
+    returns = [
+        tensor for each in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*each, "", where)
+    ]
+    return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain)
+
+
+def _side(entry: dict[str, Any], side: str, where: str) -> tuple[list[Any], list[Any], list[Any]]:
+    lists = entry.get(side)
+    parts: list[Any] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
+    if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
+        raise WorkloadError(f"{where}: {side}: expected values, shapes and types, lists of one length")
+    return parts[0], parts[1], parts[2]
+
+
+def _tensors(value: Any, shape: Any, kind: Any, argument: str, where: str) -> list[TraceTensor]:
+    if not isinstance(kind, str):
+        raise WorkloadError(f"{where}: type {kind!r}: expected text")
+    if kind.startswith("GenericList[Tensor"):
+        if not isinstance(value, list) or not isinstance(shape, list) or len(value) != len(shape):
+            raise WorkloadError(f"{where}: a list of tensors without as many shapes")
+        inner = kind.removeprefix("GenericList[").split(",", 1)[0].rstrip("]")
+        return [t for v, s in zip(value, shape, strict=True) for t in _tensors(v, s, inner, argument, where)]
+    if not kind.startswith("Tensor"):
+        return []
+    sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or type(value[1]) is not int:
+        raise WorkloadError(f"{where}: a tensor {value!r} of shape {shape!r}: expected {_TENSOR} entries and sizes")
+    if type(value[4]) is not int or value[4] < 0:
+        raise WorkloadError(f"{where}: a tensor of {value[4]!r} bytes an element")
+    floating = any(word in kind for word in ("float", "double", "half", "Half", "Float"))
+    return [TraceTensor(value[1], tuple(shape), value[4], floating, argument)]
+
+
+def argument_names(schema: str) -> list[str]:
+    """Names of an operator's arguments: ``linear(Tensor input, Tensor weight, ...)`` has input, weight, ..."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    names, depth, part = [], 0, ""
+    for letter in f"{inside},":
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            words = part.partition("=")[0].split()
+            if words and words != ["*"]:
+                names.append(words[-1])
+            part = ""
+        else:
+            part += letter
+    return names
