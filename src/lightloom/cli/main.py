@@ -12,9 +12,11 @@ from lightloom.cli.catalog import catalog
 from lightloom.cli.circuits import circuits
 from lightloom.cli.collective import collective
 from lightloom.cli.compress import compress
+from lightloom.cli.execute import execute
 from lightloom.cli.onn import onn
 from lightloom.cli.plan import plan
 from lightloom.cli.reproduce import reproduce
+from lightloom.cli.schedule import schedule
 from lightloom.cli.schema import schema
 from lightloom.core.errors import InputError
 
@@ -26,10 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, circuits, reproduce, catalog, schema):
+for command in (plan, collective, circuits, execute, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
 app.add_typer(onn, name="onn")
+app.add_typer(schedule, name="schedule")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,72 @@
+"""Every form in which a schedule leaves and enters, by the suffix of its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import write_atomically
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.chakra import read_traces, write_traces
+from lightloom.interchange.files import SUFFIXES, read_schedule, write_schedule
+from lightloom.interchange.msccl_export import program_of
+from lightloom.interchange.msccl_import import read_program
+from lightloom.interchange.msccl_program import to_xml
+
+FORMATS = {
+    ".json": "one JSON document",
+    ".parquet": "a Parquet table",
+    ".arrow": "an Arrow IPC table",
+    ".et": "Chakra traces, one file a rank: NAME.et stands for NAME.0.et, NAME.1.et, ...",
+    ".xml": "a program of MSCCL",
+}
+
+
+def check_suffix(path: Path) -> None:
+    """Raise before the work, not after it.
+
+    Raises:
+        UnsupportedError: a suffix of no format.
+    """
+    if path.suffix not in FORMATS:
+        raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(FORMATS)}")
+
+
+def export_schedule(path: Path, schedule: Schedule, fabric: Fabric) -> list[Path]:
+    """Write a verified schedule as the suffix says; the files that were written.
+
+    Raises:
+        UnsupportedError: a suffix of no format, or the format cannot say this schedule.
+        ConfigError: the place cannot be written to.
+    """
+    check_suffix(path)
+    if path.suffix in SUFFIXES:
+        return [write_schedule(path, schedule, fabric)]
+    if path.suffix == ".et":
+        return write_traces(path.with_suffix(""), schedule, fabric)
+    return [write_atomically(path, to_xml(program_of(schedule, fabric)))]
+
+
+def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | None = None) -> tuple[Schedule, Fabric]:
+    """The verified schedule in a file, and the fabric on which it was verified: the given one, else the file's own.
+
+    Args:
+        nbytes: size of the collective, for a program of MSCCL, which says none.
+
+    Raises:
+        UnsupportedError: a suffix of no format, or a program that is no schedule.
+        ConfigError: malformed or wrong; names the file and the line, field, row or node.
+    """
+    check_suffix(path)
+    if path.suffix != ".xml":
+        if nbytes is not None:
+            raise ConfigError(f"{path}: says its own size: give none")
+        if path.suffix == ".et":
+            return read_traces(path.with_suffix(""), fabric)
+        return read_schedule(path, fabric)
+    if fabric is None or nbytes is None:
+        raise ConfigError(
+            f"{path}: a program of MSCCL names no fabric and no size: give --fabric, --ranks and --nbytes"
+        )
+    return read_program(path, fabric, nbytes), fabric
