@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="schedules are executed over a torch process group")
 
+from lightloom.collectives.registry import Collective, build, find
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.interchange.files import write_schedule
 from lightloom.training.launch import Outcome, launch
+from tests.cli.commands import run
 
 from . import execution_workers as workers
 
@@ -74,6 +79,44 @@ def test_a_rank_that_does_not_come_is_named(laws: list[Outcome]) -> None:
 def test_a_rank_that_is_killed_is_named(laws: list[Outcome]) -> None:
     assert laws[workers.VICTIM].exit_code == -9
     assert all(f"rank {workers.VICTIM} has gone" in said for said in found(laws, "left_alone"))
+
+
+def test_the_command_executes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabric = WdmRing(ranks=2, wavelengths=2)
+    path = write_schedule(
+        tmp_path / "schedule.json", build(find("ring"), Collective("all-reduce", 2, 1e3), fabric), fabric
+    )
+    done = run(monkeypatch, capsys, "execute", str(path), "--nbytes", "1001", "--json", "--rounds", "1")
+    document = json.loads(done.out)
+    assert done.code == 0 and document["equal"] and document["error_over_bound"] == 0
+    assert (document["values"], document["chunks"], document["padding"]) == (125, 2, 1)
+    assert document["messages"] == 4 and document["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give either a schedule's file or --algorithm NAME"),
+        (("--algorithm", "rign"), "unknown algorithm 'rign': did you mean 'ring'?"),
+        (("--algorithm", "ring", "--dtype", "int7"), "dtype 'int7': expected one of int64"),
+        (("--algorithm", "ring", "--ranks", "65"), "65 ranks: expected at most 64 processes on this host"),
+        (("--algorithm", "ring", "--rounds", "0"), "--rounds 0, --timeout 120s: expected at least one round"),
+        (("--algorithm", "in-network", "--fabric", "optical-averager"), "in-network adds up inside a switch"),
+        (("schedule.csv",), "'schedule.csv': unknown suffix '.csv'"),
+        (("--algorithm", "ring", "--ranks", "2", "--timeout", "0.1s"), "--timeout 0.1s: rank 0 of 2: no result within"),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    arguments: tuple[str, ...],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = run(monkeypatch, capsys, "execute", *arguments)
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    assert complaint in done.err
 
 
 @pytest.mark.slow

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lightloom.interchange.files import read_schedule
+from lightloom.collectives.schedule import Schedule
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.files import read_schedule, write_schedule
+from lightloom.training.launch import launch
 from lightloom.training.schedule_execution import ScheduleExecutor
+from lightloom.training.schedule_program import movement_of
 from lightloom.training.worker import Worker
 
 DTYPES = {"int64": torch.int64, "int32": torch.int32, "float32": torch.float32, "float64": torch.float64,
           "bfloat16": torch.bfloat16}  # fmt: skip
+MOST_RANKS = 64
+"""Processes that one host is asked to run."""
 SUMS = ("reduce-scatter", "all-reduce")
 
 
@@ -73,18 +84,17 @@ def trial(worker: Worker) -> dict[str, Any]:
     schedule, _ = read_schedule(Path(asked["path"]))
     execute = ScheduleExecutor(schedule, timeout=asked["timeout"])
     tensor = draw(worker.rank, asked["values"], DTYPES[asked["dtype"]], asked["seed"])
-    shape, program = execute.shape(tensor.numel()), execute.program
-    worst = error_over_bound(execute.kind, execute(tensor), tensor, worker.size)
+    ours = execute(tensor)
+    equal = torch.equal(ours, reference(execute.kind, tensor, worker.size))
+    worst = error_over_bound(execute.kind, ours, tensor, worker.size)
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(asked["rounds"]):
         seconds["ours"].append(_timed(lambda: execute(tensor)))
         seconds["theirs"].append(_timed(lambda: reference(execute.kind, tensor, worker.size)))
     return {
-        "content": execute.movement.digest.hex()[:16],
-        "equal": bool(torch.equal(execute(tensor), reference(execute.kind, tensor, worker.size))),
+        "equal": equal,
         "error_over_bound": worst,
-        "messages": len(program.sends),
-        "padding": shape.padding,
+        "padding": execute.shape(tensor.numel()).padding,
         "seconds": seconds,
     }
 
@@ -94,3 +104,96 @@ def _timed(action: Any) -> float:
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What a schedule did in real processes."""
+
+    dtype: str
+    values: int
+    """Of a rank's input."""
+    padding: int
+    """Zeros added to each of its blocks, so that it divides into chunks."""
+    messages: int
+    """That all ranks send."""
+    equal: bool
+    """Whether every rank had the bits of ``torch.distributed``'s own collective."""
+    error_over_bound: float
+    """Largest error of a sum of floats, of any rank, over what its order of additions can be off by."""
+    seconds: float
+    """Median over rounds of the slowest rank."""
+    reference_seconds: float
+    """The same of ``torch.distributed``'s own collective."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the schedule did what its collective promises."""
+        return self.error_over_bound <= 1
+
+
+def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
+    """Values that a rank brings where the collective is of ``nbytes`` (see ``Collective``), as many as fit.
+
+    Raises:
+        ConfigError: a type that is not known.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
+    kind, ranks = schedule.collective.kind, schedule.collective.ranks
+    whole = int(nbytes // DTYPES[dtype].itemsize)
+    return {"all-gather": whole // ranks, "all-reduce": whole}.get(kind, whole // ranks * ranks)
+
+
+def try_schedule(
+    schedule: Schedule,
+    fabric: Fabric,
+    dtype: str,
+    values: int,
+    *,
+    rounds: int = 5,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> Trial:
+    """Execute a verified schedule in as many processes of this host as it has ranks.
+
+    Args:
+        fabric: on which it is verified again in each process.
+        dtype: of ``DTYPES``.
+        rounds: executions that are timed, each beside one of ``torch.distributed``'s own.
+        timeout: seconds for everything.
+
+    Raises:
+        ConfigError: more ranks than ``MOST_RANKS``.
+        UnsupportedError: the schedule needs a reducing switch.
+        LaunchError: a process failed, or took too long.
+    """
+    ranks = schedule.collective.ranks
+    if ranks > MOST_RANKS:
+        raise ConfigError(f"{ranks} ranks: expected at most {MOST_RANKS} processes on this host")
+    movement = movement_of(schedule)
+    with tempfile.TemporaryDirectory(prefix="lightloom-") as folder:
+        path = write_schedule(Path(folder) / "schedule.json", schedule, fabric)
+        asked = {
+            "path": str(path),
+            "values": values,
+            "dtype": dtype,
+            "rounds": rounds,
+            "seed": seed,
+            "timeout": timeout,
+        }
+        found = [outcome.value for outcome in launch(trial, ranks, timeout, asked | {"path": str(path)})]
+    slowest = {
+        who: np.max([each["seconds"][who] for each in found], axis=0) if rounds else np.array([math.nan])
+        for who in ("ours", "theirs")
+    }
+    return Trial(
+        dtype=dtype,
+        values=values,
+        padding=found[0]["padding"],
+        messages=len(movement.source),
+        equal=all(each["equal"] for each in found),
+        error_over_bound=max(each["error_over_bound"] for each in found),
+        seconds=float(np.median(slowest["ours"])),
+        reference_seconds=float(np.median(slowest["theirs"])),
+    )
