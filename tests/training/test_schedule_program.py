@@ -26,13 +26,19 @@ RING = WdmRing(ranks=8, wavelengths=8, conversion_time=1e-6)
 
 
 def played(movement: Movement, inputs: list[NDArray[np.generic]], seed: int) -> list[NDArray[np.generic]]:
-    """What ranks end with, one value a chunk, where one random rank at a time takes a step."""
+    """What ranks end with, one value a chunk, where one random rank at a time takes a step.
+
+    What is sent in place stays where it is until it is taken, and what is received in place is garbage until then.
+    """
     random = np.random.default_rng(seed)
     programs = [program_of(movement, rank) for rank in range(movement.ranks)]
     wires: dict[tuple[int, int], deque[NDArray[np.generic]]] = defaultdict(deque)
     work = [np.zeros(each.cells, inputs[0].dtype) for each in programs]
     for rank, program in enumerate(programs):
         work[rank][program.held] = inputs[rank]
+        for each in program.receives:
+            if each.in_place:
+                work[rank][each.cells] = 99
     sent, received = [0] * movement.ranks, [0] * movement.ranks
     running = set(range(movement.ranks))
     while running:
@@ -50,7 +56,8 @@ def played(movement: Movement, inputs: list[NDArray[np.generic]], seed: int) -> 
             program = programs[rank]
             if sent[rank] < len(program.sends) and program.sends[sent[rank]].after <= received[rank]:
                 send = program.sends[sent[rank]]
-                wires[rank, send.peer].append(work[rank][send.cells].copy())
+                carried = work[rank][send.cells]
+                wires[rank, send.peer].append(carried if send.in_place else carried.copy())
                 sent[rank] += 1
             else:
                 message = program.receives[received[rank]]
