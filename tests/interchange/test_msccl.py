@@ -1,0 +1,289 @@
+"""Programs of MSCCL: they keep the rules, do their work at any speed, come back; what breaks a rule is refused."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.interchange.msccl_export import program_of
+from lightloom.interchange.msccl_import import check_program, read_program
+from lightloom.interchange.msccl_program import Program, Step, ThreadBlock, read_xml, to_xml
+from tests.interchange.schedules import Data, Made, deliveries, made, ring
+
+
+def program(name: str = "recursive-doubling", kind: Any = "all-reduce", ranks: int = 4) -> Program:
+    fabric = PacketSwitch(ranks=ranks)
+    return program_of(build(find(name), Collective(kind, ranks, 1e6), fabric), fabric)
+
+
+def written(folder: Path, made: Program) -> Path:
+    path = folder / "program.xml"
+    path.write_text(to_xml(made))
+    return path
+
+
+def served(drawn: Made) -> Program:
+    schedule, fabric = drawn
+    assume(not fabric.in_network_reduction and schedule.collective.kind != "all-to-all")
+    return program_of(schedule, fabric)
+
+
+@settings(deadline=None, max_examples=60)
+@given(drawn=made())
+def test_a_program_comes_back_and_makes_the_same_deliveries(
+    tmp_path_factory: pytest.TempPathFactory, drawn: Made
+) -> None:
+    schedule, fabric = drawn
+    path = written(tmp_path_factory.mktemp("out"), made := served(drawn))
+    assert read_xml(path) == made
+    switch = PacketSwitch(ranks=fabric.ranks)
+    read = read_program(path, switch, schedule.collective.nbytes)
+    assert deliveries(read) == deliveries(schedule.unfolded(fabric.fibre_channels))
+    assert read.collective == schedule.collective
+    assert read.chunks == schedule.chunks
+    try:
+        on_its_own = read_program(path, fabric, schedule.collective.nbytes)
+    except UnsupportedError as refused:
+        assert "too many for one step" in str(refused)
+    else:
+        assert deliveries(on_its_own) == deliveries(read)
+
+
+@settings(deadline=None, max_examples=80)
+@given(drawn=made(), seed=st.integers(0, 2**32), room=st.integers(1, 3))
+def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int) -> None:
+    """A runtime of a few lines: any threadblock may step next, connections hold few messages."""
+    made, chance = served(drawn), random.Random(seed)
+    blocks = [(rank, number) for rank, gpu in enumerate(made.gpus) for number in range(len(gpu.blocks))]
+    at = dict.fromkeys(blocks, 0)
+    wires: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
+    data = Data(drawn[0])
+
+    def stepped(rank: int, number: int) -> bool:
+        block = made.gpus[rank].blocks[number]
+        if at[rank, number] == len(block.steps):
+            return False
+        step = block.steps[at[rank, number]]
+        if step.depends is not None and at[rank, step.depends[0]] <= step.depends[1]:
+            return False
+        if step.type == "s":
+            wire = wires[rank, block.send, block.channel]
+            if len(wire) == room:
+                return False
+            wire.append(data.sent(rank, step.source[1]))
+        elif step.type != "nop":
+            wire = wires[block.receive, rank, block.channel]
+            if not wire:
+                return False
+            data.arrives(rank, step.destination[1], wire.popleft(), step.type == "rrc")
+        at[rank, number] += 1
+        return True
+
+    while any(at[name] < len(made.gpus[name[0]].blocks[name[1]].steps) for name in blocks):
+        chance.shuffle(blocks)
+        assert sum(stepped(*name) for name in blocks), "every threadblock waits"
+    assert not any(wires.values())
+    data.check()
+
+
+def test_many_chunks_and_many_peers_spread_over_channels() -> None:
+    assert program("one-stage", "all-gather", 40).channels == 2
+    fabric = ring(40)
+    many = build(find("ring-two-way"), Collective("all-reduce", 40, 1e6), fabric)
+    assert program_of(many, fabric).channels == 1
+    with pytest.raises(UnsupportedError, match="218 threadblocks on a GPU: MSCCL's runtime has 216"):
+        program("one-stage", "all-gather", 110)
+    with pytest.raises(UnsupportedError, match="all-to-all has no program"):
+        program("one-stage", "all-to-all")
+
+
+def block(made: Program, gpu: int = 0, number: int = 0) -> ThreadBlock:
+    return made.gpus[gpu].blocks[number]
+
+
+def dependent(made: Program) -> Step:
+    """The first step that waits for another."""
+    return next(step for gpu in made.gpus for each in gpu.blocks for step in each.steps if step.depends is not None)
+
+
+def _hurry(made: Program) -> None:
+    dependent(made).depends = None
+
+
+def _set(thing: Callable[[Program], Any], **fields: Any) -> Callable[[Program], None]:
+    def change(made: Program) -> None:
+        for name, value in fields.items():
+            setattr(thing(made), name, value)
+
+    return change
+
+
+def _step(made: Program) -> Step:
+    return block(made).steps[0]
+
+
+def _same_ends(made: Program) -> None:
+    blocks = made.gpus[0].blocks
+    blocks[1].send, blocks[1].receive, blocks[1].channel = blocks[0].send, blocks[0].receive, blocks[0].channel
+
+
+def _unawaited(made: Program) -> None:
+    for each in made.gpus[0].blocks:
+        for step in each.steps:
+            step.awaited = False
+
+
+def _crossed(made: Program) -> None:
+    """Each of two threadblocks waits for the other's first step before its own."""
+    for one, other in ((0, 1), (1, 0)):
+        step = block(made, 0, one).steps[0]
+        step.depends, step.awaited = (other, 0), True
+
+
+BAD: list[tuple[Callable[[Program], None], str]] = [
+    (_set(lambda made: made, protocol="Fast"), "protocol 'Fast'"),
+    (_set(lambda made: made, channels=0), "0 channels: expected 1 to 32"),
+    (_set(lambda made: made, channels=33), "33 channels"),
+    (_set(block, channel=1), "line 3: GPU 0, threadblock 0: channel 1: expected 0 to 0"),
+    (_set(block, receive=0), "peer 0: expected another of the 4 GPUs"),
+    (_set(block, receive=4), "peer 4"),
+    (_set(block, receive=-1), "type 'rrc' in a threadblock that has no peer to receive"),
+    (_same_ends, "as another threadblock does"),
+    (_set(_step, type="rx"), "line 4: GPU 0, threadblock 0, step 0: type 'rx'"),
+    (_set(_step, type="s"), "no peer to send"),
+    (_set(_step, count=0), "0 chunks: expected 1 to 71"),
+    (_set(_step, count=72), "72 chunks"),
+    (_set(_step, count=2), "chunks 0 and 1 more of buffer 'i': there are 1"),
+    (_set(_step, source=("i", 1)), "chunks 1 and 0 more of buffer 'i'"),
+    (_set(_step, source=("x", 0)), "buffer 'x': there are 0"),
+    (_set(_step, depends=(0, 0)), "waits for threadblock 0: expected another"),
+    (_set(_step, depends=(9, 0)), "waits for threadblock 9"),
+    (_set(_step, depends=(1, 99)), "waits for step 99 of threadblock 1, which is not there"),
+    (_unawaited, "says hasdep=0"),
+    (lambda made: block(made).steps.insert(0, Step(type="nop")), "a nop, and what follows one, must wait"),
+    (lambda made: block(made).steps.append(Step(type="nop")), "ends with a nop"),
+    (lambda made: block(made).steps.extend([Step(type="nop", depends=(1, 0))] * 256), "steps: at most 256"),
+    (lambda made: block(made).steps.clear(), "leaves a message|waits for ever|waits for step 0"),
+    (_crossed, "waits for ever"),
+    (_hurry, "nothing orders it after GPU"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "complaint"), BAD)
+def test_a_broken_rule_is_refused(tmp_path: Path, change: Callable[[Program], None], complaint: str) -> None:
+    made = program()
+    change(made)
+    with pytest.raises(ConfigError) as refused:
+        check_program(written(tmp_path, made))
+    assert any(part in str(refused.value) for part in complaint.split("|")), str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("</algo>", "", "not XML: no element found"),
+        ("<gpu ", "<cpu ", "line 2: <cpu> inside algo"),
+        ("<tb ", "<step ", "line 3: <step> inside gpu"),
+        ('chan="0"', "", "line 3: <tb>: attribute 'chan' is missing"),
+        ('cnt="1"', 'cnt="one"', "line 4: <step>: cnt='one': expected a whole number"),
+        ('id="0"', 'id="1"', "line 2: <gpu>: id=1: expected 0"),
+        (' s="0"', ' s="3"', "line 4: <step>: s=3: expected 0"),
+        ('ngpus="4"', 'ngpus="5"', "ngpus=5, but there are 4 GPUs"),
+        ('hasdep="0"', 'hasdep="2"', "hasdep='2'"),
+        ("<algo", '<!DOCTYPE x [<!ENTITY y "z">]><algo', "line 1: a document type declaration"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    path = written(tmp_path, program())
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as refused:
+        read_xml(path)
+    assert complaint in str(refused.value)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_any_changed_step_is_refused_or_does_the_same_work(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """What the checker lets through is a schedule that the verifier lets through."""
+    made = program("ring", "all-reduce", 4)
+    steps = block(made, data.draw(st.integers(0, 3)), data.draw(st.integers(0, 1))).steps
+    step = steps[data.draw(st.integers(0, len(steps) - 1))]
+    name = data.draw(st.sampled_from(["type", "source", "destination", "depends"]))
+    value = {
+        "type": st.sampled_from(["s", "r", "rrc", "rcs", "rrs", "rrcs", "cpy", "re", "nop"]),
+        "source": st.tuples(st.sampled_from("ios"), st.integers(0, 3)),
+        "destination": st.tuples(st.sampled_from("ios"), st.integers(0, 3)),
+        "depends": st.none() | st.tuples(st.integers(0, 1), st.integers(0, 5)),
+    }[name]
+    setattr(step, name, data.draw(value))
+    path = written(tmp_path_factory.mktemp("out"), made)
+    try:
+        read = read_program(path, PacketSwitch(ranks=4), 1e6)
+    except InputError as refused:
+        assert str(path) in str(refused)
+    else:
+        assert deliveries(read) == deliveries(
+            build(find("ring"), Collective("all-reduce", 4, 1e6), PacketSwitch(ranks=4))
+        )
+
+
+def fused_ring(ranks: int) -> Program:
+    """A ring all-reduce as msccl-tools fuses it: one threadblock a GPU receives, adds and sends on in one step."""
+    made = program("ring", "all-reduce", ranks)
+    for rank, gpu in enumerate(made.gpus):
+        offsets = [("i", (rank - turn) % ranks) for turn in range(2 * ranks - 1)]
+        types = ["s", *["rrs"] * (ranks - 2), "rrcs", *["rcs"] * (ranks - 2), "r"]
+        steps = [Step(type=kind, source=at, destination=at) for kind, at in zip(types, offsets, strict=True)]
+        gpu.blocks = [ThreadBlock(send=(rank + 1) % ranks, receive=(rank - 1) % ranks, steps=steps)]
+    return made
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_fused_steps_are_understood(tmp_path: Path, ranks: int) -> None:
+    path = written(tmp_path, fused_ring(ranks))
+    read = read_program(path, ring(ranks), 1e6)
+    plain = build(find("ring"), Collective("all-reduce", ranks, 1e6), ring(ranks))
+    assert read.steps == plain.steps == 2 * ranks - 2
+    # Which rank begins with which chunk is the writer's choice.
+    assert Counter(row[:2] + row[3:] for row in deliveries(read)) == Counter(
+        row[:2] + row[3:] for row in deliveries(plain)
+    )
+
+
+def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path) -> None:
+    switch = PacketSwitch(ranks=4)
+    made = program()
+    made.collective = "alltoall"
+    with pytest.raises(UnsupportedError, match="collective 'alltoall'"):
+        read_program(written(tmp_path, made), switch, 1e6)
+    made = program()
+    made.in_place = False
+    with pytest.raises(UnsupportedError, match="not in place"):
+        read_program(written(tmp_path, made), switch, 1e6)
+    with pytest.raises(ConfigError, match="4 GPUs: the fabric has 5 ranks"):
+        read_program(written(tmp_path, program()), PacketSwitch(ranks=5), 1e6)
+    made = program("ring", "all-gather")
+    made.gpus[2].blocks = []
+    with pytest.raises(ConfigError, match="waits for ever"):
+        read_program(written(tmp_path, made), switch, 1e6)
+    made = program("ring", "all-gather")
+    for gpu in made.gpus:
+        gpu.blocks = []
+    with pytest.raises(ConfigError, match="no message at all"):
+        read_program(written(tmp_path, made), switch, 1e6)
