@@ -129,9 +129,9 @@ class ScheduleExecutor:
             return tensor.new_empty(0)
         with torch.no_grad():
             work = tensor.new_empty(self.program.cells, shape.chunk)
-            padded = tensor.new_zeros(shape.blocks, shape.pieces * shape.chunk)
-            padded[:, : shape.values] = tensor.detach().reshape(shape.blocks, shape.values)
-            work[self.program.held] = padded.view(-1, shape.chunk)
+            brought = work[self.program.held].view(shape.blocks, -1)
+            brought[:, : shape.values] = tensor.detach().reshape(shape.blocks, shape.values)
+            brought[:, shape.values :] = 0
             self._exchange(work)
             blocks = self.ranks if self.kind in ("all-gather", "all-to-all") else 1
             return work[self.program.wanted].reshape(blocks, -1)[:, : shape.values].reshape(-1)

@@ -98,7 +98,7 @@ class Program:
     rank: int
     cells: int
     """Chunks that the rank ever holds."""
-    held: slice | Ints
+    held: slice
     """Cells that the input fills, in its order."""
     wanted: slice | Ints
     """Cells that make up the output."""
@@ -156,8 +156,10 @@ def program_of(movement: Movement, rank: int) -> Program:
         place = _place(cells[m])
         settled = isinstance(place, slice) and bool(written[cells[m]].max() < after)
         sends.append(Message(int(movement.destination[m]), place, bool(movement.reduces[m]), after, settled))
-    ends = _place(np.searchsorted(chunks, held)), _place(np.searchsorted(chunks, wanted))
-    return Program(rank, len(chunks), *ends, tuple(sends), tuple(receives))
+    begin, wanted_cells = int(np.searchsorted(chunks, held[0])), np.searchsorted(chunks, wanted)
+    return Program(
+        rank, len(chunks), slice(begin, begin + len(held)), _place(wanted_cells), tuple(sends), tuple(receives)
+    )
 
 
 def _place(cells: Ints) -> slice | Ints:
