@@ -73,8 +73,11 @@ class _Parts:
                 self.backward.setdefault(each.sequence, []).append(each)
                 if each.name == _GRADIENT:
                     self.gradients += each.reads[:1]
-        elif call.name.startswith("Optimizer.") or (call.schema and self.backward):
+        elif call.name.startswith("Optimizer."):
             self.later += 1
+        elif call.schema and self.backward:
+            # Autograd itself allocates, and adds up gradients that meet.
+            self.later += call.word.strip("_") != "add" and bool(_made(call))
         elif call.schema:
             self.forward.append(call)
         else:
@@ -85,7 +88,8 @@ class _Parts:
 class _Builder:
     def __init__(self, path: Path, parts: _Parts, batch: int | None) -> None:
         self._path, self._parts = path, parts
-        self._gradients = Counter(tensor.shape for tensor in parts.gradients)
+        self._named = _named_parameters(parts.forward)
+        self._gradients = Counter(tensor.shape for tensor in parts.gradients) - Counter(self._named.values())
         self._producer: dict[int, str] = {}
         self._sampled: set[int] = set()
         """Storages that depend on the samples."""
@@ -132,8 +136,8 @@ class _Builder:
         written = {tensor.storage for call in self._parts.forward for tensor in _made(call)}
         for call in self._parts.forward:
             for tensor in call.reads:
-                named = tensor.argument in ("weight", "bias")
-                if tensor.shape and tensor.storage not in written and not named and not self._gradients[tensor.shape]:
+                known = tensor.storage in written or tensor.storage in self._named
+                if tensor.shape and not known and not self._gradients[tensor.shape]:
                     return max(1, tensor.shape[0])
         raise WorkloadError(f"{self._path}: no operator reads samples: say how many there are (batch)")
 
@@ -161,7 +165,7 @@ class _Builder:
         sampled: bool,
     ) -> Operator:  # fmt: skip
         written = sum(tensor.elements for tensor in made)
-        inputs = {tensor.storage: tensor for tensor in call.reads}
+        inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
         read = sum(t.elements for t in inputs.values() if t.storage not in self._parameters) + shared
         if kind == "embedding":
@@ -202,9 +206,9 @@ class _Builder:
         for tensor in call.reads:
             if tensor.storage in self._producer or tensor.storage in self._parameters or not tensor.floating:
                 continue
-            accumulated = self._gradients[tensor.shape] > 0
-            if accumulated or tensor.argument in ("weight", "bias"):
-                self._gradients[tensor.shape] -= accumulated
+            unnamed = tensor.storage not in self._named and self._gradients[tensor.shape] > 0
+            if unnamed or tensor.storage in self._named:
+                self._gradients[tensor.shape] -= unnamed
                 self._parameters[tensor.storage] = tensor.elements
                 fresh += tensor.elements
         return fresh
@@ -242,6 +246,18 @@ class _Builder:
         word = call.word.strip("_")
         self._names[word] += 1
         return word if self._names[word] == 1 else f"{word}#{self._names[word]}"
+
+
+def _named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
+    """Shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
+    written: set[int] = set()
+    found: dict[int, tuple[int, ...]] = {}
+    for call in calls:
+        for tensor in call.reads:
+            if tensor.argument in ("weight", "bias") and tensor.floating and tensor.storage not in written:
+                found.setdefault(tensor.storage, tensor.shape)
+        written.update(tensor.storage for tensor in _made(call))
+    return found
 
 
 def _made(call: Call) -> list[TraceTensor]:

@@ -25,6 +25,8 @@ class TraceTensor:
     """A tensor that a call read or returned."""
 
     storage: int
+    offset: int
+    """Elements from the start of the storage."""
     shape: tuple[int, ...]
     element_bytes: int
     floating: bool
@@ -148,12 +150,16 @@ def _tensors(value: Any, shape: Any, kind: Any, argument: str, where: str) -> li
     if not kind.startswith("Tensor"):
         return []
     sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
-    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or type(value[1]) is not int:
+    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or not _whole(*value[1:3]):
         raise WorkloadError(f"{where}: a tensor {value!r} of shape {shape!r}: expected {_TENSOR} entries and sizes")
-    if type(value[4]) is not int or value[4] < 0:
+    if not _whole(value[4]):
         raise WorkloadError(f"{where}: a tensor of {value[4]!r} bytes an element")
     floating = any(word in kind for word in ("float", "double", "half", "Half", "Float"))
-    return [TraceTensor(value[1], tuple(shape), value[4], floating, argument)]
+    return [TraceTensor(value[1], value[2], tuple(shape), value[4], floating, argument)]
+
+
+def _whole(*values: Any) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)
 
 
 def argument_names(schema: str) -> list[str]:
