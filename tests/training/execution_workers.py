@@ -35,6 +35,7 @@ RING: dict[str, Any] = {"wavelengths": 8, "wavelength_bandwidth": 5e9, "conversi
 
 
 VICTIM = 1
+SYNTHESIZED = "all-reduce synthesized for 8 wavelengths, 1e+06 bytes"
 
 
 @cache
@@ -47,11 +48,11 @@ def schedules(ranks: int) -> dict[str, Schedule]:
         for algorithm in admitted(kind, fabric):
             found[f"{kind} {algorithm.name}"] = build(algorithm, collective, fabric)
         if kind != "all-to-all":
-            for wavelengths in (2, 8):
+            for wavelengths, nbytes in ((2, 1e6), (8, 1e4), (8, 1e6)):
                 on = WdmRing(ranks=ranks, **RING | {"wavelengths": wavelengths})
-                schedule = synthesized(collective, on)
+                schedule = synthesized(Collective(collective.kind, ranks, nbytes), on)
                 verify(schedule, on)
-                found[f"{kind} synthesized on {wavelengths} wavelengths"] = schedule
+                found[f"{kind} synthesized for {wavelengths} wavelengths, {nbytes:g} bytes"] = schedule
     return found
 
 
@@ -167,7 +168,7 @@ def refusals(worker: Worker) -> list[str]:
 
 def repeated(worker: Worker) -> bool:
     """Whether floats come out the same each time, and on all ranks."""
-    schedule = schedules(worker.size)["all-reduce synthesized on 8 wavelengths"]
+    schedule = schedules(worker.size)[SYNTHESIZED]
     execute = ScheduleExecutor(schedule)
     tensor = draw(worker.rank, 999, torch.float32, 1)
     found = [execute(tensor) for _ in range(3)]
@@ -195,7 +196,7 @@ def averaged(worker: Worker) -> dict[str, Any]:
 
 def _gradients(worker: Worker, whole: bool, ours: bool) -> Tensor:
     model = wrapped()
-    schedule = schedules(worker.size)["all-reduce synthesized on 8 wavelengths"]
+    schedule = schedules(worker.size)[SYNTHESIZED]
     state = attach_schedule(model, schedule, timeout=30) if ours else None
     loss = loss_of(model, worker.rank, 0)
     if whole:
@@ -230,8 +231,9 @@ def every_algorithm(worker: Worker) -> dict[str, Any]:
 def kept_waiting(worker: Worker) -> str:
     """One rank does not come, in a group of its own; what the others say."""
     group = dist.new_group(list(range(worker.size)))
-    execute = ScheduleExecutor(schedules(worker.size)["all-gather ring"], group, timeout=1)
+    execute = ScheduleExecutor(schedules(worker.size)["all-gather ring"], group, timeout=2)
     said = "nothing"
+    dist.barrier()
     if worker.rank != VICTIM:
         try:
             execute(torch.ones(10))
@@ -243,7 +245,7 @@ def kept_waiting(worker: Worker) -> str:
 
 def left_alone(worker: Worker) -> str:
     """One rank is killed between two executions; what the others say."""
-    execute = ScheduleExecutor(schedules(worker.size)["all-reduce synthesized on 8 wavelengths"], timeout=20)
+    execute = ScheduleExecutor(schedules(worker.size)[SYNTHESIZED], timeout=20)
     tensor = torch.ones(100_000)
     execute(tensor)
     if worker.rank == VICTIM:

@@ -73,7 +73,7 @@ def test_what_cannot_be_executed_is_refused(laws: list[Outcome]) -> None:
 
 
 def test_a_rank_that_does_not_come_is_named(laws: list[Outcome]) -> None:
-    assert all(f"rank {workers.VICTIM} was silent for 1 s" in said for said in found(laws, "kept_waiting"))
+    assert all(f"rank {workers.VICTIM} was silent for 2 s" in said for said in found(laws, "kept_waiting"))
 
 
 def test_a_rank_that_is_killed_is_named(laws: list[Outcome]) -> None:
