@@ -1,0 +1,105 @@
+"""``lightloom schedule``: out, in, checked; refused in one line with exit 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import run
+
+_RING = ["--fabric", "wdm-ring", "--ranks", "6"]
+
+
+@pytest.fixture(autouse=True)
+def _no_designs_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path / "cache"))
+
+
+def export(kind: str, output: Path) -> list[str]:
+    return ["schedule", "export", kind, str(output), *_RING, "--nbytes", "1MB"]
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+def test_a_schedule_goes_round_by_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    made = run(monkeypatch, capsys, *export(kind, tmp_path / "a.json"))
+    assert (made.code, made.err) == (0, "")
+    assert "synthesized" in made.out and "verified" in made.out
+    steps = [
+        ["import", str(tmp_path / "a.json"), str(tmp_path / "b.et")],
+        ["import", str(tmp_path / "b.et"), str(tmp_path / "c.xml")],
+        ["import", str(tmp_path / "c.xml"), str(tmp_path / "d.json"), *_RING, "--nbytes", "1MB"],
+        ["check", str(tmp_path / "d.json"), "--json"],
+    ]
+    for arguments in steps:
+        done = run(monkeypatch, capsys, "schedule", *arguments)
+        assert (done.code, done.err) == (0, ""), arguments
+    report = json.loads(done.out)
+    assert (report["kind"], report["ranks"], report["nbytes"], report["verified"]) == (kind, 6, 1e6, True)
+    assert report["time_s"] >= report["lower_bound_s"] > 0
+    assert sorted(path.name for path in tmp_path.glob("b.*")) == [f"b.{rank}.et" for rank in range(6)]
+
+
+def test_a_program_is_checked_without_a_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.xml"
+    run(monkeypatch, capsys, *export("all-reduce", path), "--algorithm", "ring")
+    done = run(monkeypatch, capsys, "schedule", "check", str(path))
+    assert done.code == 0
+    assert "allreduce over 6 GPUs; keeps the rules, 60 messages" in done.out
+    document = json.loads(run(monkeypatch, capsys, "schedule", "check", str(path), "--json").out)
+    assert document["messages"] == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["export", "all-gather", "a.csv", *_RING, "--nbytes", "1MB"], "unknown suffix '.csv'"),
+        (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
+        (["export", "broadcast", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'broadcast'"),
+        (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
+        (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "has no program"),
+        (
+            ["export", "all-gather", "a.json", "--fabric", "switch", "--ranks", "6", "--nbytes", "1MB"],
+            "expected a ring with wavelengths",
+        ),
+        (["import", "none.json", "b.json"], "cannot read 'none.json': No such file"),
+        (["import", "none.et", "b.json"], "cannot read 'none.0.et'"),
+        (["import", "none.xml", "b.json"], "give --fabric, --ranks and --nbytes"),
+        (["import", "none.json", "b.json", "--nbytes", "1MB"], "says its own size"),
+        (["import", "none.json", "b.json", "--ranks", "6"], "--fabric and --ranks go together"),
+        (["check", "none.xml"], "cannot read 'none.xml'"),
+        (["check", "cut.json"], "cut.json, line 2, column 1: not JSON"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cut.json").write_text("{\n")
+    before = sorted(path for path in tmp_path.iterdir() if path.name != "cache")
+    done = run(monkeypatch, capsys, "schedule", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert complaint in done.err
+    assert done.err.count("\n") == 1
+    assert sorted(path for path in tmp_path.iterdir() if path.name != "cache") == before
+
+
+def test_what_cannot_be_said_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The averager's switch has no trace: found out after the schedule was built, before anything is written."""
+    arguments = ["--fabric", "optical-averager", "--ranks", "4", "--nbytes", "1MB", "--algorithm", "in-network"]
+    for name in ("a.et", "a.xml"):
+        done = run(monkeypatch, capsys, "schedule", "export", "all-reduce", str(tmp_path / name), *arguments)
+        assert done.code == 2
+        assert "a switch that reduces" in done.err
+    assert not list(tmp_path.glob("a*"))
