@@ -74,8 +74,8 @@ class ScheduleExecutor:
             timeout: seconds that a rank may keep another one waiting for a message.
 
         Raises:
-            UnsupportedError: no process group, one of another size than the schedule's, or a schedule that needs a
-                reducing switch.
+            UnsupportedError: no process group, one without gloo or of another size than the schedule's, or a schedule
+                that needs a reducing switch.
         """
         group = group if group is not None else dist.group.WORLD
         if group is None:
@@ -84,6 +84,8 @@ class ScheduleExecutor:
             raise UnsupportedError(
                 f"a schedule for {schedule.collective.ranks} ranks in a group of {group.size()}: expected as many"
             )
+        if "gloo" not in str(dist.get_backend_config(group)):
+            raise UnsupportedError(f"a process group of {dist.get_backend_config(group)}: expected gloo")
         self.movement: Movement = movement_of(schedule)
         self.program = program_of(self.movement, group.rank())
         self.rank, self.ranks, self.kind = group.rank(), group.size(), self.movement.kind
@@ -134,7 +136,9 @@ class ScheduleExecutor:
             brought[:, shape.values :] = 0
             self._exchange(work)
             blocks = self.ranks if self.kind in ("all-gather", "all-to-all") else 1
-            return work[self.program.wanted].reshape(blocks, -1)[:, : shape.values].reshape(-1)
+            result = work[self.program.wanted].reshape(blocks, -1)[:, : shape.values].reshape(-1)
+            # A share must not keep the memory of all of them.
+            return result.clone() if self.kind == "reduce-scatter" else result
 
     def _exchange(self, work: Tensor) -> None:
         receives = self.program.receives

@@ -148,7 +148,7 @@ def program_of(movement: Movement, rank: int) -> Program:
             last[peer] = max(last.get(peer, 0), int(written[here].max()) + 1)
             waits.append((last[peer], m))
             continue
-        fresh = isinstance(place, slice) and not filled[here].any()
+        fresh = isinstance(place, slice) and not movement.reduces[m] and not filled[here].any()
         receives.append(Message(int(movement.source[m]), place, bool(movement.reduces[m]), len(receives), fresh))
         written[here], filled[here] = len(receives) - 1, True
     sends = []
