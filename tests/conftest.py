@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def little_effort() -> Iterator[None]:
+    """Synthesis that many tests draw among other algorithms: any design will do for what they prove."""
+    from lightloom.collectives.synthesis import synthesized
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthesized, "EFFORT", 20_000)
+        yield

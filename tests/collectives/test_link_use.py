@@ -52,9 +52,7 @@ def test_the_closed_form_is_below_and_exact_from_some_hops_on(ranks: int, exact:
 
 
 @given(st.integers(2, 80), st.floats(1e-9, 1e-5), st.floats(0, 1e-6), st.integers(0, 100))
-def test_joint_seconds_is_the_least_that_satisfies_the_bound(
-    ranks: int, hop: float, per_use: float, more: int
-) -> None:
+def test_joint_seconds_is_the_least_that_satisfies_the_bound(ranks: int, hop: float, per_use: float, more: int) -> None:
     def allows(seconds: float) -> bool:
         hops = max(1, int(seconds / hop * (1 + 1e-12)))
         return seconds >= (hop + (broadcast_uses(ranks, hops) + more) * per_use) * (1 - 1e-9)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, build, find
@@ -187,6 +187,7 @@ def test_self_sends_and_unknown_ranks_are_refused() -> None:
 def test_an_obvious_replay_agrees_on_mutants(job: tuple[Algorithm, Collective, Fabric], data: st.DataObject) -> None:
     """Change one cell at random: the verifier accepts exactly what the set-based replay accepts."""
     algorithm, collective, fabric = job
+    assume(not algorithm.by_size)  # queued schedules have a replay and mutants of their own
     schedule = build(algorithm, collective, fabric)
     row = data.draw(st.integers(0, len(schedule) - 1))
     column, limit = data.draw(

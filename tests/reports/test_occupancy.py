@@ -11,7 +11,7 @@ from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.occupancy import channel_map, lightpaths, link_use, utilisation
+from lightloom.reports.occupancy import channel_map, in_steps, lightpaths, link_use, utilisation
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
 
@@ -19,7 +19,7 @@ from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 @settings(max_examples=80, deadline=None)
 def test_link_use_conserves(job: tuple[Algorithm, Collective, Fabric], bins: int) -> None:
     algorithm, collective, fabric = job
-    schedule = build(algorithm, collective, fabric)
+    schedule = in_steps(build(algorithm, collective, fabric), fabric)
     use = link_use(schedule, fabric, bins)
     assert len(use.amount) == -(-schedule.steps // use.steps_per_bin) <= bins
     assert use.amount.min() >= 0
@@ -35,7 +35,7 @@ def test_link_use_conserves(job: tuple[Algorithm, Collective, Fabric], bins: int
 @settings(max_examples=60, deadline=None)
 def test_channel_maps_agree_with_an_obvious_painter(job: tuple[Algorithm, Collective, Fabric]) -> None:
     algorithm, collective, fabric = job
-    schedule = build(algorithm, collective, fabric)
+    schedule = in_steps(build(algorithm, collective, fabric), fabric)
     paths = lightpaths(schedule, fabric)
     use = link_use(schedule, fabric, schedule.steps).amount
     lit = 0

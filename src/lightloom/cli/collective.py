@@ -92,12 +92,12 @@ def _evaluate(
     from lightloom.core.errors import UnsupportedError
     from lightloom.reports.progress import progress
 
-    tried = admitted(wanted.kind, on) if algorithm == "all" else [find(algorithm)]
+    tried = admitted(wanted.kind, on, cost_model) if algorithm == "all" else [find(algorithm)]
     if not tried:
         raise UnsupportedError(f"no algorithm serves {wanted.kind} on a {getattr(on, 'kind', 'fabric')}")
     refused = []
     if algorithm == "all":
-        reasons = [(each.name, each.refusal(wanted.kind, on)) for each in algorithms().values()]
+        reasons = [(each.name, each.refusal(wanted.kind, on, cost_model)) for each in algorithms().values()]
         refused = [{"algorithm": name, "why": why} for name, why in reasons if why]
     found = []
     with progress("Schedules", len(tried)) as advance:

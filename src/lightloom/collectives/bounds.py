@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightloom.collectives.cost import CostModel
 from lightloom.collectives.link_use import joint_seconds
+from lightloom.collectives.price import CostModel
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 

@@ -19,18 +19,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from hashlib import sha256
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.price import Cost
+from lightloom.collectives.price import Cost, CostModel
 from lightloom.collectives.queued_cost import queued_cost
 from lightloom.collectives.schedule import Schedule
 from lightloom.core.errors import UnknownNameError
 from lightloom.fabrics.base import Fabric, Floats
 
-CostModel = Literal["paper", "physical"]
 COST_MODELS: tuple[str, ...] = get_args(CostModel)
 _BLOCK = 1 << 19
 
@@ -229,6 +228,8 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     """Follow the circuits through the steps: each stays until another needs one of its channels."""
     from lightloom.collectives import _cost_kernels as kernels
 
+    if schedule.queued:
+        return CircuitChanges(np.ones(1, np.bool_), True)
     changed = np.zeros(schedule.steps, np.bool_)
     if fabric.setup_time == 0 or not len(schedule):
         return CircuitChanges(changed, True)
@@ -276,8 +277,9 @@ def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
     return crossings * fabric.wire_bytes(schedule.chunk_nbytes) * 8 * fabric.energy_per_bit
 
 
-def circuits_key(schedule: Schedule) -> str:
+def circuits_key(schedule: Schedule, fabric: Fabric) -> str:
     """Names the set of circuits that a schedule ever uses: equal keys, equal circuits."""
+    schedule = schedule.standing(fabric.fibre_channels) if schedule.queued else schedule
     columns = (schedule.source, schedule.destination, schedule.route, schedule.fibre, schedule.first_wavelength,
                schedule.wavelength_count)  # fmt: skip
     key = np.zeros(len(schedule), np.int64)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightloom.collectives.bounds import Bound, lower_bound
-from lightloom.collectives.cost import CircuitChanges, CodecTimes, CostModel, cost
-from lightloom.collectives.price import Cost
+from lightloom.collectives.cost import CircuitChanges, CodecTimes, cost
+from lightloom.collectives.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, build
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+CostModel = Literal["paper", "physical"]
+"""Every step costs d/B + a, or circuits change when they have to; see :mod:`lightloom.collectives.cost`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

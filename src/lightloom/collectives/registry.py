@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from lightloom.collectives.price import CostModel
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
 from lightloom.collectives.verify import verify
@@ -32,13 +33,17 @@ class Algorithm:
     """Whether an odd number of ranks is refused."""
     halves_shares: bool = False
     """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
+    by_size: bool = False
+    """Whether another size has another schedule, instead of the same one carrying more; such schedules are queued."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     all_to_all_ranks: int = MAXIMUM_RANKS
     """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
-    def refusal(self, kind: str, fabric: Fabric) -> str | None:
-        """Why this algorithm cannot serve that collective on that fabric; None when it can."""
+    def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
+        """Why this algorithm cannot serve that collective on that fabric, charged so; None when it can."""
+        if self.by_size and model == "paper":
+            return f"{self.name} has no steps that the paper cost model could charge"
         if kind not in self.kinds:
             return f"{self.name} serves {', '.join(self.kinds)}, not {kind}"
         if (self.needs == "in-network") != fabric.in_network_reduction:
@@ -84,6 +89,7 @@ def _built_in() -> list[Algorithm]:
         worker_aggregator,
         wrht,
     )
+    from lightloom.collectives.synthesis.synthesized import synthesized
 
     plain = [
         Algorithm(name="ring", build=ring.ring, summary="pass shares on around the ring, one way"),
@@ -111,6 +117,9 @@ def _built_in() -> list[Algorithm]:
         *(_striped(each) for each in plain),
         Algorithm(name="neighbour-exchange-pairs", build=neighbour_exchange.neighbour_exchange_pairs, even_ranks=True,
                   needs="wdm-ring", least_channels=2, summary="pairs swap two shares side by side on two wavelengths"),
+        Algorithm(name="synthesized", build=synthesized, kinds=("all-gather", "reduce-scatter", "all-reduce"),
+                  striped=True, needs="wdm-ring", by_size=True,
+                  summary="circuits and trees found for this ring and this size"),
         Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce",), needs="in-network",
                   summary="one step through the reducing switch"),
     ]  # fmt: skip
@@ -135,9 +144,9 @@ def find(name: str) -> Algorithm:
     return algorithms()[name]
 
 
-def admitted(kind: str, fabric: Fabric) -> list[Algorithm]:
-    """The algorithms that can serve ``kind`` on this fabric."""
-    return [each for each in algorithms().values() if each.refusal(kind, fabric) is None]
+def admitted(kind: str, fabric: Fabric, model: CostModel = "physical") -> list[Algorithm]:
+    """The algorithms that can serve ``kind`` on this fabric, charged so."""
+    return [each for each in algorithms().values() if each.refusal(kind, fabric, model) is None]
 
 
 def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:

@@ -96,6 +96,16 @@ class Schedule:
         """The same schedule with some columns (by name) and fields replaced."""
         return replace(self, **columns, **fields)
 
+    def standing(self, fibre_channels: int) -> Schedule:
+        """The circuits of a queued schedule: one row each for every rank, all in one step."""
+        _, first, path = np.unique(self.lightpath, return_index=True, return_inverse=True)
+        folding = self.folding
+        if folding is not None:
+            folding = Folding(folding.period, folding.channel[:, self.lightpath[first]])
+        rows = {name: column[first] for name, column in self.columns().items()}
+        rows |= {"lightpath": path[first], "step": np.zeros(len(first), np.int32)}
+        return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
+
     def unfolded(self, fibre_channels: int) -> Schedule:
         """The same with a row for every rank, on fibres of so many channels."""
         folding = self.folding

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.collectives.cost import CostModel
+from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Kind
 from lightloom.fabrics.base import Fabric
@@ -66,6 +66,8 @@ class GroupPrices:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {apart} apart" if apart > 1 else "")
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
+        if find(algorithm).by_size:
+            return f"{algorithm} has another schedule for every size, whose prices cannot be bounded from a few sizes"
         return _carrier(kind, algorithm, part).refusal(kind, part)
 
     def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:

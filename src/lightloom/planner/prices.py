@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from lightloom.collectives.bounds import Bound
 from lightloom.collectives.codec_work import CodecWork, codec_work
-from lightloom.collectives.cost import CircuitChanges, CostModel, circuit_changes, circuits_key
+from lightloom.collectives.cost import CircuitChanges, circuit_changes, circuits_key
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.price import Cost
+from lightloom.collectives.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, build
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective, Kind
@@ -42,7 +42,8 @@ class SchedulePrices:
         self.model = model
         self.compression: Compression | None = None
         self._element_bytes: Mapping[Kind, int] = {}
-        self._built: dict[Kind, _Built] = {}
+        self._built: dict[tuple[Kind, float], _Built] = {}
+        """By kind, and by size where every size has its own."""
         self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
 
     def compressed(self, compression: Compression, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
@@ -74,24 +75,25 @@ class SchedulePrices:
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of one collective."""
-        return self._build(kind).schedule.resized(self.sent_nbytes(kind, nbytes))
+        return self._build(kind, nbytes).schedule.resized(self.sent_nbytes(kind, nbytes))
 
     def forget_schedules(self) -> None:
         """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
         self._built.clear()
 
-    def _build(self, kind: Kind) -> _Built:
-        if kind not in self._built:
-            schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, 0.0), self.fabric)
+    def _build(self, kind: Kind, nbytes: float) -> _Built:
+        size = self.sent_nbytes(kind, nbytes) if self.algorithm.by_size else 0.0
+        if (kind, size) not in self._built:
+            schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric)
             changes = circuit_changes(schedule, self.fabric) if self.fabric.exclusive else None
-            circuits = circuits_key(schedule) if changes is not None and changes.static else None
-            self._built[kind] = _Built(schedule, changes, circuits)
-        return self._built[kind]
+            circuits = circuits_key(schedule, self.fabric) if changes is not None and changes.static else None
+            self._built[kind, size] = _Built(schedule, changes, circuits)
+        return self._built[kind, size]
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, nbytes
         if key not in self._priced:
-            built = self._build(kind)
+            built = self._build(kind, nbytes)
             fabric, schedule = self.fabric, built.schedule.resized(self.sent_nbytes(kind, nbytes))
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.compression is not None and values is not None:

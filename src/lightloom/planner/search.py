@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.cost import CostModel
+from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -127,7 +127,7 @@ def _rank(
         for plan in plans:
             advance()
             kinds = dict.fromkeys(exchange.kind for exchange in plan.exchanges)
-            why = next(filter(None, (each.refusal(kind, fabric) for kind in kinds)), None)
+            why = next(filter(None, (each.refusal(kind, fabric, model) for kind in kinds)), None)
             if why:
                 refused.append(Refused(strategy=plan.strategy, algorithm=each.name, why=why))
                 continue
@@ -136,8 +136,8 @@ def _rank(
             found.append(plain)
             if compression is None or smaller is None:
                 continue
-            if fabric.in_network_reduction:
-                why = "a fabric that adds up light in the network cannot add up compressed streams"
+            why = _not_compressed(each, fabric)
+            if why:
                 refused.append(
                     Refused(strategy=plan.strategy, algorithm=each.name, why=why, compression=compression.codec)
                 )
@@ -146,6 +146,12 @@ def _rank(
             found.append(replace(plain, result=result, prices=smaller, plain=plain))
         prices.forget_schedules()
     return sorted(found, key=_order), refused
+
+
+def _not_compressed(algorithm: Algorithm, fabric: Fabric) -> str | None:
+    if fabric.in_network_reduction:
+        return "a fabric that adds up light in the network cannot add up compressed streams"
+    return f"{algorithm.name} has no steps between which a codec could be charged" if algorithm.by_size else None
 
 
 def _order(candidate: Candidate) -> tuple[float, float, str, str, bool]:

@@ -45,6 +45,11 @@ class Lightpaths:
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
+def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """The schedule itself, or of a queued one its circuits, which all stand in one step."""
+    return schedule.standing(fabric.fibre_channels) if schedule.queued else schedule
+
+
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     """The lightpaths of a schedule on a circuit-switched fabric."""
     hops = np.concatenate(

@@ -19,7 +19,7 @@ from lightloom.core.units import format_size
 from lightloom.fabrics.base import Fabric
 from lightloom.reports.figures import plain, styled
 from lightloom.reports.link_map import circuit_map, link_load_map, steps_shown
-from lightloom.reports.occupancy import Lightpaths, channel_map, lightpaths, link_use, utilisation
+from lightloom.reports.occupancy import Lightpaths, channel_map, in_steps, lightpaths, link_use, utilisation
 from lightloom.reports.palette import FAINT, INK, cyclic_colours, light_ramp
 
 if TYPE_CHECKING:
@@ -30,7 +30,11 @@ _WIDTH = 9.0
 
 
 def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw a schedule: wavelengths on a WDM ring, circuits on a circuit switch, link loads elsewhere."""
+    """Draw a schedule: wavelengths on a WDM ring, circuits on a circuit switch, link loads elsewhere.
+
+    Of a queued schedule, the circuits that stand throughout.
+    """
+    schedule = in_steps(schedule, fabric)
     if fabric.wavelength_routed:
         return _ring_map(schedule, fabric)
     if fabric.exclusive:
@@ -44,10 +48,11 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
     article = "an" if collective.kind.startswith("a") else "a"
     what = (
         f"{schedule.algorithm} carries {article} {collective.kind} of {format_size(collective.nbytes)} "
-        f"among {fabric.ranks} ranks in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}."
+        f"among {fabric.ranks} ranks {_when(schedule)}."
     )
     if not fabric.exclusive:
         return f"{what} Colour: bytes on each link in each step, as a share of the fullest link and step."
+    schedule = in_steps(schedule, fabric)
     paths = lightpaths(schedule, fabric)
     if not fabric.wavelength_routed:
         share = paths.count.sum() / (fabric.ranks * fabric.channels * max(schedule.steps, 1))
@@ -59,6 +64,12 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
         + "".join(f" The {way} fibres stay dark." for way in dark)
         + " Colour is the rank that sends."
     )
+
+
+def _when(schedule: Schedule) -> str:
+    if schedule.queued:
+        return "on circuits that stand throughout"
+    return f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
 
 
 @styled

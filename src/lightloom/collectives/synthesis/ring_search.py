@@ -48,7 +48,8 @@ class RingSearch:
     def run(self, effort: int = EFFORT) -> tuple[Design, Trees]:
         """The best design found, and its trees."""
         for pieces in _PIECES:
-            self._try(Design((), pieces))
+            if not self._content():
+                self._try(Design((), pieces))
         if not self._content():
             self._sweep(effort // 2)
         self._walk(effort)

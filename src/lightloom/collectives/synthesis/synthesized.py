@@ -18,7 +18,7 @@ _RANKS = 300
 """Up to which a search has its least effort; it grows with the ranks from there."""
 
 
-def synthesized(collective: Collective, fabric: Fabric) -> Schedule:
+def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """A queued schedule on standing circuits, not yet verified; a design that was found before comes from the disk.
 
     Raises:
@@ -31,12 +31,13 @@ def synthesized(collective: Collective, fabric: Fabric) -> Schedule:
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     hop = fabric.step_overhead + fabric.neighbour_latency()
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-    question = [ranks, channels, nbytes, timing.bandwidth, timing.hop, timing.propagation, timing.occupancy]
+    effort = int(EFFORT * max(1.0, ranks / _RANKS))
+    question = [ranks, channels, nbytes, timing.bandwidth, timing.hop, timing.propagation, timing.occupancy, effort]
     design = read_design(question)
     trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
     if design is None or trees is None:
         search = RingSearch(ranks, channels, nbytes, timing, bound)
-        design, trees = search.run(int(EFFORT * max(1.0, ranks / _RANKS)))
+        design, trees = search.run(effort)
         keep_design(question, design)
     return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
 
