@@ -69,10 +69,8 @@ def execute(
             raise
         raise ConfigError(f"--timeout {timeout}: {error}: expected a time in which all is done") from error
     if not found.right:
-        raise VerificationError(f"{moved.algorithm} did not bring what an {moved.collective.kind} promises")
-    document = _document(moved, found) | {
-        "provenance": provenance([moved.algorithm, on.model_dump(mode="json"), values, dtype], number)
-    }
+        raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
+    document = _document(moved, found) | {"provenance": provenance([found.content, values, dtype, times], number)}
     if as_json:
         print_json(document)
     else:

@@ -112,6 +112,8 @@ def _timed(action: Any) -> float:
 class Trial:
     """What a schedule did in real processes."""
 
+    content: str
+    """Hash of the schedule's movement (``Movement.digest``), its first 16 digits."""
     dtype: str
     values: int
     """Of a rank's input."""
@@ -190,6 +192,7 @@ def try_schedule(
         for who in ("ours", "theirs")
     }
     return Trial(
+        content=movement.digest.hex()[:16],
         dtype=dtype,
         values=values,
         padding=found[0]["padding"],
