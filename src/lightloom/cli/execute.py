@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from lightloom.fabrics.base import Fabric
     from lightloom.training.schedule_trial import Trial
 
-_SYNTHESIZED = "synthesized"
-
 
 def execute(
     schedule: Annotated[
         Path | None, typer.Argument(help="A schedule's file (.json, .parquet, .arrow); or --algorithm.")
     ] = None,
-    algorithm: Annotated[str | None, typer.Option(help=f"A registered algorithm, or {_SYNTHESIZED}.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="An algorithm by name.")] = None,
     kind: Annotated[str, typer.Option(help="all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")] = "wdm-ring",
     ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")] = "8",
@@ -80,18 +78,12 @@ def execute(
 def _build(
     algorithm: str, kind: str, fabric: str, ranks: int, settings: dict[str, Any], nbytes: float
 ) -> tuple[Schedule, Fabric]:
-    from lightloom.collectives.registry import algorithms, build, find
+    from lightloom.collectives.registry import build, find
     from lightloom.collectives.spec import Collective
-    from lightloom.collectives.synthesis.synthesized import synthesized
-    from lightloom.collectives.verify import verify
     from lightloom.fabrics.load import load_fabric
 
     on = load_fabric(fabric, ranks, settings)
     wanted = Collective(cast(Any, kind), ranks, nbytes)
-    if algorithm == _SYNTHESIZED and algorithm not in algorithms():
-        schedule = synthesized(wanted, on)
-        verify(schedule, on)
-        return schedule, on
     return build(find(algorithm), wanted, on), on
 
 

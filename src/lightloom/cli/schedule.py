@@ -9,7 +9,6 @@ import typer
 
 if TYPE_CHECKING:
     from lightloom.collectives.schedule import Schedule
-    from lightloom.collectives.spec import Collective
     from lightloom.fabrics.base import Fabric
 
 schedule = typer.Typer(help="Write schedules to files that other tools read, read them back, check them.")
@@ -29,12 +28,13 @@ def export(
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
     ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")],
     nbytes: Annotated[str, typer.Option(help="What every rank holds in the end (all-gather) or at the start.")],
-    algorithm: Annotated[str, typer.Option(help="An algorithm by name, or synthesized.")] = "synthesized",
+    algorithm: Annotated[str, typer.Option(help="An algorithm by name.")] = "synthesized",
     settings: _Settings = None,
     as_json: _Json = False,
 ) -> None:
     """Build a schedule, verify it and write it."""
     from lightloom.cli.output import read_count
+    from lightloom.collectives.registry import build, find
     from lightloom.collectives.spec import Collective
     from lightloom.core.files import check_writable
     from lightloom.core.units import parse
@@ -45,7 +45,7 @@ def export(
     on = _fabric(fabric, ranks, settings)
     assert on is not None
     wanted = Collective(cast(Any, kind), read_count(ranks, "--ranks"), parse(nbytes, "size"))
-    made = _built(wanted, on, algorithm)
+    made = build(find(algorithm), wanted, on)
     _report(made, on, export_schedule(output, made, on), as_json)
 
 
@@ -114,18 +114,6 @@ def _size(nbytes: str | None) -> float | None:
     from lightloom.core.units import parse
 
     return None if nbytes is None else parse(nbytes, "size")
-
-
-def _built(wanted: Collective, on: Fabric, algorithm: str) -> Schedule:
-    from lightloom.collectives.registry import build, find
-    from lightloom.collectives.synthesis.synthesized import synthesized
-    from lightloom.collectives.verify import verify
-
-    if algorithm != "synthesized":
-        return build(find(algorithm), wanted, on)
-    made = synthesized(wanted, on)
-    verify(made, on)
-    return made
 
 
 def _report(made: Schedule, on: Fabric, written: list[Path], as_json: bool) -> None:
