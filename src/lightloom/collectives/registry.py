@@ -34,7 +34,7 @@ class Algorithm:
     halves_shares: bool = False
     """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
     by_size: bool = False
-    """Whether another size has another schedule, instead of the same one carrying more; such schedules are queued."""
+    """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     all_to_all_ranks: int = MAXIMUM_RANKS

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.evaluate import costed
+from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.link_use import joint_seconds
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.registry import admitted
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.candidates import candidates
 from lightloom.collectives.synthesis.ring_schedule import ring_schedule
 from lightloom.collectives.synthesis.ring_search import RingSearch
@@ -104,3 +105,15 @@ def test_kept_designs_are_found_again_and_broken_ones_replaced(tmp_path: Path, m
         assert kept.read_text() != broken
     with pytest.raises(UnsupportedError, match="synthesis on a PacketSwitch"):
         synthesized(wanted, PacketSwitch(ranks=12))
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize(
+    ("ranks", "channels", "nbytes"),
+    [(4, 2, 1e3), (8, 8, 1e3), (16, 64, 1e3), (16, 8, 1e4), (12, 4, 1e6), (17, 64, 1e5)],
+)
+def test_no_other_algorithm_is_faster(kind: Kind, ranks: int, channels: int, nbytes: float) -> None:
+    fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)
+    wanted = Collective(kind, ranks, nbytes * ranks)
+    times = {each.name: evaluate(each, wanted, fabric).cost.time for each in admitted(kind, fabric)}
+    assert times["synthesized"] <= min(times.values()) * (1 + 1e-9)

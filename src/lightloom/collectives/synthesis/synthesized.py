@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lightloom.collectives.algorithms.one_stage import one_stage
+from lightloom.collectives.algorithms.wrht import wrht
+from lightloom.collectives.cost import cost
 from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
@@ -10,16 +16,21 @@ from lightloom.collectives.synthesis.kept import keep_design, read_design
 from lightloom.collectives.synthesis.ring_schedule import ring_schedule
 from lightloom.collectives.synthesis.ring_search import EFFORT, RingSearch
 from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 
+_FEW = 64
+"""Ranks up to which sums by groups are tried; they move whole vectors."""
 _RANKS = 300
 """Up to which a search has its least effort; it grows with the ranks from there."""
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """A queued schedule on standing circuits, not yet verified; a design that was found before comes from the disk.
+    """A queued schedule on standing circuits, or a direct one, not yet verified.
+
+    A design that was found before comes from the disk.
 
     Raises:
         UnsupportedError: the fabric is no WDM ring.
@@ -39,7 +50,18 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
         search = RingSearch(ranks, channels, nbytes, timing, bound)
         design, trees = search.run(effort)
         keep_design(question, design)
-    return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
+    queued = ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
+    return min([*_in_few_steps(collective, fabric), queued], key=lambda each: cost(each, fabric).time)
+
+
+def _in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
+    """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
+    if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
+        straight = one_stage(collective, fabric, striped=True)
+        yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+    if collective.kind == "all-reduce" and fabric.ranks <= _FEW:
+        groups = wrht(collective, fabric, striped=True)
+        yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
 
 
 def _note(design: Design, trees: Trees, fabric: WdmRing) -> str:

@@ -1,0 +1,102 @@
+"""Synthesized schedules measured: ``python -m benchmarks.synthesis [--json FILE] [--ranks N ...] [--guard-time T]``.
+
+All-gather, reduce-scatter and all-reduce on rings of wavelengths of 40 Gb/s, 25 µs to set up, 1 µs a hop: every
+schedule is verified, its time stands over the joint bound, set-up included in both. Beside it, up to 256 ranks, the
+fastest other algorithm charged physically, and OpTree or WRHT. CPU seconds of search, verification and cost, nothing
+kept from an earlier run; kernels compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import admitted, find
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.fabrics.wdm_ring import WdmRing
+
+RANKS = (16, 64, 256, 1024, 4096)
+WAVELENGTHS = (8, 64)
+SHARES = (1e3, 1e4, 1e5, 1e6, 1e7)
+"""Bytes of one rank."""
+KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
+OTHERS_UP_TO = 256
+
+
+def measure(kind: Kind, ranks: int, wavelengths: int, share: float, guard_time: float) -> dict[str, Any]:
+    """One collective on one ring."""
+    fabric = WdmRing(
+        ranks=ranks, wavelengths=wavelengths, wavelength_bandwidth=5e9, conversion_time=1e-6,
+        reconfiguration_time=25e-6, guard_time=guard_time,
+    )  # fmt: skip
+    wanted = Collective(kind, ranks, share * ranks)
+    started = time.process_time()
+    found = evaluate(find("synthesized"), wanted, fabric)
+    spent = time.process_time() - started
+    row = {
+        "kind": kind, "ranks": ranks, "wavelengths": wavelengths, "share": share, "time_s": found.cost.time,
+        "bound_s": found.bound.time, "ratio": found.cost.time / found.bound.time, "cpu_s": round(spent, 2),
+        "rows": len(found.schedule), "design": found.schedule.notes[0],
+    }  # fmt: skip
+    return row | (_others(wanted, fabric) if ranks <= OTHERS_UP_TO else {})
+
+
+def _others(wanted: Collective, fabric: WdmRing) -> dict[str, Any]:
+    rivals = [each for each in admitted(wanted.kind, fabric) if not each.by_size]
+    times = {each.name: evaluate(each, wanted, fabric).cost.time for each in rivals}
+    best = min(times, key=lambda name: times[name])
+    papers = {f"{name}_s": times[name] for name in ("optree", "wrht") if name in times}
+    return {"fastest_other": best, "fastest_other_s": times[best], **papers}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric mean and maximum of the ratios by kind, and whether another algorithm was ever faster."""
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        ratios = np.array([row["ratio"] for row in rows if row["kind"] == kind])
+        found[kind] = {"geometric_mean": float(np.exp(np.log(ratios).mean())), "maximum": float(ratios.max())}
+    found["slower_than_another"] = sum(row.get("fastest_other_s", np.inf) < row["time_s"] * (1 - 1e-9) for row in rows)
+    return found
+
+
+def main() -> int:
+    """Measure and print."""
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.synthesis", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
+    parser.add_argument("--guard-time", type=float, default=0.0, help="seconds that a piece holds a lightpath besides")
+    options = parser.parse_args()
+    if options.json:
+        check_writable(options.json)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["LIGHTLOOM_CACHE"] = folder
+        for ranks in options.ranks:
+            for wavelengths in WAVELENGTHS:
+                for share in SHARES:
+                    for kind in KINDS:
+                        rows.append(measure(kind, ranks, wavelengths, share, options.guard_time))
+                        print_rows(rows[-1:])
+    document = {"cpu": cpu_name(), "rows": rows, "summary": summary(rows)}
+    print(json.dumps(document["summary"], indent=1))
+    if options.json:
+        write_atomically(options.json, json.dumps(document | {"provenance": provenance(vars(options))}, indent=1))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
