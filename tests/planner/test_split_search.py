@@ -11,6 +11,7 @@ import pytest
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.units import parse
 from lightloom.parallelism.load import make_plan
 from lightloom.planner.compression import stated
 from lightloom.planner.explain_split import explain_split
@@ -150,12 +151,12 @@ def test_codecs_between_the_hops_are_left_out_of_placed_plans() -> None:
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
     on = cluster(4, SWITCH)
     small = replace(on, accelerator=on.accelerator.model_copy(update={"memory": 1e5}))
-    with pytest.raises(UnsupportedError, match=r"memory is 1e[+]05 bytes, but the smallest \S+ needs"):
+    with pytest.raises(UnsupportedError, match=r"memory is 97.66 KiB, but the smallest \S+ needs"):
         search(small)
     # What is named is enough for some strategy, and nothing less is.
     with pytest.raises(UnsupportedError) as refused:
         search(small, kinds=STRATEGIES)
-    least = float(str(refused.value).split("needs ")[1].split(" ")[0])
+    least = parse(str(refused.value).split("needs ")[1].split(" a rank")[0], "size")
     enough, short = (
         replace(on, accelerator=on.accelerator.model_copy(update={"memory": least * by})) for by in (1.001, 0.99)
     )

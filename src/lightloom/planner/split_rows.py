@@ -9,6 +9,7 @@ import numpy as np
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.units import format_size
 from lightloom.parallelism.strategy_space import SHARDINGS, Ints, Strategies
 from lightloom.planner.bounds import admitted, bounds, memory
 from lightloom.planner.compression import Compression
@@ -159,7 +160,7 @@ class SplitRows:
             self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
         held = memory(self._job, possible)
         if len(possible) and held.min() > self._capacity:
-            self._needed.append(f"the smallest strategy needs {held.min():.4g} bytes a rank")
+            self._needed.append(f"the smallest strategy needs {format_size(held.min())} a rank")
         fitting = self._strategies = possible.rows(held <= self._capacity)
         self._counts += Counts(
             rows=len(space), refused=len(space) - len(possible), too_large=len(possible) - len(fitting)
@@ -179,7 +180,7 @@ class SplitRows:
         if fine.any():
             self._refusals.append(f"{fine.sum()} placed rows have more than {MOST_SUB_OPERATORS} sub-operators")
         if large.any():
-            self._needed.append(f"the smallest placed plan needs at least {look.memory.min():.4g} bytes a device")
+            self._needed.append(f"the smallest placed plan needs at least {format_size(look.memory.min())} a device")
         self._counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
         self._placed, bound = rows.rows(~fine & ~large), look.bound[~fine & ~large]
         per_sample = (bound / self._placed.global_batch).tolist()
@@ -214,9 +215,10 @@ class SplitRows:
 
     def _reason(self) -> str:
         if self._needed:
-            name, size, needs = self._job.accelerator.name, self._capacity, "; ".join(dict.fromkeys(self._needed[:2]))
+            name, needs = self._job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
+            size = format_size(self._capacity or 0.0)
             return (
-                f"accelerator {name!r}: memory is {size:.4g} bytes, but {needs}: expected more memory, more ranks or "
+                f"accelerator {name!r}: memory is {size}, but {needs}: expected more memory, more ranks or "
                 "a smaller global batch"
             )
         if not self._counts.rows and not self.refusals:
