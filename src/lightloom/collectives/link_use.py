@@ -14,9 +14,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-LARGEST = 8192
-"""Ranks up to which the programme is solved; beyond, only the closed form is used."""
-
 
 def broadcast_uses(ranks: int, hops: int) -> int:
     """Fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops`` hops.
@@ -28,7 +25,7 @@ def broadcast_uses(ranks: int, hops: int) -> int:
     """
     if ranks < 1 or hops < 1:
         raise ValueError(f"{ranks} ranks in {hops} hops: expected at least 1 of each")
-    known = _programme(ranks) if ranks <= LARGEST else np.zeros(0, np.int64)
+    known = _programme(ranks)
     return int(known[hops - 1]) if hops <= len(known) else closed_form(ranks, hops)
 
 

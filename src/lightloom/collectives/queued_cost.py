@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.price import Cost
+from lightloom.collectives.price import Cost, CostModel
 from lightloom.collectives.schedule import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric, Floats
 
 
-def queued_cost(schedule: Schedule, fabric: Fabric, model: str = "physical") -> Cost:
+def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
     """Time and energy of one run from dark circuits, the schedule being verified.
 
     Raises:

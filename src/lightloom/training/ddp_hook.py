@@ -28,9 +28,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
-from lightloom.core.errors import LightloomError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.training.bucket_layout import BucketLayout, Floats, Span
 from lightloom.training.error_feedback import ErrorFeedback
+from lightloom.training.hook_thread import bucket_future, register
 from lightloom.training.hop import encode
 from lightloom.training.reduce_scatter import all_gather, reduce_scatter
 from lightloom.training.rendezvous import ring_from_store
@@ -167,12 +168,7 @@ class InceptionnState:
 
     def _average_compressed(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
         job = self._worker.submit(self._exchange, buffer, layout, scale, last)
-        future: Future[Tensor] = Future()
-        if last:
-            future.set_result(job.result())
-            return future
-        job.add_done_callback(future.set_result)  # type: ignore[arg-type]
-        return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+        return bucket_future(job, last=last)
 
     def _exchange(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Tensor:
         """In the ring's thread: the average over ranks, in place."""
@@ -255,9 +251,5 @@ def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None
     """
     options.setdefault("parameters", model.module.named_parameters())
     state = InceptionnState(codec or Inceptionn(), model.process_group, **options)
-    try:
-        model.register_comm_hook(state, inceptionn_hook)
-    except RuntimeError as error:
-        state.close()
-        raise LightloomError(f"cannot attach the hook: {error}") from error
+    register(model, state, inceptionn_hook)
     return state

@@ -29,6 +29,7 @@ from lightloom.photonics.averaging.averagers import Averager
 from lightloom.photonics.averaging.averagers_by_name import find_averager
 from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
 from lightloom.training.errors import TransportError
+from lightloom.training.hook_thread import bucket_future, register
 from lightloom.training.optical_exchange import Links, OpticalExchange, Place
 from lightloom.training.optical_statistics import OpticalStatistics
 
@@ -96,12 +97,7 @@ class OpticalAverageState:
         if buffer.layout != torch.strided or buffer.device.type != "cpu":
             raise UnsupportedError(f"gradients are {buffer.layout} on {buffer.device}: expected dense ones on cpu")
         job = self._worker.submit(self._average, buffer, self._place(bucket), bucket.is_last())
-        future: Future[Tensor] = Future()
-        if bucket.is_last():
-            future.set_result(job.result())
-            return future
-        job.add_done_callback(future.set_result)  # type: ignore[arg-type]
-        return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+        return bucket_future(job, last=bucket.is_last())
 
     def close(self) -> None:
         """Stop the thread and drop its connections. May be called any number of times."""
@@ -213,9 +209,5 @@ def attach_optical_average(
     """
     options.setdefault("process_group", model.process_group)
     state = OpticalAverageState(averager, **options)
-    try:
-        model.register_comm_hook(state, optical_average)
-    except RuntimeError as error:
-        state.close()
-        raise LightloomError(f"cannot attach the hook: {error}") from error
+    register(model, state, optical_average)
     return state

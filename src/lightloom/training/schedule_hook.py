@@ -18,7 +18,8 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.collectives.schedule import Schedule
-from lightloom.core.errors import LightloomError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
+from lightloom.training.hook_thread import bucket_future, register
 from lightloom.training.schedule_execution import ScheduleExecutor
 from lightloom.training.schedule_program import replicas_agree
 from lightloom.training.transport import DEFAULT_TIMEOUT
@@ -47,12 +48,7 @@ class ScheduleState:
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Begin to average a bucket over ranks."""
         job = self._worker.submit(self._exchange, bucket.buffer())
-        future: Future[Tensor] = Future()
-        if bucket.is_last():
-            future.set_result(job.result())
-            return future
-        job.add_done_callback(future.set_result)  # type: ignore[arg-type]
-        return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+        return bucket_future(job, last=bucket.is_last())
 
     def close(self) -> None:
         """Stop the thread. May be called any number of times."""
@@ -88,9 +84,5 @@ def attach_schedule(
         LightloomError: the model has a hook already, or its backward pass has begun.
     """
     state = ScheduleState(ScheduleExecutor(schedule, model.process_group, timeout=timeout))
-    try:
-        model.register_comm_hook(state, schedule_hook)
-    except RuntimeError as error:
-        state.close()
-        raise LightloomError(f"cannot attach the hook: {error}") from error
+    register(model, state, schedule_hook)
     return state

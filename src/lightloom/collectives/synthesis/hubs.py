@@ -71,8 +71,7 @@ class Circuits:
     @cached_property
     def period(self) -> int:
         """Ranks after which everything repeats: all of them where hubs do not divide the ranks."""
-        regular = all(self.ranks % each.hubs == 0 for each in self.levels)
-        return self.ranks // min(each.hubs for each in self.levels) if regular else self.ranks
+        return repetition(self.ranks, self.levels)
 
     @cached_property
     def next(self) -> Ints:
@@ -95,6 +94,12 @@ class Circuits:
         # Unit links come last, so that chords keep their wavelengths whatever is left.
         base = sum(other.wavelengths for other in (*self.levels[1:], self.levels[0])[: (level - 1) % len(self.levels)])
         return base + colour(each, hub) * each.width
+
+
+def repetition(ranks: int, levels: Sequence[Level]) -> int:
+    """Ranks after which nested levels repeat, unit links aside."""
+    regular = all(ranks % each.hubs == 0 for each in levels)
+    return ranks // min((each.hubs for each in levels), default=ranks) if regular else ranks
 
 
 def hub_ranks(ranks: int, hubs: int) -> Ints:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.synthesis.candidates import Candidate, candidates, hub_counts
-from lightloom.collectives.synthesis.hubs import Level
+from lightloom.collectives.synthesis.hubs import Level, repetition
 from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
 
 EFFORT = 6_000_000
@@ -85,9 +85,7 @@ class RingSearch:
         return self._tried[design]
 
     def _cost(self, design: Design) -> int:
-        regular = all(self._ranks % each.hubs == 0 for each in design.chords)
-        period = self._ranks // min((each.hubs for each in design.chords), default=self._ranks)
-        return (period if regular else self._ranks) * self._ranks * design.pieces
+        return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
         """Enough for a piece to be sent in a fraction of a hop, as long paths pay that at every hop."""

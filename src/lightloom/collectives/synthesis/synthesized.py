@@ -51,7 +51,8 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
         design, trees = search.run(effort)
         keep_design(question, design)
     queued = ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
-    return min([*_in_few_steps(collective, fabric), queued], key=lambda each: cost(each, fabric).time)
+    others = list(_in_few_steps(collective, fabric))
+    return min([*others, queued], key=lambda each: cost(each, fabric).time) if others else queued
 
 
 def _in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:

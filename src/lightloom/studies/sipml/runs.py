@@ -22,12 +22,11 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.parallelism.circuits.group import grants
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.partition import PartitionRules, Partitions
 from lightloom.parallelism.placement import place
 from lightloom.simulation.lower import backward_bytes
-from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.simulation.placed_step import PlacedStep, simulate_best
 from lightloom.studies.sipml.comparison import FILE, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
 from lightloom.studies.sipml.rivals import rivals, rounded
@@ -140,11 +139,10 @@ def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
         UnsupportedError: it does not fit the memory, or no circuits reach.
     """
     plan = _plan(setting, k, quantum)
-    granted = grants(plan, fabric(setting.system, setting.ranks, setting.gbps))
+    on = fabric(setting.system, setting.ranks, setting.gbps)
     chip = load_accelerator(setting.accelerator)
     training = TrainingSettings(precision=PRECISIONS[setting.accelerator])
-    steps = (simulate_placed(plan, circuits, chip, training) for circuits in granted)
-    return min(steps, key=lambda step: step.step_time)
+    return simulate_best(plan, on, chip, training)
 
 
 def _plan(setting: Setting, k: int, quantum: float) -> HybridPlan:
