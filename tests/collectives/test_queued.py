@@ -22,6 +22,7 @@ from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.queued_reference import accepted, chained, exchanged, tapped
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 TIMING = Timing(bandwidth=5e9, hop=1e-6)
@@ -112,81 +113,39 @@ def sample() -> tuple[Schedule, WdmRing]:
     return of_kind(12, trees, "all-reduce"), ring(12)
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.data())
-def test_a_changed_row_is_rejected_unless_a_set_based_replay_accepts_it(data: st.DataObject) -> None:
-    schedule, fabric = sample()
-    whole = schedule.unfolded(fabric.fibre_channels)
+def by_hand(which: str, ranks: int) -> tuple[Schedule, WdmRing]:
+    """Schedules of the kinds that trees of a ring do not carry."""
+    fabric = ring(ranks).model_copy(update={"multicast_taps": 3})
+    schedules = {
+        "all-to-all": lambda: exchanged(ranks, 1, ranks, 1e4),
+        "multicast": lambda: tapped(ranks, 3, 1e4),
+        "broadcast": lambda: chained("broadcast", ranks, 3, 1e4),
+        "reduce": lambda: chained("reduce", ranks, 3, 1e4),
+        "all-reduce": lambda: sample()[0],
+    }
+    return schedules[which]().unfolded(fabric.fibre_channels), fabric
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(["all-reduce", "all-to-all", "multicast"]), st.data())
+def test_a_changed_row_is_rejected_unless_a_set_based_replay_accepts_it(which: str, data: st.DataObject) -> None:
+    whole, fabric = by_hand(which, 12 if which == "all-reduce" else 7)
+    assert accepted(whole, fabric)
+    verify(whole, fabric)
     row = data.draw(st.integers(0, len(whole) - 1))
     column = data.draw(
         st.sampled_from(["source", "destination", "chunk", "step", "reduces", "first_wavelength", "route"])
     )
     limits = {"step": whole.steps, "chunk": whole.chunks, "reduces": 2, "first_wavelength": 8, "route": 2}
     cells = getattr(whole, column).copy()
-    cells[row] = data.draw(st.integers(0, limits.get(column, 12) - 1))
+    cells[row] = data.draw(st.integers(0, limits.get(column, fabric.ranks) - 1))
     changed = whole.with_columns({column: cells})
     try:
         verify(changed, fabric)
     except VerificationError:
-        assert not set_based(changed, fabric)
+        assert not accepted(changed, fabric)
     else:
-        assert set_based(changed, fabric)
-
-
-def set_based(schedule: Schedule, fabric: WdmRing) -> bool:
-    """Whether the circuits never clash and the data ends where it should, with Python sets alone."""
-    ends: dict[int, tuple[int, ...]] = {}
-    holder: dict[tuple[int, int, int], int] = {}
-    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
-    rows = [{name: int(getattr(schedule, name)[i]) for name in COLUMNS} for i in range(len(schedule))]
-    for row in rows:
-        if (
-            row["source"] == row["destination"]
-            or row["first_wavelength"] + row["wavelength_count"] > fabric.wavelengths
-        ):
-            return False
-        if ends.setdefault(row["lightpath"], tuple(row[name] for name in names)) != tuple(row[name] for name in names):
-            return False
-    for path, (source, destination, route, _, first, count) in ends.items():
-        at = source
-        while at != destination:
-            link = at if route == 0 else (at - 1) % fabric.ranks
-            for channel in range(first, first + count):
-                if holder.setdefault((route, link, channel), path) != path:
-                    return False
-            at = (at + (1 if route == 0 else -1)) % fabric.ranks
-    ranks, pieces = fabric.ranks, schedule.chunks // fabric.ranks
-    everyone = frozenset(range(ranks))
-    held = {(rank, chunk): frozenset([rank]) for rank in range(ranks) for chunk in range(schedule.chunks)}
-    queues: dict[int, list[dict[str, int]]] = defaultdict(list)
-    for row in sorted(rows, key=lambda each: each["step"]):
-        queues[row["lightpath"]].append(row)
-    owed: dict[tuple[int, int], int] = defaultdict(int)
-    for row in rows:
-        owed[row["destination"], row["chunk"]] += row["reduces"]
-    moved = True
-    while moved:
-        moved = False
-        for queue in queues.values():
-            while queue:
-                row = queue[0]
-                cell, to = (row["source"], row["chunk"]), (row["destination"], row["chunk"])
-                if owed[cell] or (not row["reduces"] and held[cell] != everyone):
-                    break
-                if not held[cell] or (row["reduces"] and (not held[to] or held[to] & held[cell])):
-                    return False
-                if row["reduces"]:
-                    held[to] |= held[cell]
-                    owed[to] -= 1
-                    held[cell] = frozenset()
-                elif held[to] or owed[to]:
-                    return False
-                else:
-                    held[to] = everyone
-                queue.pop(0)
-                moved = True
-    complete = all(held[rank, chunk] == everyone for rank in range(ranks) for chunk in range(pieces * ranks))
-    return complete and not any(queues.values())
+        assert accepted(changed, fabric)
 
 
 def test_rejections_name_the_culprit() -> None:
@@ -215,6 +174,44 @@ def test_rejections_name_the_culprit() -> None:
         verify(schedule.with_columns({"route": 0 * schedule.route}), PacketSwitch(ranks=12))
     with pytest.raises(UnsupportedError, match="no steps that the paper cost model"):
         cost(schedule, fabric, "paper")
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(3, 14), st.integers(1, 3), st.data())
+def test_exchanges_fold(ranks: int, pieces: int, data: st.DataObject) -> None:
+    period = data.draw(st.sampled_from([each for each in range(1, ranks + 1) if ranks % each == 0]))
+    folded, fabric = exchanged(ranks, pieces, period, 1e4), ring(ranks)
+    # Opposite blocks go one way only, so that one link each way carries 1 + ... + N/2 of them.
+    verify(folded, fabric)
+    verify(folded.unfolded(fabric.fibre_channels), fabric)
+    price = cost(folded, fabric)
+    assert price.time == pytest.approx(cost(folded.unfolded(fabric.fibre_channels), fabric).time, rel=1e-12)
+    blocks = (ranks // 2) * (ranks // 2 + 1) // 2
+    assert price.time - fabric.setup_time >= blocks * 1e4 / ranks / fabric.wavelength_bandwidth * (1 - 1e-12)
+    wrong = folded.with_columns({"chunk": np.roll(folded.chunk, 1)})
+    if len(folded) > 1:
+        with pytest.raises(VerificationError):
+            verify(wrong, fabric)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(3, 20), st.integers(1, 5))
+def test_taps_share_one_transmission(ranks: int, taps: int) -> None:
+    assume(taps < ranks)
+    fabric = ring(ranks).model_copy(update={"multicast_taps": taps, "energy_per_bit": 1e-12, "hop_latency": 1e-7})
+    schedule = tapped(ranks, taps, 1e5)
+    verify(schedule, fabric)
+    price = cost(schedule, fabric)
+    sends = -(-(ranks - 1) // taps)
+    seconds = 1e5 / ranks / fabric.wavelength_bandwidth
+    # Every rank sends each share that it relays once, whatever the taps; light then passes the ranks in between.
+    assert price.energy == pytest.approx(sends * ranks * seconds * fabric.wavelength_bandwidth * 8e-12, rel=1e-9)
+    assert price.time - fabric.setup_time == pytest.approx(
+        sends * (seconds + fabric.conversion_time) + (ranks - 1) * fabric.hop_latency, rel=1e-9
+    )
+    if taps > 1:
+        with pytest.raises(VerificationError, match=f"tapped by {taps - 1}"):
+            verify(schedule, fabric.model_copy(update={"multicast_taps": taps - 1}))
 
 
 def test_a_guard_time_holds_the_lightpath_for_every_piece() -> None:

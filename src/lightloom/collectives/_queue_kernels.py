@@ -10,32 +10,25 @@ from numba import njit
 
 @njit(cache=True)
 def play(
-    order: Any, lightpath: Any, source: Any, destination: Any, chunk: Any, reduces: Any, ranks: int, period: int,
-    pieces: int, busy: Any, delay: Any, begin: Any,
+    order: Any, lightpath: Any, follows: Any, origin: Any, target: Any, reduces: Any, held: Any, busy: Any, delay: Any,
+    begin: Any,
 ) -> float:  # fmt: skip
     """Seconds until the last arrival; verified schedules only.
 
     Args:
         order: rows by lightpath, and in the order of its queue.
+        follows: whether the row at a place of that order is of the same transmission as the one before it: [place].
+        origin, target: the cell that a row reads and the one that it writes: [row].
+        held: in and out, whether data lies in a cell: [cell].
         busy, delay: seconds that a chunk holds its lightpath, and after which it arrives: [row].
         begin: out, [row].
     """
-    chunks = ranks * pieces
-    cells = period * chunks
+    cells, rows = len(held), len(order)
     ready = np.zeros(cells)
     awaited = np.zeros(cells, np.int64)
-    held = np.zeros(cells, np.bool_)
-    rows = len(order)
-    target = np.empty(rows, np.int64)
     for row in range(rows):
-        to = destination[row] % period
-        owner = (chunk[row] // pieces - (destination[row] - to)) % ranks
-        target[row] = to * chunks + owner * pieces + chunk[row] % pieces
         if reduces[row]:
             awaited[target[row]] += 1
-    for rank in range(period):
-        for piece in range(pieces):
-            held[rank * chunks + rank * pieces + piece] = True
     paths = lightpath.max() + 1 if rows else 0
     place = np.zeros(paths + 1, np.int64)
     for row in range(rows):
@@ -51,14 +44,17 @@ def play(
         path = stack[top]
         while head[path] < place[path + 1]:
             row = order[head[path]]
-            cell = source[row] * chunks + chunk[row]
+            cell = origin[row]
             if awaited[cell] > 0 or not (reduces[row] or held[cell]):
                 behind[path] = waiting[cell]
                 waiting[cell] = path
                 break
+            if follows[head[path]]:
+                begin[row] = begin[order[head[path] - 1]]
+            else:
+                begin[row] = max(free[path], ready[cell])
+                free[path] = begin[row] + busy[row]
             head[path] += 1
-            begin[row] = max(free[path], ready[cell])
-            free[path] = begin[row] + busy[row]
             to = target[row]
             arrives = begin[row] + delay[row]
             end = max(end, arrives)

@@ -1,4 +1,4 @@
-"""Compiled loop of the queued verifier: rows are sent as soon as they can be, in no particular time."""
+"""Compiled loops of the queued verifier: rows are sent as soon as they can be, in no particular time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit
 
 OK, STUCK, TWICE, WRONG_END, AGAIN = range(5)
-KINDS = ("all-gather", "reduce-scatter", "all-reduce")
 
 
 @njit(cache=True)
@@ -23,7 +22,7 @@ def claim(base: Any, start: Any, length: Any, cycle: Any, channel: Any, count: A
                 link = base[path, run] + (start[path, run] + k) % cycle[path, run]
                 first = link * channels + channel[path]
                 for cell in range(first, first + count[path]):
-                    if holder[cell] >= 0:
+                    if holder[cell] != -1:
                         return path, cell
                     holder[cell] = path
     return -1, -1
@@ -31,36 +30,27 @@ def claim(base: Any, start: Any, length: Any, cycle: Any, channel: Any, count: A
 
 @njit(cache=True)
 def replay(
-    order: Any, lightpath: Any, source: Any, destination: Any, chunk: Any, reduces: Any, ranks: int, period: int,
-    pieces: int, kind: int,
-) -> Any:  # fmt: skip
-    """Send every row; (code, row, or rank · chunks + chunk where the end is wrong).
+    order: Any, lightpath: Any, origin: Any, target: Any, reduces: Any, parts: Any, whole: int, ends: Any
+) -> Any:
+    """Send every row; (code, row, or the place in ``ends`` of what is not complete).
 
     Args:
         order: rows by lightpath, and in the order of its queue.
+        origin, target: the cell that a row reads and the cell that it writes, a cell being a rank of the first period
+            and a chunk: [row].
+        parts: in and out, contributions that are summed in each cell: [cell].
+        whole: contributions of a complete chunk.
+        ends: cells that must be complete in the end.
 
-    A cell is a rank of the first period and a chunk. ``parts`` counts the contributions summed there, ``awaited`` the
-    sums that are still to arrive; a cell whose parts have been sent on holds none until the whole comes back.
+    ``awaited`` counts the sums that are still to arrive; a cell whose parts have been sent on holds none until the
+    whole comes back. Rows of one multicast count one by one: none changes what the next one reads.
     """
-    chunks = ranks * pieces
-    cells = period * chunks
-    parts = np.zeros(cells, np.int64)
+    rows, cells = len(order), len(parts)
     awaited = np.zeros(cells, np.int64)
     given = np.zeros(cells, np.bool_)
-    for rank in range(period):
-        for c in range(chunks):
-            if kind > 0 or c // pieces == rank:
-                parts[rank * chunks + c] = 1
-    rows = len(order)
-    target = np.empty(rows, np.int64)
     for row in range(rows):
-        to = destination[row] % period
-        turn = destination[row] - to
-        owner = (chunk[row] // pieces - turn) % ranks
-        target[row] = to * chunks + owner * pieces + chunk[row] % pieces
         if reduces[row]:
             awaited[target[row]] += 1
-    whole = 1 if kind == 0 else ranks
     # Lightpaths whose next row waits for a cell hang on that cell.
     paths = lightpath.max() + 1 if rows else 0
     place = np.zeros(paths + 1, np.int64)
@@ -78,7 +68,7 @@ def replay(
         path = stack[top]
         while head[path] < place[path + 1]:
             row = order[head[path]]
-            cell = source[row] * chunks + chunk[row]
+            cell = origin[row]
             if reduces[row]:
                 if given[cell]:
                     return AGAIN, row
@@ -114,8 +104,7 @@ def replay(
         for path in range(paths):
             if head[path] < place[path + 1]:
                 return STUCK, order[head[path]]
-    for rank in range(period):
-        for c in range(chunks):
-            if (kind != 1 or c // pieces == rank) and parts[rank * chunks + c] != whole:
-                return WRONG_END, rank * chunks + c
+    for i in range(len(ends)):
+        if parts[ends[i]] != whole:
+            return WRONG_END, i
     return OK, -1

@@ -1,7 +1,8 @@
 """How rows of a few ranks stand for all of them: everything repeats every ``period`` ranks around the ring.
 
     rows       what ranks 0 ... period − 1 send
-    copy r     the same by rank + r · period, to rank + r · period, of chunks owned by rank + r · period
+    copy r     the same by rank + r · period, to rank + r · period, of chunks owned by rank + r · period, and of blocks
+               of an all-to-all that go to rank + r · period
 
 Only wavelengths differ from copy to copy, since chords that overlap need different ones.
 """

@@ -37,11 +37,13 @@ class Schedule:
     A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
     ``dependencies`` every step waits for the one before. All chunks are equal (sizes are real numbers: the last bytes
     of a size that does not divide are not modelled). The owner of chunk c, in an all-to-all its source, is rank
-    ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order.
+    ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order. Broadcast and
+    reduce have one owner, the root.
 
     A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
     after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
-    or has received all that is to be added (a row that adds). With ``folding`` its rows are those of a few ranks.
+    or has received all that is to be added (a row that adds). Rows that follow each other there with the same ``step``
+    and chunk are one transmission, a multicast. With ``folding`` the rows are those of a few ranks.
 
     In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
     """
@@ -97,13 +99,15 @@ class Schedule:
         return replace(self, **columns, **fields)
 
     def standing(self, fibre_channels: int) -> Schedule:
-        """The circuits of a queued schedule: one row each for every rank, all in one step."""
-        _, first, path = np.unique(self.lightpath, return_index=True, return_inverse=True)
+        """The circuits of a queued schedule: one row for every rank that they reach, all in one step."""
+        reached = self.lightpath.astype(np.int64) * (self.collective.ranks + 1) + self.destination
+        _, first = np.unique(reached, return_index=True)
+        used, path = np.unique(self.lightpath[first], return_inverse=True)
         folding = self.folding
         if folding is not None:
-            folding = Folding(folding.period, folding.channel[:, self.lightpath[first]])
+            folding = Folding(folding.period, folding.channel[:, used])
         rows = {name: column[first] for name, column in self.columns().items()}
-        rows |= {"lightpath": path[first], "step": np.zeros(len(first), np.int32)}
+        rows |= {"lightpath": path, "step": np.zeros(len(first), np.int32)}
         return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
@@ -113,10 +117,8 @@ class Schedule:
             return self
         ranks, rows, copies = self.collective.ranks, len(self), folding.copies
         turn = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
-        pieces = self.chunks // ranks
         paths = folding.channel.shape[1]
         columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
-        owner = (columns["chunk"] // pieces + turn) % ranks
         channel = folding.channel[turn // folding.period, columns["lightpath"]]
         return replace(
             self,
@@ -125,12 +127,22 @@ class Schedule:
                 "lightpath": columns["lightpath"] + turn // folding.period * paths,
                 "source": columns["source"] + turn,
                 "destination": (columns["destination"] + turn) % ranks,
-                "chunk": owner * pieces + columns["chunk"] % pieces,
+                "chunk": self._turned(columns["chunk"].astype(np.int64), turn),
                 "fibre": channel // fibre_channels,
                 "first_wavelength": channel % fibre_channels,
             },
             folding=None,
         )
+
+    def _turned(self, chunk: Any, turn: Any) -> Any:
+        """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
+        ranks = self.collective.ranks
+        pieces = self.chunks // ranks
+        owner, inner = np.divmod(chunk, pieces)
+        if self.collective.kind == "all-to-all":
+            block = pieces // ranks
+            inner = (inner // block + turn) % ranks * block + inner % block
+        return (owner + turn) % ranks * pieces + inner
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
         """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""

@@ -9,10 +9,13 @@ proves of rows, it proves that
 3. every contribution then has arrived exactly once, and every rank ends with what the collective promises.
 
 A folded schedule is replayed for one period of ranks. The state of rank u + r · period on chunks of rank
-o + r · period is that of rank u on chunks of rank o: so it is at the start, and equal rows keep it so.
+o + r · period, and to rank t + r · period in an all-to-all, is that of rank u on chunks of rank o to rank t: so it is
+at the start, and equal rows keep it so.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,10 @@ from lightloom.collectives.schedule import Schedule
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
-_LIGHTPATH_COLUMNS = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+_LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
+_ROOTED = ("broadcast", "reduce")
+_STORING = ("all-gather", "all-to-all", "broadcast")
+_ADDING = ("reduce-scatter", "reduce")
 
 
 def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
@@ -37,9 +43,9 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     _check_folding(schedule, fabric)
-    first = _check_lightpaths(schedule)
-    _check_channels(schedule, fabric, first)
-    _check_transceivers(schedule, fabric, first)
+    farthest = _check_lightpaths(schedule, fabric)
+    _check_channels(schedule, fabric, farthest)
+    _check_transceivers(schedule, fabric, farthest)
     _replay(schedule)
 
 
@@ -53,8 +59,8 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
             f"folded every {folding.period} of {ranks} ranks with channels of shape {folding.channel.shape}: expected "
             f"a divisor of the ranks and ({ranks // max(folding.period, 1)}, {paths})"
         )
-    if schedule.collective.kind == "all-to-all" or schedule.chunks % ranks:
-        raise VerificationError(f"{schedule.chunks} chunks of {schedule.collective.kind} cannot be folded by owners")
+    if schedule.collective.kind in _ROOTED:
+        raise VerificationError(f"{schedule.collective.kind} has one root and cannot be folded")
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
         raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
@@ -64,8 +70,8 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
         raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
 
 
-def _check_lightpaths(schedule: Schedule) -> NDArray[np.int64]:
-    """First row of each lightpath that is used."""
+def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
+    """The row of each lightpath that is used which goes to its farthest destination."""
     labels, first, which = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
     for name in _LIGHTPATH_COLUMNS:
         column = getattr(schedule, name)
@@ -76,23 +82,33 @@ def _check_lightpaths(schedule: Schedule) -> NDArray[np.int64]:
                 f"row {row}: lightpath {labels[which[row]]} breaks continuity: {name} {column[row]} here, "
                 f"{column[first[which[row]]]} in row {first[which[row]]}"
             )
-    return first.astype(np.int64)
+    if not np.any(schedule.destination != schedule.destination[first][which]):
+        return first.astype(np.int64)
+    taps = np.bincount(np.unique(np.stack([which, schedule.destination]), axis=1)[0])
+    if taps.max() > fabric.taps:
+        worst = int(np.argmax(taps))
+        raise VerificationError(
+            f"lightpath {labels[worst]} from rank {schedule.source[first[worst]]} serves {taps[worst]} destinations: "
+            f"the fabric's light can be tapped by {fabric.taps}"
+        )
+    order = np.lexsort((fabric.hops(*schedule.ends(slice(None))), which))
+    return order[np.cumsum(np.bincount(which)) - 1].astype(np.int64)
 
 
-def _check_channels(schedule: Schedule, fabric: Fabric, first: NDArray[np.int64]) -> None:
+def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
     from lightloom.collectives import _queued_replay_kernels as kernels
 
-    source, destination, route = schedule.ends(first)
-    count = schedule.wavelength_count[first].astype(np.int64)
-    period, channel = fabric.ranks, schedule.fibre[first].astype(np.int64) * fabric.fibre_channels
-    channel = (channel + schedule.first_wavelength[first])[None, :]
+    source, destination, route = schedule.ends(farthest)
+    count = schedule.wavelength_count[farthest].astype(np.int64)
+    period, channel = fabric.ranks, schedule.fibre[farthest].astype(np.int64) * fabric.fibre_channels
+    channel = (channel + schedule.first_wavelength[farthest])[None, :]
     if schedule.folding is not None:
         period = schedule.folding.period
-        channel = schedule.folding.channel[:, schedule.lightpath[first]].astype(np.int64)
+        channel = schedule.folding.channel[:, schedule.lightpath[farthest]].astype(np.int64)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
         raise VerificationError(
-            f"copy {copy} of lightpath {schedule.lightpath[first[at]]} takes channels {channel[copy, at]} and "
+            f"copy {copy} of lightpath {schedule.lightpath[farthest[at]]} takes channels {channel[copy, at]} and "
             f"{count[at] - 1} more: the fabric has {fabric.channels} a link"
         )
     holder = np.full(fabric.links * fabric.channels, -1, np.int64)
@@ -104,7 +120,7 @@ def _check_channels(schedule: Schedule, fabric: Fabric, first: NDArray[np.int64]
         )
         if at >= 0:
             link, clash = divmod(int(cell), fabric.channels)
-            row = first[at]
+            row = farthest[at]
             raise VerificationError(
                 f"rank {schedule.source[row]}→{schedule.destination[row]} (row {row}, copy {copy}): lightpaths share "
                 f"wavelength {clash % fabric.fibre_channels} of fibre {clash // fabric.fibre_channels} on the "
@@ -112,12 +128,13 @@ def _check_channels(schedule: Schedule, fabric: Fabric, first: NDArray[np.int64]
             )
 
 
-def _check_transceivers(schedule: Schedule, fabric: Fabric, first: NDArray[np.int64]) -> None:
+def _check_transceivers(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
     if fabric.transmitters is None:
         return
     period = fabric.ranks if schedule.folding is None else schedule.folding.period
-    for verb, nodes in (("sends", schedule.source), ("receives", schedule.destination)):
-        used = np.bincount(nodes[first] % period, weights=schedule.wavelength_count[first], minlength=period)
+    tapped = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1, return_index=True)[1]
+    for verb, nodes, rows in (("sends", schedule.source, farthest), ("receives", schedule.destination, tapped)):
+        used = np.bincount(nodes[rows] % period, weights=schedule.wavelength_count[rows], minlength=period)
         if used.max() > fabric.transmitters:
             raise VerificationError(
                 f"rank {int(used.argmax())} {verb} on {int(used.max())} wavelengths: it has {fabric.transmitters} "
@@ -129,26 +146,85 @@ def _replay(schedule: Schedule) -> None:
     from lightloom.collectives import _queued_replay_kernels as kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    if kind == "all-to-all":
-        raise VerificationError("queued schedules carry all-gather, reduce-scatter and all-reduce")
-    if chunks < 1 or chunks % ranks:
-        raise VerificationError(f"{chunks} chunks cannot be shared equally by {ranks} owners")
-    if kind == "all-gather" and schedule.reduces.any():
-        raise VerificationError(f"row {int(np.argmax(schedule.reduces))}: an all-gather must not add")
-    if kind == "reduce-scatter" and not schedule.reduces.all():
-        raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a reduce-scatter must add")
-    period = ranks if schedule.folding is None else schedule.folding.period
-    order = np.lexsort((schedule.step, schedule.lightpath))
-    code, row = kernels.replay(
-        order, schedule.lightpath, schedule.source, schedule.destination, schedule.chunk, schedule.reduces, ranks,
-        period, chunks // ranks, kernels.KINDS.index(kind),
+    sharers = 1 if kind in _ROOTED else ranks**2 if kind == "all-to-all" else ranks
+    if chunks < 1 or chunks % sharers:
+        raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
+    if kind in _STORING and schedule.reduces.any():
+        raise VerificationError(f"row {int(np.argmax(schedule.reduces))}: an {kind} must not add")
+    if kind in _ADDING and not schedule.reduces.all():
+        raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
+    cells = _Cells.of(schedule)
+    code, at = kernels.replay(
+        np.lexsort((schedule.step, schedule.lightpath)), schedule.lightpath, cells.origin, cells.target,
+        schedule.reduces, cells.parts(), 1 if kind in _STORING else ranks, cells.ends,
     )  # fmt: skip
+    if code == kernels.WRONG_END:
+        rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
+        raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
     if code != kernels.OK:
-        where = f"rank {schedule.source[row]}→{schedule.destination[row]}, chunk {schedule.chunk[row]} (row {row})"
+        where = f"rank {schedule.source[at]}→{schedule.destination[at]}, chunk {schedule.chunk[at]} (row {at})"
         reasons = {
             kernels.STUCK: f"{where}: is never sent: its source waits for something that does not come",
             kernels.TWICE: f"{where}: arrives where the chunk is already held, or was already sent on",
-            kernels.WRONG_END: f"rank {row // chunks} does not end with the complete chunk {row % chunks}",
             kernels.AGAIN: f"{where}: the source has already given away its part of this sum",
         }
         raise VerificationError(reasons[code])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Ranks of the first period with chunks, numbered: all of them, or those that an all-to-all ever uses."""
+
+    code: NDArray[np.int64]
+    """rank · chunks + chunk: [cell]."""
+    origin: NDArray[np.int64]
+    """Cell that a row reads: [row]."""
+    target: NDArray[np.int64]
+    """Cell that a row writes, turned back into the first period: [row]."""
+    begins: NDArray[np.int64]
+    """Cells that hold a contribution before."""
+    ends: NDArray[np.int64]
+    """Cells that must be complete in the end."""
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> _Cells:
+        ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
+        period = ranks if schedule.folding is None else schedule.folding.period
+        chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period
+        origin = schedule.source * np.int64(chunks) + chunk
+        target = to * chunks + _turned_back(schedule, chunk, schedule.destination - to)
+        everything = np.arange(period * chunks) if kind != "all-to-all" else np.zeros(0, np.int64)
+        rank, mine = np.divmod(everything, chunks)
+        owned = mine // max(chunks // ranks, 1) == rank
+        if kind == "all-to-all":
+            block = chunks // ranks**2
+            own = np.arange(period * ranks * block)
+            rank, other = np.divmod(own, ranks * block)
+            begins = rank * chunks + rank * ranks * block + other
+            ends = rank * chunks + (other // block * ranks + rank) * block + other % block
+            code, number = np.unique(np.concatenate([origin, target, begins, ends]), return_inverse=True)
+            cuts = np.cumsum([len(origin), len(target), len(begins)])
+            origin, target, begins, ends = np.split(number, cuts)
+            return cls(code, origin, target, begins, ends)
+        begins = {"all-gather": everything[owned], "broadcast": everything[:chunks]}.get(kind, everything)
+        ends = {"reduce-scatter": everything[owned], "reduce": everything[:chunks]}.get(kind, everything)
+        return cls(everything, origin, target, begins, ends)
+
+    def parts(self) -> NDArray[np.int64]:
+        """Contributions in each cell before."""
+        found = np.zeros(len(self.code), np.int64)
+        found[self.begins] = 1
+        return found
+
+
+def _turned_back(schedule: Schedule, chunk: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The chunks that so many ranks before are to their owners, and destinations, what these are here."""
+    ranks = schedule.collective.ranks
+    if schedule.folding is None:
+        return chunk
+    pieces = schedule.chunks // ranks
+    inner = chunk % pieces
+    if schedule.collective.kind == "all-to-all":
+        block = pieces // ranks
+        inner = (inner // block - turn) % ranks * block + inner % block
+    return (chunk // pieces - turn) % ranks * pieces + inner
