@@ -1,0 +1,67 @@
+"""Circuits that stand: with D of them a rank, no more than D + D² + ... + D^k ranks lie within k hops of any.
+
+Ranks that hear of each other only over many circuits cannot do so early, and blocks of an all-to-all use as many
+circuits as they pass. Proofs: docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.base import Fabric
+
+
+def ranks_by_hops(ranks: int, degree: int) -> list[int]:
+    """The most ranks that can lie exactly 1, 2, ... hops from a rank: D, D², ..., and the rest."""
+    found: list[int] = []
+    left, most = ranks - 1, degree
+    while left > 0:
+        found.append(min(left, most))
+        left -= found[-1]
+        most *= degree
+    return found
+
+
+def degree_seconds(collective: Collective, fabric: Fabric) -> float:
+    """Seconds from dark circuits that no schedule beats on a switch where every rank holds ``channels`` circuits.
+
+    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice.
+    """
+    standing = _standing_seconds(collective, fabric)
+    again = max(fabric.setup_time, _receiving_seconds(collective, fabric))
+    return fabric.setup_time + fabric.step_overhead + min(standing, again)
+
+
+def _hop(fabric: Fabric) -> float:
+    """Seconds from the first bit that a circuit sends to its reception, beside the conversion that is always paid."""
+    return fabric.neighbour_latency()
+
+
+def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
+    """Nothing arrives within one hop's delay, and then as fast as a rank receives."""
+    if collective.kind in ("broadcast", "reduce"):
+        return _hop(fabric) + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
+    times = 2 if collective.kind == "all-reduce" else 1
+    return _hop(fabric) + times * (collective.ranks - 1) * _share_seconds(collective, fabric)
+
+
+def _share_seconds(collective: Collective, fabric: Fabric) -> float:
+    """Seconds in which a rank receives one rank's share, on all its circuits."""
+    return collective.nbytes_per_rank / (fabric.channels * fabric.channel_bandwidth)
+
+
+def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
+    hop = _hop(fabric)
+    onward = hop + fabric.step_overhead
+    at_distance = ranks_by_hops(collective.ranks, fabric.channels)
+    last = hop + (len(at_distance) - 1) * onward
+    share = _share_seconds(collective, fabric)
+    if collective.kind == "all-to-all":
+        hops = sum((k + 1) * number for k, number in enumerate(at_distance))
+        return max(last, hop + hops * share)
+    if collective.kind in ("all-reduce", "broadcast", "reduce"):
+        return max(last, _receiving_seconds(collective, fabric))
+    found, beyond = 0.0, collective.ranks - 1
+    for k, number in enumerate(at_distance):
+        found = max(found, hop + k * onward + beyond * share)
+        beyond -= number
+    return found
