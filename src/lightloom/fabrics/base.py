@@ -126,8 +126,23 @@ class Fabric(Config):
         return 1
 
     @property
+    def reach(self) -> int | None:
+        """Most links that one lightpath may pass; None without limit."""
+        return None
+
+    @property
     def transmitters(self) -> int | None:
         """Channels that a node can send on at once (and receive on at once); None if never binding."""
+        return None
+
+    def blocked(self) -> NDArray[np.bool_] | None:
+        """Channels of links that no light passes, for something has failed: [links, channels]; None where all are
+        sound."""
+        return None
+
+    def blocked_ends(self) -> NDArray[np.bool_] | None:
+        """Channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes, channels]; None
+        where all are sound."""
         return None
 
     @property

@@ -50,14 +50,14 @@ class RingGeometry(Fabric):
         return self.ranks // 2
 
 
-class WdmRing(RingGeometry):
+class WavelengthRing(RingGeometry):
     """Nodes on a ring of fibres, each fibre carrying many wavelengths; micro-rings add, drop or pass each of them.
 
     A lightpath takes the same wavelength on every link from source to destination and passes the nodes in between as
     light. Sources: TeraRack and SiP-ML (rings in both directions, 25 µs to retune), OpTree section III-A.
     """
 
-    kind: Literal["wdm-ring"] = "wdm-ring"
+    kind: str
     wavelengths: Annotated[Count, Field(le=1024)] = 64
     """Wavelengths of a fibre."""
     wavelength_bandwidth: Bandwidth = 5e9
@@ -75,6 +75,8 @@ class WdmRing(RingGeometry):
     """Wavelengths a node can send on at once, and receive on at once; null when only the fibres limit it."""
     multicast_taps: Annotated[int, Field(ge=1, strict=True)] = 1
     """Destinations one lightpath may serve by drop-and-continue."""
+    lightpath_reach: Count | None = None
+    """Links one lightpath may pass before its light is too weak (``lightloom budget``); null without limit."""
 
     exclusive: ClassVar[bool] = True
     wavelength_routed: ClassVar[bool] = True
@@ -113,6 +115,10 @@ class WdmRing(RingGeometry):
         return self.multicast_taps
 
     @property
+    def reach(self) -> int | None:
+        return self.lightpath_reach
+
+    @property
     def transmitters(self) -> int | None:
         return self.transceivers
 
@@ -130,6 +136,12 @@ class WdmRing(RingGeometry):
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self._receive_bandwidth()
+
+
+class WdmRing(WavelengthRing):
+    """A ring of wavelengths on which everything works."""
+
+    kind: Literal["wdm-ring"] = "wdm-ring"
 
 
 class Ring(RingGeometry):

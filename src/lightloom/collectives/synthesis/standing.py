@@ -93,7 +93,7 @@ def gather_over(
 
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:
     """Seconds that ``nbytes`` hold each circuit, and after which they arrive: [circuit] each."""
-    busy: Floats = nbytes / (circuits.width * fabric.channel_bandwidth) + fabric.piece_overhead
+    busy = nbytes / (circuits.width * fabric.channel_bandwidth).astype(np.float64) + fabric.piece_overhead
     latency = fabric.latency(circuits.source, circuits.destination, circuits.route)
     return busy, busy + fabric.step_overhead + latency
 
