@@ -12,6 +12,7 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.damage import DamagedWdmRing
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
@@ -19,7 +20,7 @@ from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
 _BUILT_IN: tuple[type[Fabric], ...] = (
-    WdmRing, Ring, Mesh, Torus, PacketSwitch, TwoTierSwitch, CircuitSwitch, OpticalAverager,
+    WdmRing, DamagedWdmRing, Ring, Mesh, Torus, PacketSwitch, TwoTierSwitch, CircuitSwitch, OpticalAverager,
 )  # fmt: skip
 
 

@@ -1,0 +1,246 @@
+"""Rings of wavelengths on which something has failed.
+
+    wavelength:3              a line of the comb is dark, everywhere and both ways
+    transceiver:9:2           node 9 neither sends nor receives on channel 2, both ways; ``:clockwise`` one way
+    segment:17:clockwise      the clockwise fibres from node 17 to the next are broken
+    cable:17                  the fibres between node 17 and the next, both ways
+    node:5                    a node is dead, but light passes its micro-rings
+    dark-node:5               and not even light passes
+
+Failures count nodes as they were. Ranks are those of the nodes that are left, in order: a collective is among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
+
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.base import CLOCKWISE, Cut, Floats, Ints
+from lightloom.fabrics.wdm_ring import WavelengthRing, WdmRing
+
+_WAYS = ("clockwise", "counter-clockwise")
+_FORMS = {
+    "wavelength": "wavelength:NUMBER",
+    "transceiver": "transceiver:NODE:CHANNEL[:WAY]",
+    "segment": "segment:NODE:WAY",
+    "cable": "cable:NODE",
+    "node": "node:NODE",
+    "dark-node": "dark-node:NODE",
+}
+
+
+class Failure(BaseModel):
+    """One thing that has failed; written and read as the text of the module's table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: Literal["wavelength", "transceiver", "segment", "cable", "node", "dark-node"]
+    at: int
+    """Wavelength, or node; segments and cables lead from this node to the next clockwise."""
+    channel: int = 0
+    """Of a transceiver: fibre · wavelengths + wavelength."""
+    way: int | None = None
+    """0 clockwise, 1 counter-clockwise, None both."""
+
+    @classmethod
+    def parse(cls, text: str) -> Failure:
+        """Read a failure.
+
+        Raises:
+            ConfigError: not of one of the forms.
+        """
+        try:
+            return cls(**_fields(text))
+        except ValueError as error:
+            raise ConfigError(f"failure {text!r}: expected one of {', '.join(_FORMS.values())}") from error
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        return _fields(value) if isinstance(value, str) else value
+
+    @model_serializer
+    def text(self) -> str:
+        """The form in which it is read."""
+        parts = [self.what, str(self.at)]
+        parts += [str(self.channel)] if self.what == "transceiver" else []
+        return ":".join(parts + ([] if self.way is None else [_WAYS[self.way]]))
+
+
+def _fields(text: str) -> dict[str, Any]:
+    what, *rest = text.split(":")
+    takes_channel, way = what == "transceiver", None
+    if rest and rest[-1] in _WAYS and what in ("transceiver", "segment"):
+        way = _WAYS.index(rest.pop())
+    if what not in _FORMS or len(rest) != 1 + takes_channel or (what == "segment") > (way is not None):
+        raise ValueError(f"{text!r}: expected one of {', '.join(_FORMS.values())}")
+    return {"what": what, "at": int(rest[0]), "way": way} | ({"channel": int(rest[1])} if takes_channel else {})
+
+
+class DamagedWdmRing(WavelengthRing):
+    """What is left of a ring of wavelengths; ``ranks`` are the nodes that are left.
+
+    Between two of them a link leads past the dead nodes that lie there, each of which adds a link's propagation.
+    """
+
+    kind: Literal["damaged-wdm-ring"] = "damaged-wdm-ring"
+    failures: tuple[Failure, ...] = ()
+    """What has failed."""
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        nodes = self.nodes
+        limits = {"wavelength": ("wavelengths", self.wavelengths)}
+        for each in self.failures:
+            of, limit = limits.get(each.what, ("nodes", nodes))
+            if not 0 <= each.at < limit:
+                raise ValueError(f"{each.text()}: expected one of {limit} {of}, counted from 0")
+            if not 0 <= each.channel < self.channels:
+                raise ValueError(f"{each.text()}: expected one of {self.channels} channels, counted from 0")
+        lit = ~self.blocked().all(axis=1).reshape(2, self.ranks)
+        # Where both ways are cut, data still gets everywhere if it is the same cable: the ring is then a line.
+        if not lit.all(axis=1).any() and not (lit.sum() == lit.size - 2 and (lit[0] == lit[1]).all()):
+            raise ValueError("the failures cut the ring into parts that cannot reach each other")
+        for verb, channels in (("receive", self._received()), ("send", self._sent())):
+            if not channels.all():
+                raise ValueError(f"the failures leave node {self.survivors[np.argmin(channels)]} nothing to {verb} on")
+        return self
+
+    @property
+    def _dead(self) -> set[int]:
+        return {each.at for each in self.failures if each.what in ("node", "dark-node")}
+
+    @property
+    def nodes(self) -> int:
+        """Nodes before anything failed."""
+        return self.ranks + len(self._dead)
+
+    @property
+    def survivors(self) -> Ints:
+        """The node of each rank: [rank]."""
+        return np.array(sorted(set(range(self.nodes)) - self._dead), np.int64)
+
+    @property
+    def lit_channels(self) -> NDArray[np.bool_]:
+        """Channels whose wavelength the comb still gives: [channels]."""
+        lit = np.ones(self.channels, np.bool_)
+        for each in self.failures:
+            if each.what == "wavelength":
+                lit[each.at :: self.wavelengths] = False
+        return lit
+
+    def blocked(self) -> NDArray[np.bool_]:
+        found = np.tile(~self.lit_channels, (self.links, 1))
+        for each in self.failures:
+            cables = {"segment": [each.at], "cable": [each.at], "dark-node": [each.at - 1, each.at]}.get(each.what, [])
+            for way in (0, 1) if each.way is None else (each.way,):
+                for cable in cables:
+                    found[way * self.ranks + self._after(cable)] = True
+        return found
+
+    def blocked_ends(self) -> NDArray[np.bool_]:
+        found = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
+        for each in self.failures:
+            if each.what == "transceiver" and each.at not in self._dead:
+                found[self._after(each.at), slice(None) if each.way is None else each.way, each.channel] = True
+        return found
+
+    def _after(self, node: int) -> int:
+        """The rank of a node, or of the last one before it that is left."""
+        return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
+
+    def link_name(self, link: int) -> str:
+        way, at = divmod(link, self.ranks)
+        ends = self.survivors[[at, (at + 1) % self.ranks]].tolist()
+        a, b = ends if way == CLOCKWISE else reversed(ends)
+        return f"{_WAYS[way]} link {a}→{b} (as nodes were counted)"
+
+    @property
+    def usable_channels(self) -> int:
+        lit = int(self.lit_channels.sum())
+        return lit if self.transceivers is None else min(lit, self.transceivers // 2)
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        at, to = self.survivors[np.asarray(source)], self.survivors[np.asarray(destination)]
+        passed = np.where(np.asarray(route) == CLOCKWISE, to - at, at - to) % self.nodes
+        return self.hop_latency * passed.astype(np.float64)
+
+    def diameter(self) -> int:
+        return self.ranks // 2 if self._whole() else self.ranks - 1
+
+    def diameter_latency(self) -> float:
+        place = self.survivors
+        if not self._whole():
+            return self.hop_latency * self._longest_detour()
+        # Of the nodes that are left, those nearest to opposite each of them.
+        opposite = np.searchsorted(place, (place + self.nodes / 2) % self.nodes)
+        apart = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
+        return self.hop_latency * float(np.minimum(apart, self.nodes - apart).max())
+
+    def _longest_detour(self) -> int:
+        """Links between the ends of a broken link, the other way round."""
+        dark = np.flatnonzero(self.blocked().all(axis=1)) % self.ranks
+        gap = (np.roll(self.survivors, -1) - self.survivors)[dark] % self.nodes
+        return self.nodes - int(gap.min())
+
+    def _whole(self) -> bool:
+        """Whether light goes all around both ways."""
+        return not self.blocked().all(axis=1).any()
+
+    def link_bandwidth(self) -> Floats:
+        return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
+
+    def _received(self) -> Ints:
+        """Channels on which each rank can receive: [rank]."""
+        free, ends = ~self.blocked().reshape(2, self.ranks, self.channels), ~self.blocked_ends()
+        clockwise = np.roll(free[0], 1, axis=0) & ends[:, 0]
+        return self._within_transceivers(clockwise.sum(axis=1) + (free[1] & ends[:, 1]).sum(axis=1))
+
+    def _sent(self) -> Ints:
+        """Channels on which each rank can send: [rank]."""
+        free, ends = ~self.blocked().reshape(2, self.ranks, self.channels), ~self.blocked_ends()
+        counter = np.roll(free[1], 1, axis=0) & ends[:, 1]
+        return self._within_transceivers((free[0] & ends[:, 0]).sum(axis=1) + counter.sum(axis=1))
+
+    def _within_transceivers(self, channels: Any) -> Ints:
+        most = 2 * self.channels if self.transceivers is None else self.transceivers
+        return np.asarray(np.minimum(channels, most), np.int64)
+
+    def cuts(self) -> list[Cut]:
+        """One rank, and half of the ring: the worst of each. What enters and what leaves may be worst at different
+        places; the larger of the two holds for both."""
+        one = max(self._received().min(), self._sent().min()) * self.wavelength_bandwidth
+        free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)
+        last = np.roll(np.arange(self.ranks), -(self.ranks // 2 - 1))
+        entering = np.roll(free[0], 1) + free[1][last]
+        leaving = free[0][last] + np.roll(free[1], 1)
+        half = max(entering.min(), leaving.min()) * self.wavelength_bandwidth
+        return [
+            Cut("what the worst rank can receive", 1, float(one)),
+            Cut("the links into one half of the ring", self.ranks // 2, float(half)),
+        ]
+
+    def total_receive_bandwidth(self) -> float:
+        return float(self._received().sum()) * self.wavelength_bandwidth
+
+    def group(self, ranks: int, apart: int = 1) -> None:
+        """Groups differ with where they lie."""
+
+
+def damaged(ring: WdmRing, failures: Iterable[Failure]) -> DamagedWdmRing:
+    """What is left of a ring.
+
+    Raises:
+        ConfigError: something failed that the ring does not have, or parts of the ring cannot reach each other.
+    """
+    gone = tuple(dict.fromkeys(failures))
+    dead = {each.at for each in gone if each.what in ("node", "dark-node")}
+    fields = ring.model_dump(exclude={"kind"}) | {"ranks": ring.ranks - len(dead), "failures": gone}
+    found: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
+    return found
