@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import typer
 
+from lightloom.cli.budget import budget
 from lightloom.cli.catalog import catalog
 from lightloom.cli.circuits import circuits
 from lightloom.cli.collective import collective
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, circuits, execute, reproduce, catalog, schema):
+for command in (plan, collective, circuits, execute, budget, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
 app.add_typer(onn, name="onn")
