@@ -53,16 +53,17 @@ def _transceivers_suffice(schedule: Schedule, fabric: WdmRing) -> bool:
 
 def _data_arrives(schedule: Schedule) -> bool:
     n, kind = schedule.collective.ranks, schedule.collective.kind
-    pieces = max(schedule.chunks // n, 1)
+    rooted, stores = kind in ("broadcast", "reduce"), kind in ("all-gather", "all-to-all", "broadcast")
+    pieces = schedule.chunks if rooted else max(schedule.chunks // n, 1)
     held: dict[tuple[int, int], frozenset[int]] = defaultdict(frozenset)
     for chunk in range(schedule.chunks):
         for rank in range(n):
-            if kind not in ("all-gather", "all-to-all") or rank == chunk // pieces:
+            if not stores or rank == chunk // pieces:
                 held[rank, chunk] = frozenset([rank])
     steps = defaultdict(list)
     for row in _rows(schedule):
         steps[row["step"]].append(row)
-    if kind in ("all-gather", "all-to-all") and schedule.reduces.any():
+    if stores and schedule.reduces.any():
         return False
     for step in sorted(steps):
         before = dict(held)
@@ -80,9 +81,10 @@ def _data_arrives(schedule: Schedule) -> bool:
     everyone = frozenset(range(n))
     for chunk in range(schedule.chunks):
         for rank in range(n):
-            wanted = frozenset([chunk // pieces]) if kind in ("all-gather", "all-to-all") else everyone
+            wanted = frozenset([chunk // pieces]) if stores else everyone
             due = {
                 "reduce-scatter": rank == chunk // pieces,
+                "reduce": rank == 0,
                 "all-to-all": rank == chunk % pieces // max(pieces // n, 1),
             }
             if due.get(kind, True) and held[rank, chunk] != wanted:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import KINDS, ROOTED, Collective
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import ConfigError, InputError
@@ -43,7 +43,7 @@ def schedules(ranks: int) -> dict[str, Schedule]:
     """Every registered algorithm that a ring of wavelengths admits, and synthesized ones."""
     fabric = WdmRing(ranks=ranks, **RING)
     found = {}
-    for kind in KINDS:
+    for kind in (each for each in KINDS if each not in ROOTED):
         collective = Collective(kind, ranks, 1e6)  # type: ignore[arg-type]
         for algorithm in admitted(kind, fabric):
             found[f"{kind} {algorithm.name}"] = build(algorithm, collective, fabric)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify import verify
-from lightloom.core.errors import VerificationError
+from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.training.schedule_program import Movement, movement_of, program_of, replicas_agree
 
@@ -154,3 +154,10 @@ def test_what_never_ends_is_refused_before_it_begins() -> None:
     late = replace(queued, source=queued.destination, destination=queued.source)
     with pytest.raises(VerificationError, match="is never sent"):
         movement_of(late)
+
+
+@pytest.mark.parametrize("kind", ROOTED)
+def test_collectives_with_a_root_are_refused(kind: Kind) -> None:
+    schedule = build(find("binomial-tree"), Collective(kind, 4, 4.0), fabric_of(4))
+    with pytest.raises(UnsupportedError, match=f"a {kind} cannot be executed"):
+        movement_of(schedule)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def collective(
-    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter, all-reduce or all-to-all.")],
+    kind: Annotated[
+        str, typer.Argument(help="all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter.")
+    ],
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
     ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")],
     wavelengths: Annotated[str | None, typer.Option(metavar="W", help="Wavelengths of a fibre.")] = None,

@@ -23,7 +23,9 @@ _Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout
 
 @schedule.command()
 def export(
-    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter, all-reduce or all-to-all.")],
+    kind: Annotated[
+        str, typer.Argument(help="all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter.")
+    ],
     output: Annotated[Path, typer.Argument(help=f"A file, its form by its suffix: {_FORMATS}.")],
     fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")],
     ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")],

@@ -3,7 +3,7 @@
 With M bytes held in the end, N ranks and d = M / N:
 
 * cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
-  (N − k)·d, all-to-all both k·(N − k)·d;
+  (N − k)·d, all-to-all both k·(N − k)·d; M leaves the side with the root in a broadcast, and enters it in a reduce;
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
   without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; an
   all-to-all takes N(N − 1)·d;
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.price import CostModel
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import Fabric
 
 _ROUNDING = 1e-12
@@ -75,7 +75,7 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[floa
 
 def _crossing(collective: Collective, inside: int) -> float:
     """Bytes that must cross a cut with so many ranks inside, one way."""
-    if collective.kind == "all-reduce":
+    if collective.kind == "all-reduce" or collective.kind in ROOTED:
         return collective.nbytes
     outside = collective.nbytes * (collective.ranks - inside) / collective.ranks
     return outside * inside if collective.kind == "all-to-all" else outside

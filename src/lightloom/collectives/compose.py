@@ -1,4 +1,5 @@
 """One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.
+In the same way a broadcast makes a reduce.
 
 Why it holds: in an all-gather every chunk spreads from its owner along a tree, each rank receiving it once. Run
 backwards, every rank sends its partial sum up the same tree exactly once, after having received those of its children,
@@ -12,26 +13,29 @@ from collections.abc import Callable
 import numpy as np
 
 from lightloom.collectives.schedule import COLUMNS, Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
+_BACKWARDS: dict[str, Kind] = {"all-gather": "reduce-scatter", "broadcast": "reduce"}
+
 
 def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Schedule:
-    """The reduce-scatter that is this all-gather run backwards.
+    """The reduce-scatter that is this all-gather run backwards, or the reduce that is this broadcast.
 
     ``mirrored`` also reflects the ring of ranks, so that a schedule that moves one way round still does, on the same
     circuits; only schedules that look the same from every rank of the ring stay right under it.
 
     Raises:
-        UnsupportedError: the schedule is not an all-gather, or multicasts (light cannot be summed on the way back).
+        UnsupportedError: the schedule adds, is an all-to-all, or multicasts (light cannot be summed on the way back).
     """
-    if schedule.collective.kind != "all-gather":
-        raise UnsupportedError(f"only an all-gather can be run backwards, not {schedule.collective.kind}")
+    kind = _BACKWARDS.get(schedule.collective.kind)
+    if kind is None:
+        raise UnsupportedError(f"only {' or '.join(_BACKWARDS)} can be run backwards, not {schedule.collective.kind}")
     if fabric.taps > 1 and len(np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1)[0]) > len(
         np.unique(schedule.lightpath)
     ):
-        raise UnsupportedError(f"{schedule.algorithm} multicasts, so it cannot be run backwards as a reduce-scatter")
+        raise UnsupportedError(f"{schedule.algorithm} multicasts, so it cannot be run backwards as a {kind}")
     backwards = {name: column[::-1] for name, column in schedule.columns().items()}
     source, destination, chunk = backwards["destination"], backwards["source"], backwards["chunk"]
     route = fabric.reverse_route(backwards["route"])
@@ -59,7 +63,7 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
             "chunk": chunk,
             "reduces": np.ones(len(schedule), np.bool_),
         },
-        collective=schedule.collective.of_kind("reduce-scatter"),
+        collective=schedule.collective.of_kind(kind),
         dependencies=dependencies,
     )
 
@@ -87,3 +91,9 @@ def from_all_gather(
         return gather
     scatter = reverse(gather, fabric, mirrored=mirrored)
     return scatter if collective.kind == "reduce-scatter" else sequence(scatter, gather, collective)
+
+
+def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
+    """Serve both kinds with a root from an algorithm that knows broadcast only."""
+    spread = broadcast(collective.of_kind("broadcast"))
+    return spread if collective.kind == "broadcast" else reverse(spread, fabric)

@@ -8,7 +8,7 @@ from functools import cache
 
 from lightloom.collectives.price import CostModel
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective, Kind
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
@@ -92,7 +92,8 @@ def _built_in() -> list[Algorithm]:
     from lightloom.collectives.synthesis.synthesized import synthesized
 
     plain = [
-        Algorithm(name="ring", build=ring.ring, summary="pass shares on around the ring, one way"),
+        Algorithm(name="ring", build=ring.ring, kinds=(*FROM_ALL_GATHER, *ROOTED),
+                  summary="pass shares on around the ring, one way"),
         Algorithm(name="ring-two-way", build=ring.ring_two_way, kinds=KINDS, all_to_all_ranks=128, halves_shares=True,
                   summary="pass shares on around the ring, both ways"),
         Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
@@ -101,11 +102,12 @@ def _built_in() -> list[Algorithm]:
                   summary="recursive halving, then recursive doubling (Rabenseifner)"),
         Algorithm(name="neighbour-exchange", build=neighbour_exchange.neighbour_exchange, even_ranks=True,
                   summary="pairs swap what they last received, two shares one after the other"),
-        Algorithm(name="one-stage", build=one_stage.one_stage, kinds=KINDS,
+        Algorithm(name="one-stage", build=one_stage.one_stage, kinds=(*FROM_ALL_GATHER, "all-to-all"),
                   summary="every rank straight to every other"),
-        Algorithm(name="binomial-tree", build=binomial_tree.binomial_tree,
+        Algorithm(name="binomial-tree", build=binomial_tree.binomial_tree, kinds=(*FROM_ALL_GATHER, *ROOTED),
                   summary="up a binomial tree to rank 0, and back"),
         Algorithm(name="worker-aggregator", build=worker_aggregator.worker_aggregator,
+                  kinds=(*FROM_ALL_GATHER, *ROOTED),
                   summary="all to rank 0, and back (parameter server)"),
         Algorithm(name="wrht", build=wrht.wrht, kinds=("all-reduce",), needs="wdm-ring",
                   summary="groups of 2w+1 to their middle, representatives exchange, and back"),
@@ -120,7 +122,7 @@ def _built_in() -> list[Algorithm]:
         Algorithm(name="synthesized", build=synthesized, kinds=("all-gather", "reduce-scatter", "all-reduce"),
                   striped=True, needs="wdm-ring", by_size=True,
                   summary="circuits and trees found for this ring and this size"),
-        Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce",), needs="in-network",
+        Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce", "reduce"), needs="in-network",
                   summary="one step through the reducing switch"),
     ]  # fmt: skip
 

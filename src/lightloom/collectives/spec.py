@@ -7,6 +7,8 @@ Data is cut into chunks. A chunk is held as the set of ranks whose contributions
     reduce-scatter   every rank r holds {r}          the owner holds {0, ..., N−1}
     all-reduce       every rank r holds {r}          every rank holds {0, ..., N−1}
     all-to-all       the source holds {source}       the destination holds {source}
+    broadcast        rank 0 holds {0}                every rank holds {0}
+    reduce           every rank r holds {r}          rank 0 holds {0, ..., N−1}
 
 An all-to-all has a block for every ordered pair of ranks; what a rank has for itself counts, but stays where it is.
 """
@@ -20,18 +22,20 @@ from typing import Literal, get_args
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import MAXIMUM_RANKS
 
-Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]
+Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce"]
 KINDS: tuple[str, ...] = get_args(Kind)
 FROM_ALL_GATHER = KINDS[:3]
 """What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.compose`)."""
+ROOTED = KINDS[4:]
+"""Rank 0 owns every chunk, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective operation over all ranks of a fabric.
 
-    ``nbytes`` is what every rank holds at the end of an all-gather, at the start of a reduce-scatter or an all-reduce,
-    and at both of an all-to-all.
+    ``nbytes`` is what every rank holds at the end of an all-gather or a broadcast, at the start of a reduce-scatter, an
+    all-reduce or a reduce, and at both of an all-to-all.
     """
 
     kind: Kind

@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify_queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
 _BLOCK = 1 << 19
 _LIGHTPATH_COLUMNS = ("step", "source", "route", "fibre", "first_wavelength", "wavelength_count")
+_STORING = ("all-gather", "all-to-all", "broadcast")
 
 
 def verify(schedule: Schedule, fabric: Fabric) -> None:
@@ -226,15 +228,15 @@ def _replay(
     from lightloom.collectives import _replay_kernels as kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    sharers = {"all-reduce": 1, "all-to-all": n * n}.get(kind, n)
+    sharers = 1 if kind in ROOTED else {"all-reduce": 1, "all-to-all": n * n}.get(kind, n)
     if chunks < 1 or chunks % sharers:
         raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
-    owner = np.arange(chunks) // max(chunks // n, 1)
+    owner = np.zeros(chunks, np.int64) if kind in ROOTED else np.arange(chunks) // max(chunks // n, 1)
     sorted_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
-    if kind in ("all-gather", "all-to-all") and not fabric.in_network_reduction:
+    if kind in _STORING and not fabric.in_network_reduction:
         if schedule.reduces.any():
             row = int(np.argmax(schedule.reduces))
-            raise VerificationError(f"{_row_name(schedule, row)}: an {kind} must not add")
+            raise VerificationError(f"{_row_name(schedule, row)}: {_article(kind)} {kind} must not add")
         code, where, rank = kernels.replay_gather(
             sorted_rows, first, step, schedule.source, schedule.destination, owner, _readers(kind, n, chunks), n, reach
         )
@@ -250,24 +252,30 @@ def _replay(
 
 def _readers(kind: str, n: int, chunks: int) -> NDArray[np.int64]:
     """The one rank that must end with each chunk of an all-to-all; -1: every rank must."""
-    if kind == "all-gather":
+    if kind != "all-to-all":
         return np.full(chunks, -1, np.int64)
     return np.arange(chunks) % (chunks // n) // (chunks // n**2)
+
+
+def _article(kind: str) -> str:
+    return "an" if kind.startswith("a") else "a"
 
 
 def _conditions(
     kind: str, n: int, chunks: int, owner: NDArray[np.int64], fabric: Fabric
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """Contribution sets before, the complete set, and who must end with it (spec.py draws the table)."""
-    if kind in ("all-gather", "all-to-all"):
-        raise VerificationError(f"an {kind} does not reduce: this fabric carries in-network reductions only")
+    if kind in _STORING:
+        raise VerificationError(
+            f"{_article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
+        )
     words = (n + 63) // 64
     each = np.arange(n)
     held = np.zeros((n + (1 if fabric.in_network_reduction else 0), words), np.uint64)
     held[each, each // 64] = np.uint64(1) << (each % 64).astype(np.uint64)
     wanted = np.bitwise_or.reduce(held, axis=0)
     final = np.ones((chunks, n), np.bool_)
-    if kind == "reduce-scatter":
+    if kind in ("reduce-scatter", "reduce"):
         final = owner[:, None] == each[None, :]
     return held, wanted, final
 

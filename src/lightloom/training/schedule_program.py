@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import ROOTED
 from lightloom.core.errors import UnsupportedError, VerificationError
 
 Ints = NDArray[np.int64]
@@ -110,10 +111,13 @@ def movement_of(schedule: Schedule) -> Movement:
     """The messages of a schedule; a verified one, if they shall do what its collective promises.
 
     Raises:
-        UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
+        UnsupportedError: a switch takes part that reduces in the network: no process stands for it; or ranks bring, or
+            are left with, different numbers of values.
         VerificationError: steps wait for each other, or rows are never sent.
     """
     plain, wanted = schedule.unfolded(_ANY_FIBRE), schedule.collective
+    if wanted.kind in ROOTED:
+        raise UnsupportedError(f"a {wanted.kind} cannot be executed: expected a collective in which ranks hold alike")
     if len(plain) and max(plain.source.max(), plain.destination.max()) >= wanted.ranks:
         raise UnsupportedError(f"{schedule.algorithm} adds up inside a switch: processes can execute what ranks do")
     level = _rounds(plain) if plain.queued else _depths(plain)[plain.step]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.build import Moves, lay, moves
-from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.compose import from_all_gather, from_broadcast
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import Fabric
 
 
@@ -25,6 +25,9 @@ def up_and_down(
         up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
         down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
         return lay(name, collective, fabric, 1, up + down, striped=striped)
+    if collective.kind in ROOTED:
+        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
+        return from_broadcast(collective, fabric, lambda each: lay(name, each, fabric, 1, down, striped=striped))
     logical = [_subtrees(child, parent, size, n) for child, parent, size in levels]
     logical += [_the_rest(child, parent, size, n) for child, parent, size in reversed(levels)]
     return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, logical, striped=striped))

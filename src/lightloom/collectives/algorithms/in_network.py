@@ -23,12 +23,12 @@ def in_network_steps() -> int:
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """One step: all ranks send to the switch, the switch multicasts to all."""
+    """One step: all ranks send to the switch, the switch to the root of a reduce, or by multicast to all."""
     n, switch = collective.ranks, fabric.switch_rank
-    rank, center = np.arange(n), np.full(n, switch)
-    zeros = np.zeros(2 * n, np.int64)
+    rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
+    zeros = np.zeros(n + len(down), np.int64)
     return assemble(
-        "in-network", collective, fabric, 1, 1, zeros, np.concatenate([rank, np.full(n, n)]),
-        np.concatenate([rank, center]), np.concatenate([center, rank]), zeros, zeros, zeros, zeros,
-        np.repeat([True, False], n),
+        "in-network", collective, fabric, 1, 1, zeros, np.concatenate([rank, np.full_like(down, n)]),
+        np.concatenate([rank, np.full_like(down, switch)]), np.concatenate([np.full_like(rank, switch), down]),
+        zeros, zeros, zeros, zeros, np.repeat([True, False], [n, len(down)]),
     )  # fmt: skip

@@ -9,6 +9,8 @@ side, so that the last step costs half and the receive bound is met exactly; uns
 In an all-to-all each rank passes on the blocks that are for others, the shorter way round: ever fewer from step to
 step, and as many over every link as the cut into two halves asks for.
 
+From one rank to all, N pieces follow each other down the chain; both ways, half of them down each of two chains.
+
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the
 one-way form is the Ring baseline of OpTree, Table I.
 """
@@ -18,9 +20,9 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.build import assemble
-from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.compose import from_all_gather, from_broadcast
 from lightloom.collectives.schedule import Column, Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 
@@ -38,6 +40,8 @@ def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     """One-way ring. Assumes nothing of N; one wavelength, or all of them when striped."""
     name = "ring-striped" if striped else "ring"
     n = collective.ranks
+    if collective.kind in ROOTED:
+        return from_broadcast(collective, fabric, lambda each: _chains(name, each, fabric, 1, striped))
 
     def all_gather(gather: Collective) -> Schedule:
         step, position = (axis.ravel() for axis in np.indices((n - 1, n), dtype=np.int32))
@@ -54,6 +58,8 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
     pieces = 2 if striped and n % 2 == 0 else 1
     if collective.kind == "all-to-all":
         return _blocks(name, collective, fabric, steps, pieces, striped)
+    if collective.kind in ROOTED:
+        return from_broadcast(collective, fabric, lambda each: _chains(name, each, fabric, 2, striped))
 
     def all_gather(gather: Collective) -> Schedule:
         axes = np.indices((steps, 2, n, pieces), dtype=np.int32)
@@ -83,6 +89,20 @@ def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, piece
         name, collective, fabric, steps, step, position, heading, striped, n * pieces,
         reader * np.int32(pieces) + piece, origin,
     )  # fmt: skip
+
+
+def _chains(name: str, collective: Collective, fabric: Fabric, ways: int, striped: bool) -> Schedule:
+    """Every chain passes all ranks, the root first; pieces are dealt to the chains in halves."""
+    n = collective.ranks
+    piece, hop = (axis.ravel() for axis in np.indices((n, n - 1), dtype=np.int32))
+    backward, number = np.divmod(piece, np.int32(-(-n // ways)))
+    step = number + hop
+    by_step = np.lexsort((hop, backward, step))
+    piece, hop, backward, step = (axis[by_step] for axis in (piece, hop, backward, step))
+    heading = 1 - 2 * backward
+    return _neighbours(
+        name, collective, fabric, int(step[-1]) + 1, step, hop * heading % n, heading, striped, 1, 0, piece
+    )
 
 
 def _neighbours(
