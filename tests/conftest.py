@@ -16,8 +16,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 @pytest.fixture(autouse=True, scope="session")
 def little_effort() -> Iterator[None]:
     """Synthesis that many tests draw among other algorithms: any design will do for what they prove."""
-    from lightloom.collectives.synthesis import synthesized
+    from lightloom.collectives.synthesis import effort
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthesized, "EFFORT", 20_000)
+        patch.setattr(effort, "EFFORT", 20_000)
         yield

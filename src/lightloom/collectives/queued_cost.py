@@ -60,7 +60,10 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
 
 def _queue_order(schedule: Schedule) -> Ints:
     """Rows by lightpath, each lightpath's in the order in which it sends them."""
-    order: Ints = np.lexsort((schedule.step, schedule.lightpath))
+    path, step = schedule.lightpath, schedule.step
+    if np.all((path[1:] > path[:-1]) | ((path[1:] == path[:-1]) & (step[1:] >= step[:-1]))):
+        return np.arange(len(step))
+    order: Ints = np.lexsort((step, path))
     return order
 
 

@@ -35,6 +35,8 @@ class Algorithm:
     """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
     by_size: bool = False
     """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
+    declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
+    """Why it cannot serve a kind on a fabric, beside what the other fields say."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     all_to_all_ranks: int = MAXIMUM_RANKS
@@ -53,6 +55,8 @@ class Algorithm:
             )  # fmt: skip
         if self.needs == "wdm-ring" and not fabric.wavelength_routed:
             return f"{self.name} needs a ring with wavelengths"
+        if fabric.blocked() is not None and not self.by_size:
+            return f"{self.name} knows nothing of failures"
         if fabric.exclusive and fabric.usable_channels < 1:
             return f"{self.name} sends both ways around, which takes at least 2 transceivers a node"
         if kind == "all-to-all" and fabric.ranks > self.all_to_all_ranks:
@@ -61,9 +65,9 @@ class Algorithm:
             return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
         if fabric.usable_channels < self.least_channels:
             return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
-        if self.striped and not fabric.exclusive and not self.halves_shares:
+        if self.striped and not fabric.exclusive and not self.halves_shares and not self.by_size:
             return f"{self.name} bundles wavelengths, and this fabric has none"
-        return None
+        return self.declines(kind, fabric)
 
 
 @cache
@@ -89,7 +93,7 @@ def _built_in() -> list[Algorithm]:
         worker_aggregator,
         wrht,
     )
-    from lightloom.collectives.synthesis.synthesized import synthesized
+    from lightloom.collectives.synthesis.synthesized import refusal, synthesized
 
     plain = [
         Algorithm(name="ring", build=ring.ring, kinds=(*FROM_ALL_GATHER, *ROOTED),
@@ -119,9 +123,8 @@ def _built_in() -> list[Algorithm]:
         *(_striped(each) for each in plain),
         Algorithm(name="neighbour-exchange-pairs", build=neighbour_exchange.neighbour_exchange_pairs, even_ranks=True,
                   needs="wdm-ring", least_channels=2, summary="pairs swap two shares side by side on two wavelengths"),
-        Algorithm(name="synthesized", build=synthesized, kinds=("all-gather", "reduce-scatter", "all-reduce"),
-                  striped=True, needs="wdm-ring", by_size=True,
-                  summary="circuits and trees found for this ring and this size"),
+        Algorithm(name="synthesized", build=synthesized, kinds=KINDS, striped=True, by_size=True, declines=refusal,
+                  summary="circuits and trees found for this fabric and this size"),
         Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce", "reduce"), needs="in-network",
                   summary="one step through the reducing switch"),
     ]  # fmt: skip

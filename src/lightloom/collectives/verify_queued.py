@@ -155,8 +155,8 @@ def _replay(schedule: Schedule) -> None:
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells = _Cells.of(schedule)
     code, at = kernels.replay(
-        np.lexsort((schedule.step, schedule.lightpath)), schedule.lightpath, cells.origin, cells.target,
-        schedule.reduces, cells.parts(), 1 if kind in _STORING else ranks, cells.ends,
+        _in_queues(schedule), schedule.lightpath, cells.origin, cells.target, schedule.reduces, cells.parts(),
+        1 if kind in _STORING else ranks, cells.ends,
     )  # fmt: skip
     if code == kernels.WRONG_END:
         rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
@@ -169,6 +169,11 @@ def _replay(schedule: Schedule) -> None:
             kernels.AGAIN: f"{where}: the source has already given away its part of this sum",
         }
         raise VerificationError(reasons[code])
+
+
+def _in_queues(schedule: Schedule) -> NDArray[np.int64]:
+    place = schedule.lightpath * np.int64(max(schedule.steps, 1)) + schedule.step
+    return np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

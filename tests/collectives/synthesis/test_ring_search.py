@@ -87,23 +87,31 @@ def test_more_effort_never_gives_a_slower_schedule() -> None:
     assert times == sorted(times, reverse=True)
 
 
-def test_kept_designs_are_found_again_and_broken_ones_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_kept_is_found_again_and_broken_files_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     fabric = WdmRing(ranks=12, wavelengths=4, wavelength_bandwidth=5e9, conversion_time=1e-6)
     wanted = Collective("all-reduce", 12, 12e3)
     first = synthesized(wanted, fabric)
     verify(first, fabric)
-    (kept,) = tmp_path.rglob("*.json")
-    before = kept.stat().st_mtime_ns
+    (design,), (whole,) = tmp_path.rglob("*.json"), tmp_path.rglob("*.npz")
+    content, before = whole.read_bytes(), (design.stat().st_mtime_ns, whole.stat().st_mtime_ns)
     again = synthesized(wanted, fabric)
-    assert kept.stat().st_mtime_ns == before
+    assert (design.stat().st_mtime_ns, whole.stat().st_mtime_ns) == before
     assert again.notes == first.notes
+    assert again.collective == first.collective
     assert all((getattr(first, name) == getattr(again, name)).all() for name in first.columns())
-    for broken in ("", "{", "[]", '{"chords": [[1, 2]]}', '{"chords": [[12, 20, 1]], "pieces": 2}'):
-        kept.write_text(broken)
+    for broken in (b"", b"PK", content[:-100], content[: len(content) // 2] + bytes(len(content) // 2)):
+        whole.write_bytes(broken)
         verify(synthesized(wanted, fabric), fabric)
-        assert kept.read_text() != broken
-    with pytest.raises(UnsupportedError, match="synthesis on a PacketSwitch"):
+        assert whole.read_bytes() == content
+    for broken in (b"", b"{", b"[]", b'{"chords": [[1, 2]]}', b'{"chords": [[12, 20, 1]], "pieces": 2}'):
+        design.write_bytes(broken)
+        whole.unlink()
+        verify(synthesized(wanted, fabric), fabric)
+        assert design.read_bytes() != broken
+    with pytest.raises(UnsupportedError, match="not a PacketSwitch"):
         synthesized(wanted, PacketSwitch(ranks=12))
 
 

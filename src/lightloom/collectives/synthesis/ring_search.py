@@ -16,8 +16,6 @@ from lightloom.collectives.synthesis.candidates import Candidate, candidates, hu
 from lightloom.collectives.synthesis.hubs import Level, repetition
 from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
 
-EFFORT = 6_000_000
-"""Transfers that a search may schedule; about ten CPU seconds."""
 _NEAR = 1.01
 """Times the bound at which a search is content."""
 _KEPT, _REFINED = 8, 2
@@ -45,7 +43,7 @@ class RingSearch:
         self._tried: dict[Design, float] = {}
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
-    def run(self, effort: int = EFFORT) -> tuple[Design, Trees]:
+    def run(self, effort: int) -> tuple[Design, Trees]:
         """The best design found, and its trees."""
         for pieces in _PIECES:
             if not self._content():

@@ -1,76 +1,52 @@
-"""Synthesis: circuits and trees found for this ring, this collective and this size."""
+"""Synthesis: the fastest schedule found for this fabric, this collective and this size.
+
+What was found before comes from the disk, and is verified like any other schedule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from lightloom.collectives.algorithms.one_stage import one_stage
-from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.cost import cost
-from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.kept import keep_design, read_design
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.ring_search import EFFORT, RingSearch
-from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
-from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.synthesis.effort import effort
+from lightloom.collectives.synthesis.kept import keep_schedule, read_schedule
+from lightloom.collectives.synthesis.ring_gather import gather, in_few_steps
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 
-_FEW = 64
-"""Ranks up to which sums by groups are tried; they move whole vectors."""
-_RANKS = 300
-"""Up to which a search has its least effort; it grows with the ranks from there."""
+
+def refusal(kind: str, fabric: Fabric) -> str | None:
+    """Why there is nothing to synthesize for that collective on that fabric; None where there is."""
+    if not isinstance(fabric, WdmRing):
+        return f"synthesis needs a ring with wavelengths, not a {type(fabric).__name__}"
+    if kind not in FROM_ALL_GATHER:
+        return f"synthesis on a ring serves {', '.join(FROM_ALL_GATHER)}, not {kind}"
+    return None
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """A queued schedule on standing circuits, or a direct one, not yet verified.
-
-    A design that was found before comes from the disk.
+    """The fastest schedule found, not yet verified.
 
     Raises:
-        UnsupportedError: the fabric is no WDM ring.
+        UnsupportedError: nothing to synthesize there (:func:`refusal`).
     """
-    if not isinstance(fabric, WdmRing):
-        raise UnsupportedError(f"synthesis on a {type(fabric).__name__}: expected a ring with wavelengths")
-    ranks, channels = fabric.ranks, fabric.usable_channels
-    nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
-    hop = fabric.step_overhead + fabric.neighbour_latency()
-    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-    effort = int(EFFORT * max(1.0, ranks / _RANKS))
-    question = [ranks, channels, nbytes, timing.bandwidth, timing.hop, timing.propagation, timing.occupancy, effort]
-    design = read_design(question)
-    trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
-    if design is None or trees is None:
-        search = RingSearch(ranks, channels, nbytes, timing, bound)
-        design, trees = search.run(effort)
-        keep_design(question, design)
-    queued = ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
-    others = list(_in_few_steps(collective, fabric))
-    return min([*others, queued], key=lambda each: cost(each, fabric).time) if others else queued
+    why = refusal(collective.kind, fabric)
+    if why:
+        raise UnsupportedError(why)
+    # A size of nothing has the circuits of a byte.
+    nbytes = max(collective.nbytes, float(collective.ranks))
+    question = [collective.kind, nbytes, fabric.model_dump(exclude={"sources"}), effort(fabric.ranks)]
+    schedule = read_schedule(question)
+    if schedule is None:
+        schedule = min(_found(collective, fabric), key=lambda each: cost(each, fabric).time)
+        keep_schedule(question, schedule)
+    return schedule.resized(collective.nbytes)
 
 
-def _in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
-    """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
-    if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
-        straight = one_stage(collective, fabric, striped=True)
-        yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
-    if collective.kind == "all-reduce" and fabric.ranks <= _FEW:
-        groups = wrht(collective, fabric, striped=True)
-        yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
-
-
-def _note(design: Design, trees: Trees, fabric: WdmRing) -> str:
-    unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
-    chords = [_chord(each, fabric.ranks) for each in design.chords]
-    return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"
-
-
-def _chord(level: Level, ranks: int) -> str:
-    hubs = "every rank" if level.hubs == ranks else f"each of {level.hubs} hubs"
-    return f"chords of {level.length(ranks):.4g} ranks start at {hubs}, {level.width} wavelengths wide"
+def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    assert isinstance(fabric, WdmRing)
+    yield gather(collective, fabric)
+    yield from in_few_steps(collective, fabric)
