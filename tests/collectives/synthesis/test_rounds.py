@@ -1,0 +1,109 @@
+"""Rounds on packet fabrics: verified, at the receive bound for large sizes, at the diameter for small ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.cost import cost
+from lightloom.collectives.evaluate import costed, evaluate
+from lightloom.collectives.registry import admitted
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.synthesis.rounds import Links, in_rounds
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
+
+GRIDS = [Mesh(ranks=16), Torus(ranks=16), Mesh(ranks=35, rows=5), Torus(ranks=35, rows=5), Mesh(ranks=64),
+         Torus(ranks=64), Ring(ranks=9), Ring(ranks=16), Mesh(ranks=12, rows=1), Torus(ranks=18, rows=2)]  # fmt: skip
+
+
+def with_latency(fabric: Fabric, hop: float) -> Fabric:
+    return fabric.model_copy(update={"hop_latency": hop})
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from([Mesh, Torus]), st.integers(1, 6), st.integers(2, 7), st.floats(0, 8), st.sampled_from([0, 1e-6])
+)
+def test_every_grid_is_verified_and_above_its_bound(
+    grid: type[Mesh], rows: int, columns: int, power: float, hop: float
+) -> None:
+    fabric = grid(ranks=rows * columns, rows=rows, hop_latency=hop)
+    for kind in FROM_ALL_GATHER:
+        schedule = in_rounds(Collective(kind, fabric.ranks, 10**power * fabric.ranks), fabric)  # type: ignore[arg-type]
+        verify(schedule, fabric)
+        costed(schedule, fabric)
+        assert schedule.steps >= fabric.diameter()
+
+
+@pytest.mark.parametrize("fabric", GRIDS, ids=lambda each: f"{each.kind}-{each.ranks}")
+def test_large_shares_meet_the_receive_bound(fabric: Fabric) -> None:
+    """Where every link of a torus of two rows could be used, its bound would be met too: routes take one of two."""
+    kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
+    for kind in kinds:
+        schedule = in_rounds(Collective(kind, fabric.ranks, 1e7 * fabric.ranks), fabric)
+        time, bound = cost(schedule, fabric).time, lower_bound(schedule.collective, fabric).time
+        poorest = int(np.diff(Links.of(fabric).enter).min())
+        usable = (fabric.ranks - 1) * 1e7 / (poorest * float(fabric.link_bandwidth()[0]))
+        assert bound <= time * (1 + 1e-9)
+        assert time <= 1.06 * usable
+
+
+@pytest.mark.parametrize("fabric", GRIDS, ids=lambda each: f"{each.kind}-{each.ranks}")
+def test_small_shares_take_as_many_rounds_as_the_farthest_ranks_are_links_apart(fabric: Fabric) -> None:
+    away = with_latency(fabric, 1e-6)
+    found = cost(in_rounds(Collective("all-gather", fabric.ranks, 1.0), away), away).time
+    assert found == pytest.approx(away.diameter_latency(), rel=1e-2)
+
+
+@pytest.mark.parametrize("fabric", [each for each in GRIDS if each.ranks <= 35], ids=lambda e: f"{e.kind}-{e.ranks}")
+@pytest.mark.parametrize("share", [1e3, 1e5, 1e7])
+@pytest.mark.parametrize("hop", [0.0, 1e-6])
+def test_no_other_all_gather_is_faster(fabric: Fabric, share: float, hop: float) -> None:
+    away = with_latency(fabric, hop)
+    wanted = Collective("all-gather", away.ranks, share * away.ranks)
+    ours = cost(in_rounds(wanted, away), away).time
+    for other in admitted("all-gather", away):
+        if not other.by_size:
+            assert ours <= evaluate(other, wanted, away).cost.time * (1 + 1e-9), other.name
+
+
+def test_twice_the_bandwidth_halves_the_time_and_a_size_scales_it() -> None:
+    mesh = Mesh(ranks=20, rows=4, bandwidth=1e9)
+    wanted = Collective("all-gather", 20, 2e6)
+    once = cost(in_rounds(wanted, mesh), mesh).time
+    faster = mesh.model_copy(update={"bandwidth": 2e9})
+    assert cost(in_rounds(wanted, faster), faster).time == pytest.approx(once / 2)
+    assert cost(in_rounds(Collective("all-gather", 20, 6e6), mesh), mesh).time == pytest.approx(3 * once)
+
+
+def test_links_are_the_pairs_of_neighbours() -> None:
+    links = Links.of(Mesh(ranks=12, rows=3))
+    assert len(links.source) == 2 * (2 * 4 + 3 * 3)
+    apart = np.abs(links.source - links.destination)
+    assert set(apart.tolist()) == {1, 4}
+    assert (np.diff(links.destination) >= 0).all()
+
+
+def test_fabrics_without_links_between_ranks_are_refused() -> None:
+    wanted = Collective("all-gather", 8, 8e3)
+    with pytest.raises(UnsupportedError, match="PacketSwitch"):
+        in_rounds(wanted, PacketSwitch(ranks=8))
+    with pytest.raises(UnsupportedError, match="packets"):
+        in_rounds(wanted, WdmRing(ranks=8, wavelengths=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grid", [Mesh, Torus])
+def test_a_thousand_ranks(grid: type[Mesh]) -> None:
+    fabric = grid(ranks=1024)
+    schedule = in_rounds(Collective("all-reduce", 1024, 1024e5), fabric)
+    verify(schedule, fabric)
+    costed(schedule, fabric)
