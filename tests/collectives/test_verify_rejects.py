@@ -16,6 +16,7 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.damage import DamagedWdmRing, Failure
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
@@ -167,6 +168,37 @@ def test_a_tap_that_the_light_budget_does_not_allow_is_named() -> None:
     merged[-3:] = merged[-1]
     with pytest.raises(VerificationError, match="serves 3 destinations"):
         verify(replace(star, lightpath=merged), PacketSwitch(ranks=4))
+
+
+def test_light_that_does_not_reach_so_far_is_named() -> None:
+    schedule = build(find("one-stage"), Collective("all-gather", 8, 8.0), wdm_ring(8, 8))
+    verify(schedule, wdm_ring(8, 8, lightpath_reach=4))
+    with pytest.raises(VerificationError, match=r"rank \d→\d, .* passes 4 links: light reaches at most 3"):
+        verify(schedule, wdm_ring(8, 8, lightpath_reach=3))
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("wavelength:2", "no light passes wavelength 2 of fibre 0 on the"),
+        ("segment:5:clockwise", "no light passes wavelength 0 of fibre 0 on the clockwise link 5→6"),
+        ("cable:5", "no light passes wavelength 0 of fibre 0 on the clockwise link 5→6"),
+        ("transceiver:3:2", r"no lightpath can (begin|end) at rank 3 on one of the 4 channels from 0 on"),
+        ("transceiver:3:2:counter-clockwise", r"no lightpath can (begin|end) at rank 3 on one of the 4 channels"),
+    ],
+)
+def test_light_over_what_has_failed_is_named(failure: str, reason: str) -> None:
+    schedule = build(find("ring-two-way-striped"), Collective("all-gather", 8, 8.0), FABRIC)
+    damaged = DamagedWdmRing(ranks=8, wavelengths=4, failures=(Failure.parse(failure),))
+    with pytest.raises(VerificationError, match=reason):
+        verify(schedule, damaged)
+    verify(schedule, DamagedWdmRing(ranks=8, wavelengths=4))
+
+
+def test_one_way_around_a_ring_needs_the_other_way_no_more() -> None:
+    schedule = build(find("ring"), Collective("all-gather", 8, 8.0), FABRIC)
+    for failure in ("segment:5:counter-clockwise", "wavelength:3", "transceiver:3:0:counter-clockwise"):
+        verify(schedule, DamagedWdmRing(ranks=8, wavelengths=4, failures=(Failure.parse(failure),)))
 
 
 def test_a_schedule_for_another_number_of_ranks_is_refused() -> None:

@@ -75,6 +75,21 @@ def occupy(
 
 
 @njit(cache=True)
+def first_blocked(
+    base: Any, start: Any, length: Any, period: Any, channel: Any, count: Any, blocked: Any
+) -> Any:  # fmt: skip
+    """The first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel), else -1s."""
+    for i in range(len(base)):
+        for run in range(base.shape[1]):
+            for k in range(length[i, run]):
+                link = base[i, run] + (start[i, run] + k) % period[i, run]
+                for c in range(channel[i], channel[i] + count[i]):
+                    if blocked[link, c]:
+                        return i, link, c
+    return -1, -1, -1
+
+
+@njit(cache=True)
 def by_chunk(chunk: Any, rows: Any, chunks: int) -> Any:
     """Stable counting sort of ``rows`` by chunk: (sorted rows, first position of each chunk)."""
     first = np.zeros(chunks + 1, np.int64)

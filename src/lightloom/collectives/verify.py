@@ -4,7 +4,8 @@ It shares no code with the generators. What it proves:
 
 1. the rows are well-formed, and the rows of one lightpath agree (one wavelength range from end to end: continuity);
 2. the step dependencies have no cycle;
-3. no two lightpaths hold the same channel of a link at the same time, and none leaves the fabric's wavelengths;
+3. no two lightpaths hold the same channel of a link at the same time, none leaves the fabric's wavelengths, and
+   its light reaches the destination, over channels that nothing has broken;
 4. no node sends or receives on more wavelengths than it has transceivers; no lightpath has more taps than allowed;
 5. every send carries what its source then holds, every contribution arrives exactly once, and every rank ends with
    exactly the data that the collective promises.
@@ -13,12 +14,14 @@ It shares no code with the generators. What it proves:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.verify_light import check_light
 from lightloom.collectives.verify_queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -49,6 +52,9 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     rows = _in_step_order(schedule, fabric, step)
     _check_lightpaths(schedule, fabric)
     if fabric.exclusive:
+        if fabric.reach is not None or fabric.blocked() is not None:
+            channel, count = _channels(schedule, fabric), schedule.wavelength_count
+            check_light(fabric, *schedule.ends(slice(None)), channel, count, partial(_row_name, schedule))
         _check_channels(schedule, fabric, step, rows, reach)
         _check_transceivers(schedule, fabric, step, reach)
     _replay(schedule, fabric, step, rows, reach)
