@@ -1,0 +1,308 @@
+"""Compiled loops of synthesized all-to-alls: paths over circuits by price, their loads, and list scheduling.
+
+A circuit is one of the first period of ranks; a block goes from a rank of the first period to any rank. Paths exist for
+one period of sources; all others are rotations. A tree says by which circuit the cheapest path enters each rank.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_TIE = 1e-13
+STEEP = 4.0
+"""How steeply a circuit's price rises with the share of the time for which it is busy."""
+
+
+@njit(cache=True)
+def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circuit: Any) -> float:
+    """Cheapest paths from some ranks of the first period.
+
+    Args:
+        first: where the circuits of a rank begin: [period + 1].
+        length: ranks that a circuit passes, less than zero counter-clockwise: [circuit].
+        price: above zero: [circuit].
+        circuit: out, the last circuit on the way to a rank, −1 at the source: [source, rank].
+
+    Returns:
+        The price of the dearest of these paths.
+    """
+    period = len(first) - 1
+    dearest = 0.0
+    cost = np.empty(ranks)
+    done = np.empty(ranks, np.bool_)
+    for i in range(len(sources)):
+        source = sources[i]
+        cost[:] = 1e300
+        done[:] = False
+        circuit[i, :] = -1
+        cost[source] = 0.0
+        heap = [(0.0, source)]
+        while len(heap):
+            at = heapq.heappop(heap)[1]
+            if done[at]:
+                continue
+            done[at] = True
+            dearest = max(dearest, cost[at])
+            here = at % period
+            # Sources take turns, so that what is equally cheap is equally used.
+            count = first[here + 1] - first[here]
+            for k in range(count):
+                which = first[here] + (k + i) % count
+                to = (at + length[which]) % ranks
+                then = cost[at] + price[which]
+                if then < cost[to] - _TIE:
+                    cost[to] = then
+                    circuit[i, to] = which
+                    heapq.heappush(heap, (then, to))
+    return dearest
+
+
+@njit(cache=True)
+def choose(
+    trees: Any, sources: Any, weight: float, length: Any, busy: Any, delay: Any, toll: float, load: Any, chosen: Any
+) -> None:  # fmt: skip
+    """Give every block the tree whose path is cheapest at present loads, one after the other, the farthest first.
+
+    Args:
+        trees: [tree, source, rank], as :func:`cheapest` leaves them.
+        weight: blocks that a block stands for.
+        busy: share of the time at hand for which a block holds a circuit: [circuit].
+        delay: seconds after which it arrives: [circuit].
+        toll: seconds that a circuit costs besides which is busy all the time.
+        load: in and out, blocks that pass a circuit: [circuit].
+        chosen: in and out, −1 where none is chosen yet: [source, rank].
+    """
+    count, _, ranks = trees.shape
+    for k in range(1, ranks):
+        # From the opposite rank on, both sides in turn.
+        ahead = (ranks + 1) // 2 + (k // 2 if k % 2 else -(k // 2))
+        for i in range(len(sources)):
+            source = sources[i]
+            rank = (source + ahead) % ranks
+            if chosen[i, rank] >= 0:
+                _pass(trees[chosen[i, rank], i], source, rank, length, load, -weight)
+            best, least = -1, 1e300
+            for tree in range(count):
+                at, cost = rank, 0.0
+                while at != source:
+                    which = trees[tree, i, at]
+                    used = (load[which] + weight) * busy[which]
+                    cost += delay[which] + toll * used**STEEP
+                    at = (at - length[which]) % ranks
+                if cost < least - _TIE:
+                    best, least = tree, cost
+            chosen[i, rank] = best
+            _pass(trees[best, i], source, rank, length, load, weight)
+
+
+@njit(cache=True)
+def _pass(tree: Any, source: int, rank: int, length: Any, load: Any, weight: float) -> None:
+    """Add a block to the circuits of its path."""
+    ranks, at = len(tree), rank
+    while at != source:
+        which = tree[at]
+        load[which] += weight
+        at = (at - length[which]) % ranks
+
+
+@njit(cache=True)
+def lay(trees: Any, chosen: Any, length: Any, delay: Any, begin: Any, path: Any, left: Any) -> int:
+    """Circuits of every block's path, in order; only counted while ``path`` is empty.
+
+    Args:
+        begin: out, where the path of a block, source · ranks + rank, begins: [blocks + 1].
+        path: out, [hops].
+        left: out, seconds from there to the end of the path: [hops].
+    """
+    period, ranks = chosen.shape
+    count = 0
+    for source in range(period):
+        for rank in range(ranks):
+            begin[source * ranks + rank] = count
+            tree = trees[max(chosen[source, rank], 0), source]
+            at, hops = rank, 0
+            while at != source:
+                at = (at - length[tree[at]]) % ranks
+                hops += 1
+            if len(path):
+                at, seconds = rank, 0.0
+                for k in range(count + hops - 1, count - 1, -1):
+                    path[k] = tree[at]
+                    seconds += delay[path[k]]
+                    left[k] = seconds
+                    at = (at - length[path[k]]) % ranks
+            count += hops
+    begin[period * ranks] = count
+    return count
+
+
+@njit(cache=True)
+def rows(
+    begin: Any, path: Any, sent: Any, start: Any, length: Any, ranks: int, step: Any, lightpath: Any, destination: Any,
+    chunk: Any,
+) -> None:  # fmt: skip
+    """Columns of a schedule, turned to where a circuit starts in the first period.
+
+    Args:
+        sent: path entries by circuit, in the order sent: [hop].
+        step, lightpath, destination, chunk: out, [hop], in the order of ``sent``.
+    """
+    here = np.empty(len(path), np.int32)
+    what = np.empty(len(path), np.int32)
+    for block in range(len(begin) - 1):
+        at = block // ranks
+        for k in range(begin[block], begin[block + 1]):
+            here[k], what[k] = at, block
+            at = (at + length[path[k]]) % ranks
+    before = -1
+    for i in range(len(sent)):
+        which = path[sent[i]]
+        step[i] = step[i - 1] + 1 if which == before else 0
+        before = which
+        lightpath[i] = which
+        turn = here[sent[i]] - start[which]
+        source, rank = what[sent[i]] // ranks, what[sent[i]] % ranks
+        destination[i] = (start[which] + length[which]) % ranks
+        chunk[i] = (source - turn) % ranks * ranks + (rank - turn) % ranks
+
+
+@njit(cache=True)
+def list_schedule(begin: Any, path: Any, busy: Any, delay: Any, urgency: Any, place: Any, sent: Any, when: Any) -> float:
+    """Every circuit sends, whenever it is free, the block with the most seconds left to go.
+
+    Args:
+        begin, path: as :func:`lay` leaves them.
+        busy, delay: seconds that a block holds a circuit, and after which it arrives: [circuit].
+        urgency: places of path entries by circuit, and in each circuit the most urgent first: [hop].
+        place: where a path entry stands there: [hop].
+        sent: out, path entries by circuit, in the order sent: [hop].
+        when: out, seconds at which they are sent: [hop].
+
+    Returns:
+        Seconds until the last arrival.
+
+    What waits for a circuit is a set of bits in the order of urgency, with one bit for each word that is not empty in
+    the level above. A circuit's blocks arrive in the order in which it sent them, so that each circuit has at most
+    two events to come: it is free, and its next block arrives.
+    """
+    circuits, hops = len(busy), len(path)
+    start = np.zeros(circuits + 1, np.int64)
+    for i in range(hops):
+        start[path[i] + 1] += 1
+    for c in range(circuits):
+        start[c + 1] += start[c]
+    last = np.zeros(hops, np.bool_)
+    for block in range(len(begin) - 1):
+        if begin[block + 1] > begin[block]:
+            last[begin[block + 1] - 1] = True
+    words = hops // 64 + 1
+    low = np.zeros(words, np.uint64)
+    high = np.zeros(words // 64 + 1, np.uint64)
+    waiting = np.zeros(circuits, np.int64)
+    done, come = start[:-1].copy(), start[:-1].copy()
+    idle = np.ones(circuits, np.bool_)
+    touched, marked, count = np.empty(circuits, np.int64), np.zeros(circuits, np.bool_), 0
+    for block in range(len(begin) - 1):
+        if begin[block + 1] > begin[block]:
+            entry = begin[block]
+            _add(low, high, place[entry])
+            c = path[entry]
+            waiting[c] += 1
+            if not marked[c]:
+                marked[c], touched[count] = True, c
+                count += 1
+    events = [(0.0, 0)]
+    events.pop()
+    now = 0.0
+    while True:
+        for k in range(count):
+            c = touched[k]
+            marked[c] = False
+            if not idle[c] or waiting[c] == 0:
+                continue
+            at = _next(low, high, start[c])
+            low[at >> 6] &= ~(np.uint64(1) << np.uint64(at & 63))
+            if low[at >> 6] == 0:
+                high[at >> 12] &= ~(np.uint64(1) << np.uint64((at >> 6) & 63))
+            waiting[c] -= 1
+            sent[done[c]], when[done[c]] = urgency[at], now
+            if come[c] == done[c]:
+                heapq.heappush(events, (now + delay[c], 2 * c + 1))
+            done[c] += 1
+            idle[c] = False
+            heapq.heappush(events, (now + busy[c], 2 * c))
+        if not len(events):
+            return now
+        now, count = events[0][0], 0
+        while len(events) and events[0][0] <= now + 1e-15:
+            event = heapq.heappop(events)[1]
+            c = event >> 1
+            if event & 1:
+                entry = sent[come[c]]
+                come[c] += 1
+                if come[c] < done[c]:
+                    heapq.heappush(events, (when[come[c]] + delay[c], event))
+                if last[entry]:
+                    continue
+                _add(low, high, place[entry + 1])
+                c = path[entry + 1]
+                waiting[c] += 1
+            else:
+                idle[c] = True
+            if not marked[c]:
+                marked[c], touched[count] = True, c
+                count += 1
+
+
+@njit(cache=True, inline="always")
+def _add(low: Any, high: Any, at: int) -> None:
+    low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+    high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
+
+
+@njit(cache=True)
+def _next(low: Any, high: Any, at: int) -> Any:
+    """The first bit from a place on; there is one."""
+    word = at >> 6
+    found = low[word] >> np.uint64(at & 63)
+    if found:
+        return at + _lowest(found)
+    word += 1
+    group = word >> 6
+    found = high[group] >> np.uint64(word & 63)
+    if found:
+        word += _lowest(found)
+    else:
+        group += 1
+        while high[group] == 0:
+            group += 1
+        word = (group << 6) + _lowest(high[group])
+    return (word << 6) + _lowest(low[word])
+
+
+@njit(cache=True)
+def _lowest(word: Any) -> Any:
+    """Place of the lowest bit that is set."""
+    at = 0
+    if word & np.uint64(0xFFFFFFFF) == 0:
+        at += 32
+        word >>= np.uint64(32)
+    if word & np.uint64(0xFFFF) == 0:
+        at += 16
+        word >>= np.uint64(16)
+    if word & np.uint64(0xFF) == 0:
+        at += 8
+        word >>= np.uint64(8)
+    if word & np.uint64(0xF) == 0:
+        at += 4
+        word >>= np.uint64(4)
+    if word & np.uint64(0x3) == 0:
+        at += 2
+        word >>= np.uint64(2)
+    if word & np.uint64(0x1) == 0:
+        at += 1
+    return at

@@ -1,0 +1,79 @@
+"""All-to-all on a ring of wavelengths: every block straight to its rank where circuits suffice, else over hubs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lightloom.collectives.algorithms.one_stage import one_stage
+from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.cost import cost
+from lightloom.collectives.folding import Folding
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring
+from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
+from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
+from lightloom.collectives.synthesis.hubs import Level
+from lightloom.collectives.synthesis.trees import Timing
+from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
+from lightloom.fabrics.wdm_ring import WdmRing
+
+_NEAR = 1.01
+"""Times the bound at which straight circuits suffice."""
+
+
+def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
+    """The fastest all-to-all found, not yet verified."""
+    straight = None
+    if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
+        straight = one_stage(collective, fabric, striped=True)
+        straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+        if cost(straight, fabric).time <= _NEAR * lower_bound(collective, fabric).time:
+            return straight
+    block = max(collective.nbytes / collective.ranks, 1e-3)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
+    wanted = Exchange(fabric.ranks, fabric.usable_channels, block, timing, bound)
+    wiring, found = ExchangeSearch(wanted).run()
+    queued = exchange_schedule(collective, fabric, found, (_note(wiring, fabric),))
+    return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
+
+
+def exchange_schedule(
+    collective: Collective, fabric: WdmRing, found: Plan, notes: tuple[str, ...] = ()
+) -> Schedule:
+    """The rows of one period of ranks, on circuits that stand throughout."""
+    from lightloom.collectives.synthesis import _exchange_kernels as kernels
+
+    ring, hops = found.circuits, len(found.path)
+    step, lightpath, destination, chunk = (np.empty(hops, np.int32) for _ in range(4))
+    kernels.rows(
+        found.begin, found.path, found.sent, ring.start, ring.length, ring.ranks, step, lightpath, destination, chunk
+    )
+    used, path = np.unique(lightpath, return_inverse=True)
+    channel = ring.channel[:, used]
+    return Schedule(
+        algorithm="synthesized",
+        collective=collective,
+        chunks=ring.ranks**2,
+        steps=int(step.max(initial=0)) + 1,
+        step=step,
+        lightpath=path,
+        source=ring.start[lightpath],
+        destination=destination,
+        route=ring.length[lightpath] < 0,
+        fibre=channel[0, path] // fabric.fibre_channels,
+        first_wavelength=channel[0, path] % fabric.fibre_channels,
+        wavelength_count=ring.width[lightpath],
+        chunk=chunk,
+        reduces=np.zeros(hops, np.bool_),
+        queued=True,
+        folding=Folding(ring.period, channel),
+        notes=notes,
+    )
+
+
+def _note(wiring: Wiring, fabric: WdmRing) -> str:
+    return str(wiring)
