@@ -53,7 +53,8 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     _check_lightpaths(schedule, fabric)
     if fabric.exclusive:
         if fabric.reach is not None or fabric.blocked() is not None:
-            channel, count = _channels(schedule, fabric), schedule.wavelength_count
+            channel = _channels(schedule, fabric).astype(np.int64)
+            count = schedule.wavelength_count.astype(np.int64)
             check_light(fabric, *schedule.ends(slice(None)), channel, count, partial(_row_name, schedule))
         _check_channels(schedule, fabric, step, rows, reach)
         _check_transceivers(schedule, fabric, step, reach)
