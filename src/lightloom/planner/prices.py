@@ -1,5 +1,8 @@
 """Prices for the simulator: one verified schedule a kind of collective, resized to each bucket.
 
+Where every size has a schedule of its own, one is built for each power of two and carries up to twice its bytes, at the
+time that those bytes take: no plan searches more than a few designs, and plans share those that are kept.
+
 With compression the same schedule carries the compressed bytes of the gradients. A codec behind the port makes every
 packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import floor, log2
 
 from lightloom.collectives.bounds import Bound
 from lightloom.collectives.codec_work import CodecWork, codec_work
@@ -42,8 +46,10 @@ class SchedulePrices:
         self.model = model
         self.compression: Compression | None = None
         self._element_bytes: Mapping[Kind, int] = {}
+        self._only: float | None = None
+        """The size of which the schedules of all collectives are built."""
         self._built: dict[tuple[Kind, float], _Built] = {}
-        """By kind, and by size where every size has its own."""
+        """By kind and the size that the schedule was built for."""
         self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
 
     def compressed(self, compression: Compression, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
@@ -55,6 +61,19 @@ class SchedulePrices:
         found = SchedulePrices(self.algorithm, self.fabric, self.model)
         found.compression, found._element_bytes, found._built = compression, element_bytes, self._built
         return found
+
+    def at(self, size: float) -> SchedulePrices:
+        """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
+        found = SchedulePrices(self.algorithm, self.fabric, self.model)
+        found.compression, found._element_bytes, found._built = self.compression, self._element_bytes, self._built
+        found._only = size
+        return found
+
+    def built_for(self, kind: Kind, nbytes: float) -> float:
+        """The size for which the schedule that carries this collective is built; 0 where one serves all sizes."""
+        if not self.algorithm.by_size:
+            return 0.0
+        return self._only or 2.0 ** floor(log2(max(self.sent_nbytes(kind, nbytes), 1.0)))
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Bytes of float32 that the codec takes for a collective; None where this kind is not compressed."""
@@ -82,7 +101,7 @@ class SchedulePrices:
         self._built.clear()
 
     def _build(self, kind: Kind, nbytes: float) -> _Built:
-        size = self.sent_nbytes(kind, nbytes) if self.algorithm.by_size else 0.0
+        size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
             schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric)
             changes = circuit_changes(schedule, self.fabric) if self.fabric.exclusive else None

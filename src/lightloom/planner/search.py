@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, algorithms, find
@@ -131,8 +132,8 @@ def _rank(
             if why:
                 refused.append(Refused(strategy=plan.strategy, algorithm=each.name, why=why))
                 continue
-            result = simulate_step(plan, cluster.accelerator, fabric, prices, overlap=overlap)
-            plain = Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=prices)
+            result, best = _simulated(plan, cluster.accelerator, prices, overlap=overlap)
+            plain = Candidate(strategy=plan.strategy, algorithm=each, result=result, prices=best)
             found.append(plain)
             if compression is None or smaller is None:
                 continue
@@ -146,6 +147,16 @@ def _rank(
             found.append(replace(plain, result=result, prices=smaller, plain=plain))
         prices.forget_schedules()
     return sorted(found, key=_order), refused
+
+
+def _simulated(
+    plan: ParallelPlan, accelerator: Accelerator, prices: SchedulePrices, *, overlap: bool
+) -> tuple[StepResult, SchedulePrices]:
+    """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
+    sizes = {prices.built_for(exchange.kind, exchange.nbytes) for exchange in plan.exchanges}
+    ways = [prices, *(prices.at(size) for size in sorted(sizes))] if len(sizes) > 1 else [prices]
+    steps = [(simulate_step(plan, accelerator, each.fabric, each, overlap=overlap), each) for each in ways]
+    return min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
 
 
 def _not_compressed(algorithm: Algorithm, fabric: Fabric) -> str | None:

@@ -1,0 +1,82 @@
+"""Where every size has a schedule of its own: few are built, each carries what it was not built for, and circuits that
+change between collectives are paid for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.registry import find
+from lightloom.collectives.spec import Kind
+from lightloom.collectives.verify import verify
+from lightloom.parallelism.load import make_plan
+from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.search import search
+from lightloom.simulation.step import simulate_step
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
+
+
+def cluster() -> Cluster:
+    return load_cluster("terarack-64", {"ranks": 16, "fabric.wavelengths": 8, "fabric.conversion_time": "1us"})
+
+
+def uneven(parameters: tuple[int, ...]) -> ComputeGraph:
+    """A chain of linear layers of these sizes, with next to nothing to compute."""
+    operators = [
+        Operator(
+            name=f"layer{i}", kind="linear", inputs=(f"layer{i - 1}",) if i else (), dimensions={"sample": 1},
+            forward_flops=2 * each, backward_flops=4 * each, parameters=each, parameter_bytes=4 * each,
+            activation_bytes=4096, forward_bytes=4 * each, shared_bytes=4 * each, block="",
+        )
+        for i, each in enumerate(parameters)
+    ]  # fmt: skip
+    return ComputeGraph(name="uneven", batch=1, operators=tuple(operators))
+
+
+@pytest.fixture
+def prices() -> SchedulePrices:
+    return SchedulePrices(find("synthesized"), cluster().fabric, "physical")
+
+
+def test_sizes_of_one_octave_share_a_schedule_and_are_charged_for_their_own_bytes(prices: SchedulePrices) -> None:
+    for kind in KINDS:
+        assert {prices.built_for(kind, each) for each in (2.0**20, 1.5 * 2**20, 2.0**21 - 1)} == {2.0**20}
+        times = [prices.cost(kind, each)[0].time for each in (2.0**20, 1.5 * 2**20, 2.0**21 - 1)]
+        assert times == sorted(times) and times[0] < times[-1]
+        assert len({prices(kind, each).circuits for each in (2.0**20, 2.0**21 - 1)}) == 1
+        carried = prices.schedule(kind, 1.5 * 2**20)
+        assert carried.collective.nbytes == 1.5 * 2**20
+        verify(carried, prices.fabric)
+    assert SchedulePrices(find("ring"), prices.fabric, "physical").built_for("all-gather", 12345.0) == 0
+
+
+def test_one_size_throughout_means_one_set_of_circuits_and_no_reconfiguration(prices: SchedulePrices) -> None:
+    plan = make_plan("fsdp", uneven((21_000_000, 80_000_000, 3_000)), 16, cluster().training)
+    sizes = {prices.built_for(each.kind, each.nbytes) for each in plan.exchanges}
+    assert len(sizes) > 1
+    for size in sizes:
+        at = prices.at(size)
+        assert len({at(each.kind, each.nbytes).circuits for each in plan.exchanges}) == 1
+        assert simulate_step(plan, cluster().accelerator, at.fabric, at).busy_time["reconfiguration"] == 0
+
+
+def test_the_planner_takes_the_faster_of_circuits_that_stay_and_circuits_that_suit(prices: SchedulePrices) -> None:
+    graph, on = uneven((3_000, 21_000_000, 300_000)), cluster()
+    for found in search(graph, on, algorithm="synthesized").ranking:
+        plan = found.result.plan
+        sizes = {prices.built_for(each.kind, each.nbytes) for each in plan.exchanges}
+        ways = [prices, *(prices.at(size) for size in sizes)]
+        steps = [simulate_step(plan, on.accelerator, on.fabric, each).step_time for each in ways]
+        assert found.result.step_time == min(steps)
+
+
+def test_circuits_that_differ_between_collectives_are_set_up_each_time(prices: SchedulePrices) -> None:
+    plan = make_plan("ddp", uneven((3_000, 21_000_000, 300_000)), 16, cluster().training)
+    circuits = [prices(each.kind, each.nbytes).circuits for each in plan.exchanges]
+    changes = sum(circuits[i] != circuits[i - 1] for i in range(len(circuits)))
+    assert changes > 0
+    step = simulate_step(plan, cluster().accelerator, prices.fabric, prices)
+    assert step.busy_time["reconfiguration"] == pytest.approx(changes * prices.fabric.setup_time)
