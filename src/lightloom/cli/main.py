@@ -19,6 +19,7 @@ from lightloom.cli.plan import plan
 from lightloom.cli.reproduce import reproduce
 from lightloom.cli.schedule import schedule
 from lightloom.cli.schema import schema
+from lightloom.cli.sweep import sweep
 from lightloom.core.errors import InputError
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, circuits, execute, budget, reproduce, catalog, schema):
+for command in (plan, collective, circuits, execute, budget, sweep, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
 app.add_typer(onn, name="onn")

@@ -1,0 +1,144 @@
+"""Rows of points: what a worker does. Points of a batch share a schedule or a traced model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, cast
+
+from lightloom.clusters.base import Cluster
+from lightloom.collectives.cost import circuit_changes
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, InputError, LightloomError
+from lightloom.planner.search import search
+from lightloom.sweeps.code import code_version
+from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import load_workload
+
+Row = dict[str, Any]
+DONE, REFUSED, FAILED = "done", "refused", "failed"
+_COLLECTIVES, _PLANS = 32, 8
+"""Points of a batch: few enough that a kill loses little, many enough that what they share is built seldom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Points of one family with their keys."""
+
+    code: str
+    points: tuple[tuple[str, Point], ...]
+
+
+def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
+    """Points by family, in their order; every point is in one batch."""
+    families: dict[Any, list[tuple[str, Point]]] = {}
+    for key, point in points:
+        families.setdefault(point.family, []).append((key, point))
+    found = []
+    for members in families.values():
+        first = members[0][1]
+        most = _PLANS if isinstance(first, PlanPoint) else 1 if find(first.algorithm).by_size else _COLLECTIVES
+        found += [Batch(code_version(), tuple(members[at : at + most])) for at in range(0, len(members), most)]
+    return found
+
+
+def compute(batch: Batch) -> list[tuple[str, Row]]:
+    """The rows of a batch with their keys.
+
+    Raises:
+        ConfigError: this worker has other code than whoever made the batch.
+    """
+    if batch.code != code_version():
+        raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
+    found: list[tuple[str, Row]] = []
+    for is_plan, members in groupby(batch.points, lambda each: isinstance(each[1], PlanPoint)):
+        keyed = list(members)
+        points = [point for _, point in keyed]
+        rows = _plans(cast(Any, points)) if is_plan else _collectives(cast(Any, points))
+        found += zip((key for key, _ in keyed), rows, strict=True)
+    return found
+
+
+def _collectives(points: Sequence[CollectivePoint]) -> Iterator[Row]:
+    built: dict[str, Any] = {}
+    for each in points:
+        yield _row(each, lambda each=each: _collective(each, built))  # type: ignore[misc]
+
+
+def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
+    """Its row; ``built`` holds the schedule of the point before, which carries this one's bytes where it can."""
+    algorithm, fabric = find(point.algorithm), point.site.fabric
+    why = algorithm.refusal(point.kind, fabric, point.cost_model)
+    if why:
+        return _refused(why)
+    if not built or algorithm.by_size:
+        schedule = build(algorithm, Collective(cast(Any, point.kind), fabric.ranks, point.nbytes), fabric)
+        built |= {"schedule": schedule, "changes": circuit_changes(schedule, fabric) if fabric.exclusive else None}
+    cost, bound = costed(built["schedule"].resized(point.nbytes), fabric, point.cost_model, built["changes"])
+    return {
+        "time_s": cost.time,
+        "energy_j": cost.energy,
+        "lower_bound_s": bound.time,
+        "bound_by": bound.bound_by,
+        "ratio": cost.time / bound.time if bound.time else None,
+        "steps": cost.steps,
+        "transmission_s": cost.transmission,
+        "conversion_s": cost.conversion,
+        "reconfiguration_s": cost.reconfiguration,
+        "static_circuits": cost.static,
+    }
+
+
+def _plans(points: Sequence[PlanPoint]) -> Iterator[Row]:
+    for each in points:
+        yield _row(each, lambda each=each: _plan(each))  # type: ignore[misc]
+
+
+def _plan(point: PlanPoint) -> Row:
+    cluster = point.site.place
+    assert isinstance(cluster, Cluster)
+    graph = _graph(point.workload, point.workload_content, point.batch, point.sequence_length)
+    training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
+    found = search(
+        graph,
+        replace(cluster, training=training, reference=None),
+        strategies=(point.strategy,),
+        algorithm=point.algorithm,
+        model=point.cost_model,
+        overlap=point.overlap,
+    )
+    result = found.winner.result
+    return {
+        "time_s": result.step_time,
+        "energy_j": result.energy.total_j,
+        **result.breakdown,
+        "communication_s": result.communication_time,
+        "memory_bytes": float(result.memory.total),
+        "fits_memory": result.fits,
+    }
+
+
+@lru_cache(maxsize=2)
+def _graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
+    return load_workload(workload, batch=batch, sequence_length=sequence_length)
+
+
+def _row(point: Point, outcome: Callable[[], Row]) -> Row:
+    said = point.columns() | {"status": DONE}
+    if point.site.why:
+        return said | _refused(point.site.why)
+    try:
+        return said | outcome()
+    except InputError as error:
+        return said | _refused(str(error))
+    except LightloomError as error:
+        return said | {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
+
+
+def _refused(why: str) -> Row:
+    return {"status": REFUSED, "why": " ".join(why.split())}

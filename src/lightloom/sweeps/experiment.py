@@ -1,0 +1,132 @@
+"""What a sweep's YAML file may say: blocks of collectives and of plans, every field one value or a list of them.
+
+Each block stands for the product of its lists.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
+
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Config, Count, Ranks, Size
+
+T = TypeVar("T")
+
+
+def _listed(value: Any) -> Any:
+    if value is None or value == []:
+        raise ValueError("expected a value, or a list of at least one")
+    return value if isinstance(value, list) else [value]
+
+
+Several = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+"""One value or a list of them."""
+Text = Annotated[str, Field(strict=True, min_length=1)]
+
+
+class Block(Config):
+    """What collectives and plans have in common."""
+
+    cluster: Several[Text] = ()
+    """Clusters of the catalog, or YAML files relative to the experiment's."""
+    ranks: Several[Ranks] = ()
+    """Numbers of ranks; a cluster's own without it."""
+    set: dict[Text, Several[Any]] = Field(default_factory=dict)
+    """Fields of the fabric (``wavelengths``) or of the cluster (``fabric.wavelengths``) and the values they take."""
+    algorithm: Several[Text] = ("all",)
+    """Algorithms by name; ``all`` is every one."""
+    cost_model: Several[Text] = ("physical",)
+    """physical or paper."""
+
+
+class CollectiveBlock(Block):
+    """Collectives on fabrics: kind x fabric or cluster x ranks x set x size x cost model x algorithm."""
+
+    kind: Several[Text]
+    """all-gather, reduce-scatter, all-reduce, ..."""
+    fabric: Several[Text] = ()
+    """Fabrics of the catalog, or YAML files relative to the experiment's."""
+    nbytes: Several[Size] = ()
+    """What every rank holds in the end (all-gather) or at the start (all others)."""
+    nbytes_per_rank: Several[Size] = ()
+    """The same, divided by the number of ranks."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> CollectiveBlock:
+        if not self.fabric and not self.cluster:
+            raise ValueError("expected 'fabric' or 'cluster'")
+        if self.fabric and not self.ranks:
+            raise ValueError("expected 'ranks': a fabric has none of its own")
+        if self.fabric and self.cluster and self.set:
+            raise ValueError("'set' names fields of a fabric or of a cluster: expected one of them, not both")
+        if not self.nbytes and not self.nbytes_per_rank:
+            raise ValueError("expected 'nbytes' or 'nbytes_per_rank'")
+        return self
+
+
+class PlanBlock(Block):
+    """Training steps: model x cluster x ranks x set x batch x sequence length x strategy x algorithm, ..."""
+
+    model: Several[Text]
+    """Zoo names, package.module:factory, or file.py:factory relative to the experiment's file."""
+    strategy: Several[Text] = ("all",)
+    """ddp, fsdp; ``all`` is every one."""
+    batch: Several[Count] = ()
+    """Samples a rank; the cluster's default without it."""
+    sequence_length: Several[Count] = ()
+    """Tokens a sample, for models that take tokens; the model's own without it."""
+    overlap: Several[StrictBool] = (True,)
+    """Whether communication runs beside computation."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> PlanBlock:
+        if not self.cluster:
+            raise ValueError("expected 'cluster'")
+        return self
+
+
+class _Head(Config):
+    name: Text
+    """What the sweep is called; a folder holds the results of one name."""
+    description: str = ""
+    """One line for people."""
+    collectives: list[dict[str, Any]] = Field(default_factory=list)
+    plans: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Experiment(Config):
+    """A sweep's file, read and checked."""
+
+    name: str
+    description: str
+    collectives: tuple[CollectiveBlock, ...]
+    plans: tuple[PlanBlock, ...]
+    path: Path
+    """Of the file; what it names lies relative to its folder."""
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read a YAML file.
+
+    Raises:
+        ConfigError: unreadable, not YAML, a field that is unknown, missing or malformed, or no block at all; one line
+            that names file, block, field, value and expectation.
+    """
+    head: _Head = validate(_Head, read_yaml(path), str(path))
+    if not head.collectives and not head.plans:
+        raise ConfigError(f"{path}: nothing to compute: expected a block under 'collectives' or 'plans'")
+    return Experiment(
+        name=head.name,
+        description=head.description,
+        collectives=_blocks(CollectiveBlock, head.collectives, f"{path}: collectives"),
+        plans=_blocks(PlanBlock, head.plans, f"{path}: plans"),
+        path=path,
+    )
+
+
+def _blocks(kind: type[Any], blocks: list[dict[str, Any]], where: str) -> tuple[Any, ...]:
+    return tuple(validate(kind, block, f"{where}[{place}]") for place, block in enumerate(blocks))
