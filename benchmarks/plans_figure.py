@@ -1,0 +1,71 @@
+"""Bars of steps: what computing takes and what steps wait for, algorithm by algorithm, a panel for each plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lightloom.core.units import format_time
+from lightloom.reports.figures import styled
+from lightloom.reports.palette import FAINT, SHARES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_CUT = 1.75
+"""Times the first bar at which longer ones run off."""
+_NAMES = {"ddp": "DDP", "fsdp": "FSDP"}
+
+
+@styled
+def plans_figure(rows: list[dict[str, Any]]) -> Figure:
+    """Rows of :mod:`benchmarks.plans`: models side by side, strategies and ranks one below the other."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    lines = list(dict.fromkeys((row["ranks"], row["strategy"]) for row in rows))
+    lines.sort(key=lambda line: (line[0], line[1]))
+    figure = Figure(figsize=(9.6, 0.6 + 1.55 * len(lines)), layout="constrained")
+    grid = figure.subplots(len(lines), len(models), squeeze=False)
+    for (ranks, strategy), across in zip(lines, grid, strict=True):
+        for model, axes in zip(models, across, strict=True):
+            shown = [r for r in rows if (r["model"], r["ranks"], r["strategy"]) == (model, ranks, strategy)]
+            _panel(axes, shown, names=model == models[0])
+            axes.set_title(f"{model}, {_NAMES[strategy]}, {ranks:,} ranks")
+    keys = [key for key in SHARES if any(row["breakdown"].get(key) for row in rows)]
+    figure.legend(
+        handles=[Patch(color=SHARES[key][1], label=SHARES[key][0]) for key in keys], loc="outside upper left",
+        ncols=len(keys),
+    )  # fmt: skip
+    return figure
+
+
+def _panel(axes: Axes, rows: list[dict[str, Any]], *, names: bool) -> None:
+    first = rows[0]["step_s"]
+    for place, row in enumerate(rows):
+        left = 0.0
+        for key, (_, colour) in SHARES.items():
+            width = min(row["breakdown"].get(key, 0.0), max(0.0, _CUT * first - left))
+            axes.barh(place, width, left=left, height=0.7, color=colour, linewidth=0)
+            left += width
+        more = row["step_s"] / first - 1
+        text = format_time(row["step_s"]) if place == 0 else _more(more)
+        axes.text(left + 0.02 * first, place, text, va="center", ha="left", fontsize=7.5)
+    axes.set_xlim(0, first * (_CUT + 0.5))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), [row["algorithm"] for row in rows] if names else [""] * len(rows))
+    if not names:
+        axes.set_yticks(range(len(rows)), [row["algorithm"] for row in rows], fontsize=6.5, color=FAINT)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xticks([])
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _more(share: float) -> str:
+    if share >= 9.995:
+        return f"× {share + 1:.0f}"
+    if share >= 0.9995:
+        return f"× {share + 1:.1f}"
+    return f"+{100 * share:.2g} %" if share >= 5e-5 else "the same"
