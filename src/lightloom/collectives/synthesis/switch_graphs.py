@@ -1,0 +1,85 @@
+"""Graphs of degree D for a circuit switch of D planes: circulants, and generalised Kautz graphs.
+
+A circulant joins rank i to i + c for D connections c. It looks the same from every rank, so that one tree stands for
+all and no circuit waits; but at most binomial(k + D, D) ranks lie within k hops. A generalised Kautz graph joins i to
+−D i − 1, ..., −D i − D modulo N, of which D^k are different at k hops, as many as any graph can have: at most ⌈log_D N⌉
+hops between any two of any number of ranks. Nothing in it repeats.
+
+Source: Imase and Itoh, "A design for directed graphs with minimum diameter", IEEE Trans. Computers C-32, 1983.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from lightloom.collectives.synthesis.standing import StandingCircuits
+from lightloom.collectives.wavelengths import colour_planes
+from lightloom.fabrics.base import Ints
+
+_EFFORT = 40_000_000
+"""Circuits that the search for a circulant may follow; a tenth of a CPU second."""
+_MOST_TRIES = 20_000
+_STARTS = 3
+
+
+@lru_cache(maxsize=64)
+def circulant(ranks: int, degree: int) -> Ints:
+    """Connections whose circulant has few hops between its farthest ranks and, among such, few altogether: [degree].
+
+    Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
+    """
+    from lightloom.collectives.synthesis import _switch_kernels as kernels
+
+    if degree >= ranks - 1:
+        return 1 + np.arange(degree, dtype=np.int64) % (ranks - 1)
+    tries = min(_MOST_TRIES, _EFFORT // (ranks * degree)) // _STARTS
+    powers = np.unique(np.round(ranks ** (np.arange(degree) / degree)).astype(np.int64))
+    others = np.setdiff1d(np.arange(1, ranks), powers)[: degree - len(powers)]
+    found = []
+    for seed in range(_STARTS):
+        rng, offsets = np.random.default_rng(seed), np.concatenate([powers, others])
+        draws = rng.integers(degree, size=tries), rng.integers(1, ranks, size=tries)
+        found.append((kernels.climb(offsets, ranks, *draws), offsets))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def hops_ahead(offsets: Ints, ranks: int) -> Ints:
+    """Hops to the rank so far ahead, in the circulant of these connections: [ranks]."""
+    from lightloom.collectives.synthesis import _switch_kernels as kernels
+
+    hops = np.empty(ranks, np.int64)
+    kernels.circulant_hops(offsets, ranks, hops, np.empty(ranks, np.int64))
+    return hops
+
+
+@lru_cache(maxsize=8)
+def kautz(ranks: int, degree: int) -> StandingCircuits:
+    """A generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
+
+    Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead.
+    """
+    source = np.repeat(np.arange(ranks), degree)
+    destination = -(degree * source + np.tile(np.arange(1, degree + 1), ranks)) % ranks
+    destination = _without_loops(source, destination)
+    plane, _ = colour_planes(source, destination, ranks)
+    none = np.zeros(len(source), np.int64)
+    return StandingCircuits(ranks, source, destination, none, plane, none + 1)
+
+
+def _without_loops(source: Ints, destination: Ints) -> Ints:
+    loops = np.flatnonzero(source == destination)
+    destination = destination.copy()
+    while len(loops):
+        which = loops[np.unique(source[loops], return_index=True)[1]]
+        if len(which) == 1:
+            # A rank alone with its loop takes the place of a circuit between two others, in its middle.
+            ends = (source != source[which]) & (destination != source[which])
+            which = np.append(which, np.flatnonzero(ends)[0]) if ends.any() else which
+        destination[which] = np.roll(destination[which], 1)
+        left = np.flatnonzero(source == destination)
+        if len(left) >= len(loops):
+            return destination
+        loops = left
+    return destination
