@@ -23,6 +23,7 @@ def plans_figure(rows: list[dict[str, Any]]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
+    algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     models = list(dict.fromkeys(row["model"] for row in rows))
     lines = list(dict.fromkeys((row["ranks"], row["strategy"]) for row in rows))
     lines.sort(key=lambda line: (line[0], line[1]))
@@ -31,7 +32,8 @@ def plans_figure(rows: list[dict[str, Any]]) -> Figure:
     for (ranks, strategy), across in zip(lines, grid, strict=True):
         for model, axes in zip(models, across, strict=True):
             shown = [r for r in rows if (r["model"], r["ranks"], r["strategy"]) == (model, ranks, strategy)]
-            _panel(axes, shown, names=model == models[0])
+            _panel(axes, {row["algorithm"]: row for row in shown}, algorithms)
+            axes.set_yticks(range(len(algorithms)), algorithms if model == models[0] else [""] * len(algorithms))
             axes.set_title(f"{model}, {_NAMES[strategy]}, {ranks:,} ranks")
     keys = [key for key in SHARES if any(row["breakdown"].get(key) for row in rows)]
     figure.legend(
@@ -41,22 +43,22 @@ def plans_figure(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, rows: list[dict[str, Any]], *, names: bool) -> None:
-    first = rows[0]["step_s"]
-    for place, row in enumerate(rows):
-        left = 0.0
+def _panel(axes: Axes, rows: dict[str, dict[str, Any]], algorithms: list[str]) -> None:
+    first = next(iter(rows.values()))["step_s"]
+    for place, name in enumerate(algorithms):
+        if name not in rows:
+            axes.text(0.02 * first, place, "all-reduce only", va="center", ha="left", fontsize=7.5, color=FAINT)
+            continue
+        left, step = 0.0, rows[name]["step_s"]
         for key, (_, colour) in SHARES.items():
-            width = min(row["breakdown"].get(key, 0.0), max(0.0, _CUT * first - left))
+            width = min(rows[name]["breakdown"].get(key, 0.0), max(0.0, _CUT * first - left))
             axes.barh(place, width, left=left, height=0.7, color=colour, linewidth=0)
             left += width
-        more = row["step_s"] / first - 1
-        text = format_time(row["step_s"]) if place == 0 else _more(more)
-        axes.text(left + 0.02 * first, place, text, va="center", ha="left", fontsize=7.5)
+        text = format_time(step) if place == 0 else _more(step / first - 1)
+        away = "→ " if step > _CUT * first else ""
+        axes.text(left + 0.02 * first, place, away + text, va="center", ha="left", fontsize=7.5)
     axes.set_xlim(0, first * (_CUT + 0.5))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [row["algorithm"] for row in rows] if names else [""] * len(rows))
-    if not names:
-        axes.set_yticks(range(len(rows)), [row["algorithm"] for row in rows], fontsize=6.5, color=FAINT)
+    axes.set_ylim(len(algorithms) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])
     for side in ("top", "right", "bottom"):
