@@ -28,7 +28,7 @@ def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circ
         circuit: out, the last circuit on the way to a rank, −1 at the source: [source, rank].
 
     Returns:
-        The price of the dearest of these paths.
+        The price of the dearest of these paths; infinite where a rank cannot be reached.
     """
     period = len(first) - 1
     dearest = 0.0
@@ -58,6 +58,9 @@ def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circ
                     cost[to] = then
                     circuit[i, to] = which
                     heapq.heappush(heap, (then, to))
+        for rank in range(ranks):
+            if not done[rank]:
+                return np.inf
     return dearest
 
 

@@ -27,6 +27,9 @@ from lightloom.collectives.synthesis.hubs import Level, colour, hub_ranks
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics.base import Ints
 
+_FEW = 512
+"""Ranks up to which blocks for the opposite rank weigh."""
+
 
 class Tours(NamedTuple):
     """Chords over ``skip`` hubs and over ``hubs / 2 − skip``."""
@@ -79,9 +82,15 @@ class Wiring(NamedTuple):
         return sum(each.wavelengths for each in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def period(self, ranks: int) -> int:
-        """Ranks after which everything repeats: all of them where hubs do not divide the ranks."""
+        """Ranks after which everything repeats: all of them where hubs do not divide the ranks.
+
+        Even where few ranks are, so that of two neighbours one may send its block for the opposite rank either way.
+        """
         counts = [self.hubs, *(each.hubs for each in self.chords)]
-        return ranks if any(ranks % each for each in counts) else ranks // min(counts)
+        if any(ranks % each for each in counts):
+            return ranks
+        period = ranks // min(counts)
+        return 2 * period if period % 2 and ranks % 2 == 0 and ranks <= _FEW else period
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,9 +103,10 @@ class Circuits:
     length: Ints
     """Ranks that it passes, less than zero counter-clockwise."""
     width: Ints
+    family: Ints
+    """Chords of the wiring that it is one of; one more for those of feeders."""
     channel: NDArray[np.int32]
     """First channel of every copy: [copy, circuit]."""
-
     reverse: Ints
     """The circuit that leads back over the same links: [circuit]."""
 
@@ -110,12 +120,15 @@ def circuits(wiring: Wiring, ranks: int) -> Circuits:
     """All circuits of a wiring."""
     period = wiring.period(ranks)
     parts: list[Any] = []
+    family: list[int] = []
     base = 0
-    for each in wiring.chords:
+    for i, each in enumerate(wiring.chords):
         parts += _chords(each, ranks, base)
+        family += [i] * (len(parts) - len(family))
         base += each.wavelengths
     if wiring.feeder is not None:
         parts += _spans(wiring.hubs, wiring.feeder, ranks, base)
+    family += [len(wiring.chords)] * (len(parts) - len(family))
     kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     start, length, width, channel = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(4))
     # The same links serve the way back, which starts at the other end.
@@ -128,7 +141,10 @@ def circuits(wiring: Wiring, ranks: int) -> Circuits:
     place[order.ravel()] = both // (ranks // period)
     first = order[:, 0]
     back = place[(first + len(start)) % len(ends)]
-    return Circuits(ranks, period, ends[first], length[first], width[first], channel[order].T.astype(np.int32), back)
+    return Circuits(
+        ranks, period, ends[first], length[first], width[first], np.array(family)[kind[first] % len(parts)],
+        channel[order].T.astype(np.int32), back,
+    )  # fmt: skip
 
 
 def _chords(chords: Level | Tours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
@@ -160,10 +176,15 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
                 yield start, same * (far - near), same * width, same * (base + channel)
 
 
+def reaches(feeder: Feeder, ranks: int) -> bool:
+    """Whether a tree on one side of a hub has room for so many ranks."""
+    return bool(_reach(*feeder)[feeder.wavelengths, feeder.depth] >= ranks)
+
+
 @lru_cache(maxsize=256)
 def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
     """Spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
-    reach = _reach(feeder.wavelengths, feeder.depth, feeder.share)
+    reach = _reach(*feeder)
     found: list[tuple[int, int, int, int]] = []
 
     def grow(root: int, way: int, count: int, left: int, depth: int, base: int) -> None:

@@ -18,8 +18,7 @@ from lightloom.collectives.synthesis.exchange_circuits import Circuits, Wiring, 
 from lightloom.collectives.synthesis.trees import Timing
 from lightloom.fabrics.base import Floats, Ints
 
-_NORM = 3
-"""Between the longest path and the heaviest load: the time of a schedule is a little more than either."""
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,6 @@ class Routed:
     """Tree of each block: [source, rank]."""
     load: Floats
     """Blocks that pass a circuit: [circuit]."""
-    longest: float
-    """Seconds of the longest path, did it wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,56 +63,56 @@ class Plan:
     """Circuits of the paths, in order: [hop]."""
     sent: Ints
     """Hops by circuit, in the order sent."""
+    load: Floats
+    """Seconds for which a circuit is busy: [circuit]."""
     time: float
     """Seconds until the last arrival, circuits in place."""
 
 
-def route(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None) -> Routed:
-    """Paths of the blocks of one period of ranks, or of so many of it."""
+def route(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None) -> Routed | None:
+    """Paths of the blocks of one period of ranks, or of so many of it; None where a rank cannot be reached."""
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
 
     ring, timing = circuits(wiring, exchange.ranks), exchange.timing
-    count = min(sources or ring.period, ring.period)
-    which = np.arange(count, dtype=np.int64) * ring.period // count
+    which = np.arange(min(sources or ring.period, ring.period))
+    # Not in step with hubs.
+    which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
+    count = len(which)
     busy = exchange.nbytes / (ring.width * timing.bandwidth) + timing.occupancy
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
     found = np.empty((trees, count, ring.ranks), np.int32)
     chosen = np.full((count, ring.ranks), -1, np.int8)
     load = np.zeros(len(ring.start))
     allowed, price, first = exchange.bound, delay, ring.first
-    longest = 0.0
     for tree in range(trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, found[tree])
-        if tree == 0:
-            longest = dearest
-            allowed = max(allowed, longest)
+        if np.isinf(dearest):
+            return None
+        # Most schedules take a little more than their longest path.
+        allowed = max(allowed, dearest) if tree == 0 else allowed
         kernels.choose(
             found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, timing.hop, load, chosen
         )
         price = delay + timing.hop * (load * busy / allowed) ** kernels.STEEP
-    return Routed(ring, busy, delay, found, chosen, load, longest)
+    return Routed(ring, busy, delay, found, chosen, load)
 
 
-def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
-    """Seconds that a schedule may take, from the cheapest paths of a few sources.
+def plan(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None) -> Plan | None:
+    """Paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
 
-    A circuit towards few ranks has the load of all sources; one that comes from few ranks has not, and is judged by
-    the circuit the other way.
+    A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
+    is as busy as the circuit back.
     """
-    routed = route(wiring, exchange, 1, sources)
-    ring, seconds = routed.circuits, routed.load * routed.busy
-    if len(routed.chosen) < ring.period:
-        seconds = np.minimum(seconds, seconds[ring.reverse])
-    return float((routed.longest**_NORM + seconds.max() ** _NORM) ** (1 / _NORM))
-
-
-def plan(wiring: Wiring, exchange: Exchange, trees: int) -> Plan:
-    """Paths and times of all blocks."""
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
 
-    routed = route(wiring, exchange, trees)
-    ring = routed.circuits
-    begin = np.zeros(ring.period * ring.ranks + 1, np.int64)
+    routed = route(wiring, exchange, trees, sources)
+    if routed is None:
+        return None
+    ring, busy = routed.circuits, routed.busy
+    if len(routed.chosen) < ring.period:
+        back = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
+        busy = busy * back * (ring.period / len(routed.chosen))
+    begin = np.zeros(routed.chosen.size + 1, np.int64)
     shared = routed.trees, routed.chosen, ring.length, routed.delay, begin
     hops = kernels.lay(*shared, np.zeros(0, np.int32), np.zeros(0))
     path, left = np.empty(hops, np.int32), np.empty(hops)
@@ -124,5 +121,5 @@ def plan(wiring: Wiring, exchange: Exchange, trees: int) -> Plan:
     place = np.empty(hops, np.int64)
     place[urgency] = np.arange(hops)
     sent, when = np.empty(hops, np.int64), np.empty(hops)
-    seconds = kernels.list_schedule(begin, path, routed.busy, routed.delay, urgency, place, sent, when)
-    return Plan(ring, begin, path, sent, float(seconds))
+    seconds = kernels.list_schedule(begin, path, busy, routed.delay, urgency, place, sent, when)
+    return Plan(ring, begin, path, sent, routed.load * routed.busy, float(seconds))

@@ -1,10 +1,37 @@
-"""The best wiring for an all-to-all on a ring."""
+"""The best wiring for an all-to-all on a ring: random ones, then steps away from the best of them.
+
+Estimates come from the blocks of a few sources, scheduled as if they were all; the leaders are then planned in full.
+Deterministic: the effort is counted in hops, not in seconds, and the random choices are seeded.
+"""
 
 from __future__ import annotations
 
-from lightloom.collectives.synthesis.exchange_circuits import Wiring
+from heapq import nsmallest
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring, reaches
 from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
 from lightloom.collectives.synthesis.hubs import Level
+
+EFFORT = 4_000_000
+"""Hops that a search may schedule, up to 300 ranks; about three CPU seconds."""
+_RANKS = 300
+_NEAR = 1.003
+"""Times the bound at which a search is content."""
+_SAMPLE = 1 << 16
+"""Blocks from which an estimate is made."""
+_SEEDS = 0.35
+"""Of the effort, for wirings that owe nothing to others."""
+_KEPT, _FINAL = 6, 4
+"""Wirings that steps start from; those planned in full."""
+_TREES, _FINAL_TREES = 2, 4
+_BLOCKS = 256
+"""Times the ranks, or 1,024 of them: blocks of one period above which a wiring is not tried."""
+_UNEVEN = 512
+"""Ranks up to which hubs may be spread unevenly."""
+_DEEPEST = 24
 
 
 class ExchangeSearch:
@@ -12,9 +39,198 @@ class ExchangeSearch:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self._ranks = exchange.ranks
+        self._rng = np.random.default_rng(0)
+        self._spent = 0.0
+        self._tried: dict[Wiring, float] = {}
+        self._hot: dict[Wiring, Any] = {}
+        self._hubs = self._hub_counts()
 
-    def run(self) -> tuple[Wiring, Plan]:
+    def run(self, effort: float = EFFORT) -> tuple[Wiring, Plan]:
         """The best wiring found, and its plan."""
-        ranks = self._exchange.ranks
-        wiring = Wiring(ranks, (Level(ranks, 1, self._exchange.channels),), None)
-        return wiring, plan(wiring, self._exchange, 1)
+        ranks, channels = self._ranks, self._exchange.channels
+        effort *= max(1.0, ranks / _RANKS)
+        plain = Wiring(ranks, (Level(ranks, 1, channels),), None)
+        found = plan(plain, self._exchange, _TREES)
+        assert found is not None
+        best = plain, found
+        if found.time <= _NEAR * self._exchange.bound:
+            return best
+        self._tried[plain] = found.time
+        while self._spent < _SEEDS * effort:
+            self._try(self._random())
+        misses = 0
+        while self._spent < 0.75 * effort and misses < 2000:
+            leaders = self._leaders(_KEPT)
+            fresh = self._step(leaders[min(int(self._rng.exponential(1.5)), len(leaders) - 1)])
+            misses += not self._try(fresh)
+        for wiring in self._leaders(_FINAL):
+            full = plan(wiring, self._exchange, _FINAL_TREES)
+            if full is None:
+                continue
+            self._spent += len(full.path) * _FINAL_TREES
+            if full.time < best[1].time:
+                best = wiring, full
+            if self._spent > effort:
+                break
+        return best
+
+    def _leaders(self, count: int) -> list[Wiring]:
+        return nsmallest(count, self._tried, key=lambda each: self._tried[each])
+
+    def _hub_counts(self) -> list[int]:
+        ranks = self._ranks
+        most = _BLOCKS * max(ranks, 1024) // ranks
+        even = [each for each in range(3, ranks + 1) if ranks % each == 0 and ranks // each <= most]
+        if len(even) > 4 or ranks > _UNEVEN:
+            return even
+        return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9))})
+
+    def _try(self, wiring: Wiring | None) -> bool:
+        """Whether this is a new wiring that fits."""
+        if wiring is None or wiring in self._tried or not self._fits(wiring):
+            return False
+        ranks = self._ranks
+        period = wiring.period(ranks)
+        found = plan(wiring, self._exchange, _TREES, max(1, _SAMPLE // 4 // ranks))
+        self._spent += 3000
+        self._tried[wiring] = np.inf
+        if found is not None:
+            self._spent += len(found.path) * _TREES
+            self._tried[wiring] = found.time
+            self._hot[wiring] = np.array(
+                [found.load[found.circuits.family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
+            )
+        return True
+
+    def _fits(self, wiring: Wiring) -> bool:
+        ranks, hubs = self._ranks, wiring.hubs
+        if wiring.wavelengths > self._exchange.channels or (wiring.feeder is None) != (hubs == ranks):
+            return False
+        for each in wiring.chords:
+            if each.hubs < 3 or hubs % each.hubs or each.width < 1 or each.skip < 1:
+                return False
+            if isinstance(each, Tours) and (each.hubs % 2 or each.hubs < 4 or each.skip > each.hubs // 4):
+                return False
+            if 2 * each.skip > each.hubs:
+                return False
+        if wiring.period(ranks) * ranks > _BLOCKS * max(ranks, 1024):
+            return False
+        feeder = wiring.feeder
+        if feeder is None:
+            return True
+        return feeder.wavelengths > 0 and feeder.share > 0 and reaches(feeder, -(-ranks // hubs) // 2)
+
+    def _random(self) -> Wiring | None:
+        rng, channels = self._rng, self._exchange.channels
+        hubs = int(rng.choice(self._hubs))
+        feeder = None
+        if hubs < self._ranks:
+            feeder = self._feeder(hubs, int(rng.integers(1, max(2, channels * 2 // 3 + 1))))
+            if feeder is None:
+                return None
+        chords: list[Level | Tours] = []
+        left = channels - (feeder.wavelengths if feeder else 0)
+        for _ in range(int(rng.integers(1, 6))):
+            each = self._chords(hubs)
+            if each is not None and each.wavelengths <= left:
+                chords.append(each)
+                left -= each.wavelengths
+        return self._filled(Wiring(hubs, tuple(chords), feeder))
+
+    def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
+        half = -(-self._ranks // hubs) // 2
+        share = max(1, int(half / wavelengths * self._rng.choice((1.0, 1.25, 1.6, 2.5))))
+        for depth in range(1, _DEEPEST):
+            if reaches(Feeder(wavelengths, depth, share), half):
+                return Feeder(wavelengths, depth + int(self._rng.integers(0, 2)), share)
+        return None
+
+    def _chords(self, hubs: int) -> Level | Tours | None:
+        rng = self._rng
+        coarser = [each for each in (1, 1, 1, 2, 3, 4, 5, 8, 16) if hubs % each == 0 and hubs // each >= 3]
+        if not coarser:
+            return None
+        count = hubs // int(rng.choice(coarser))
+        if count % 2 == 0 and count >= 4 and rng.random() < 0.4:
+            return Tours(count, int(rng.integers(1, count // 4 + 1)), 1)
+        skip = int(np.exp(rng.random() * np.log(max(count // 2, 1))))
+        return Level(count, max(1, skip), 1)
+
+    def _filled(self, wiring: Wiring) -> Wiring | None:
+        """Wavelengths that are left go to chords and feeders at random."""
+        chords, feeder = list(wiring.chords), wiring.feeder
+        if not chords:
+            return None
+        left = self._exchange.channels - wiring.wavelengths
+        while left < 0:
+            wide = [i for i, each in enumerate(chords) if each.width > 1]
+            if not wide:
+                return None
+            i = int(self._rng.choice(wide))
+            chords[i] = chords[i]._replace(width=chords[i].width - 1)
+            left += chords[i].colours
+        while left > 0:
+            can = [i for i, each in enumerate(chords) if each.colours <= left]
+            if feeder is not None:
+                can.append(len(chords))
+            if not can:
+                break
+            i = int(self._rng.choice(can))
+            if i == len(chords):
+                assert feeder is not None
+                feeder = feeder._replace(wavelengths=feeder.wavelengths + 1)
+                left -= 1
+            else:
+                chords[i] = chords[i]._replace(width=chords[i].width + 1)
+                left -= chords[i].colours
+        return Wiring(wiring.hubs, tuple(sorted(chords, key=lambda each: (-each.hubs, each.skip, each.width))), feeder)
+
+    def _step(self, wiring: Wiring) -> Wiring | None:
+        rng = self._rng
+        hubs, chords, feeder = wiring.hubs, list(wiring.chords), wiring.feeder
+        kind = int(rng.integers(0, 9))
+        i = int(rng.integers(0, len(chords)))
+        hot = self._hot.get(wiring)
+        if kind in (0, 1) and hot is not None:
+            # From what is least busy to what is busiest.
+            to = int(np.argmax(hot))
+            if kind == 1:
+                to = int(rng.integers(0, len(hot) if feeder else len(chords)))
+            i = int(rng.integers(0, len(chords)))
+            if i != to and chords[i].width > 1:
+                chords[i] = chords[i]._replace(width=chords[i].width - 1)
+            elif feeder is not None and to != len(chords) and feeder.wavelengths > 1:
+                feeder = feeder._replace(wavelengths=feeder.wavelengths - 1)
+            if to < len(chords):
+                chords[to] = chords[to]._replace(width=chords[to].width + 1)
+            elif feeder is not None:
+                feeder = feeder._replace(wavelengths=feeder.wavelengths + 1)
+        elif kind == 2:
+            chords[i] = chords[i]._replace(skip=max(1, chords[i].skip + int(rng.choice((-2, -1, 1, 2)))))
+        elif kind == 3:
+            fresh = self._chords(hubs)
+            if fresh is not None:
+                chords[i] = fresh
+        elif kind == 4:
+            fresh = self._chords(hubs)
+            if fresh is not None:
+                chords.append(fresh)
+        elif kind == 5 and len(chords) > 1:
+            del chords[i]
+        elif kind == 6 and feeder is not None:
+            feeder = feeder._replace(
+                depth=max(1, feeder.depth + int(rng.choice((-1, 0, 1)))),
+                share=max(1, int(feeder.share * rng.choice((0.7, 0.85, 1.2, 1.5)))),
+            )
+        elif kind == 7 and feeder is not None:
+            feeder = self._feeder(hubs, max(1, feeder.wavelengths + int(rng.choice((-3, -2, -1, 1, 2, 3)))))
+        elif kind == 8:
+            fresh_hubs = int(rng.choice(self._hubs))
+            scaled: list[Level | Tours] = []
+            for each in chords:
+                count = each.hubs * fresh_hubs // hubs
+                scaled.append(each._replace(hubs=count, skip=max(1, round(each.skip * count / each.hubs))))
+            chords, hubs = scaled, fresh_hubs
+            feeder = self._feeder(hubs, feeder.wavelengths if feeder else 1) if hubs < self._ranks else None
+        return self._filled(Wiring(hubs, tuple(chords), feeder)) if chords else None
