@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lightloom.cli.plan_algorithms import algorithm_table, circuit_tables, times_the_bound
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
@@ -37,7 +38,7 @@ def ranking_rows(candidates: Iterable[Candidate]) -> tuple[RankingRow, ...]:
             compression=each.compression.codec if each.compression else None,
             compression_effect=str(verdict(each) or ""),
             verified=True,
-            lower_bound_ratio=_times_the_bound(each),
+            lower_bound_ratio=times_the_bound(each),
         )
         for each in candidates
     )
@@ -64,6 +65,7 @@ def plan_report(
         collectives=_collectives(found, winner),
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
         memory=memory_bar(winner.result, on.accelerator.memory),
+        tables=(algorithm_table(found), *circuit_tables(found)),
         provenance=origin,
     )
 
@@ -118,13 +120,6 @@ def _energy(winner: Candidate) -> str:
     return f"at least {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
 
 
-def _times_the_bound(each: Candidate) -> float | None:
-    """What the step's collectives cost together, over what they must."""
-    costs = [each.prices.cost(exchange.kind, exchange.nbytes) for exchange in each.result.plan.exchanges]
-    least = sum(bound.time for _, bound in costs)
-    return sum(cost.time for cost, _ in costs) / least if least else None
-
-
 def _not_sourced(winner: Candidate, on: Cluster) -> tuple[str, ...]:
     missing = [
         f"{name}: no published value, so the energy total leaves it out" for name in winner.result.energy.missing
@@ -154,7 +149,9 @@ def assumptions(on: Cluster) -> tuple[str, ...]:
 def _notes(found: PlanSearch, cost_model: str) -> tuple[str, ...]:
     winner = found.winner
     exchange = winner.largest_exchange
-    own = winner.prices.schedule(exchange.kind, exchange.nbytes).notes if exchange else ()
+    own: tuple[str, ...] = ()
+    if exchange is not None and not winner.algorithm.by_size:  # those of every size have a table
+        own = winner.prices.schedule(exchange.kind, exchange.nbytes).notes
     refused = list(dict.fromkeys(each.why for each in found.refused))
     return (
         f"Times follow the {cost_model} cost model; every schedule was replayed by the verifier.",

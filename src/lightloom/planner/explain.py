@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lightloom.collectives.price import Cost
 from lightloom.core.units import format_size, format_time
 from lightloom.planner.search import Candidate, PlanSearch
 from lightloom.planner.verdict import verdict
@@ -51,7 +52,8 @@ def _how_near(winner: Candidate) -> str:
         return ""
     cost, bound = winner.prices.cost(exchange.kind, exchange.nbytes)
     times = cost.time / bound.time if bound.time else 1.0
-    circuits = ", its circuits never change" if cost.static and winner.prices.fabric.setup_time else ""
+    stays = winner.prices.fabric.setup_time and not winner.result.busy_time["reconfiguration"]
+    circuits = ", the plan's circuits never change" if stays else ""
     return (
         f"; its largest {exchange.kind} ({format_size(exchange.nbytes)}) takes {format_time(cost.time)}, "
         f"{times:.2f} times the lower bound set by {bound.bound_by}{circuits}"
@@ -78,6 +80,12 @@ def _against(winner: Candidate, other: Candidate | None) -> str:
     mine, theirs = (each.prices.cost(exchange.kind, exchange.nbytes)[0] for each in (winner, other))
     return (
         f"; {other.algorithm.name}, the next best, needs {format_time(theirs.time)} for it "
-        f"({format_time(theirs.transmission)} of transmission and {format_time(theirs.reconfiguration)} of "
-        f"reconfiguration against {format_time(mine.transmission)} and {format_time(mine.reconfiguration)})"
+        f"({_parts(theirs)} against {_parts(mine)})"
     )
+
+
+def _parts(cost: Cost) -> str:
+    parts = {
+        "transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration
+    }  # fmt: skip
+    return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"
