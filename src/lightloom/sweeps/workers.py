@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +21,8 @@ Rows = Generator[list[tuple[str, Row]], None, None]
 """Rows of one batch after the other."""
 _PATIENCE = 10
 """Seconds for a cluster to answer."""
+_GLANCE = 1.0
+"""Seconds between a worker's glances at its coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,36 +58,70 @@ class Workers:
 
 def _here(work: Sequence[Batch], jobs: int) -> Rows:
     try:
-        yield from _by_joblib(work, "loky", jobs)
+        yield from _by_joblib(partial(_compute_for, os.getpid()), work, "loky", jobs)
     except BrokenExecutor as error:
         raise ConfigError(
             "a worker was ended, for want of memory perhaps: expected fewer --jobs; the same command resumes"
         ) from error
 
 
-def _by_joblib(work: Sequence[Batch], backend: str, jobs: int) -> Rows:
+def _compute_for(coordinator: int, batch: Batch) -> list[tuple[str, Row]]:
+    """Compute in a process that ends with its coordinator, so that none is left to compete with a resumed sweep."""
+    if os.getpid() != coordinator:
+        _watch(coordinator)
+    return compute(batch)
+
+
+@cache
+def _watch(coordinator: int) -> None:
+    def end() -> None:
+        while os.getppid() == coordinator:
+            time.sleep(_GLANCE)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _by_joblib(
+    work_on: Callable[[Batch], list[tuple[str, Row]]], work: Sequence[Batch], backend: str, jobs: int
+) -> Rows:
     joblib = _import("joblib", "sweep")
     with joblib.parallel_config(backend=backend, n_jobs=jobs):
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    with closing(parallel(joblib.delayed(compute)(each) for each in work)) as found:
+    with closing(parallel(joblib.delayed(work_on)(each) for each in work)) as found:
         yield from found
 
 
 def _on_dask(address: str, work: Sequence[Batch]) -> Rows:
     distributed = _import("distributed", "dask")
-    try:
-        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first(error)}") from error
-    with client:
+    with _told_once(), _dask_client(distributed, address) as client:
         futures = client.map(compute, work, pure=False)
         try:
-            for _, rows in distributed.as_completed(futures, with_results=True):
-                yield rows
-        except (CancelledError, distributed.scheduler.KilledWorker, distributed.comm.CommClosedError) as error:
+            for future in distributed.as_completed(futures, loop=client.loop):
+                yield future.result()
+        except (CancelledError, OSError, ImportError, RuntimeError, distributed.scheduler.KilledWorker) as error:
             raise ConfigError(
-                f"--dask {address}: the cluster was lost: {_first(error)}; the same command resumes"
+                f"--dask {address}: the cluster was lost, or lacks lightloom: {_first(error)}; the same command resumes"
             ) from error
+
+
+def _dask_client(distributed: Any, address: str) -> Any:
+    try:
+        # First, for a client that cannot be made takes long to go.
+        distributed.comm.get_address_host_port(address)
+        return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first(error)}") from error
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Keep Dask from logging what our own error says."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
@@ -91,7 +132,7 @@ def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
         raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
     try:
         import_module("ray.util.joblib").register_ray()
-        yield from _by_joblib(work, "ray", -1)
+        yield from _by_joblib(compute, work, "ray", -1)
     finally:
         ray.shutdown()
 
