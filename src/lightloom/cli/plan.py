@@ -15,7 +15,9 @@ _CLUSTER = "terarack-64"
 
 
 def plan(
-    model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
+    model: Annotated[
+        str, typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a trace: .json, .et.")
+    ],
     cluster: Annotated[
         list[str] | None,
         typer.Option(help="A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable with --split."),

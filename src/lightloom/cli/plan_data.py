@@ -43,9 +43,9 @@ def plan_data(options: DataOptions) -> None:
     """Rank, write what is asked for, and show it."""
     from lightloom.cli.output import print_json, read_count, read_settings
     from lightloom.cli.plan_compression import check_options, codec_json, read_compression
+    from lightloom.cli.plan_model import load_model
     from lightloom.clusters.load import load_cluster
     from lightloom.core.provenance import provenance
-    from lightloom.workloads.load import load_workload
 
     chosen = read_settings(options.settings)
     if options.batch is not None:
@@ -58,7 +58,7 @@ def plan_data(options: DataOptions) -> None:
         options.compression, options.compression_profile, options.compression_ratio, options.compression_engine
     )
     tokens = None if options.sequence_length is None else read_count(options.sequence_length, "--sequence-length")
-    graph = load_workload(options.model, batch=on.training.batch_per_rank, sequence_length=tokens)
+    graph, lost = load_model(options.model, batch=on.training.batch_per_rank, sequence_length=tokens)
     codec = None
     if options.compression is not None:
         codec = read_compression(
@@ -79,12 +79,12 @@ def plan_data(options: DataOptions) -> None:
         options.overlap,
     ]
     origin = provenance(configuration if codec is None else [*configuration, codec_json(codec)])
-    document = _document(found, graph, on, options.cost_model, origin)
+    document = _document(found, graph, on, options.cost_model, origin) | {"not_in_trace": list(lost)}
     if options.report is not None:
         from lightloom.cli.plan_report import plan_report
         from lightloom.reports.html import write
 
-        write(plan_report(found, graph, on, options.cost_model, origin), options.report)
+        write(plan_report(found, graph, on, options.cost_model, origin, lost), options.report)
         document["report"] = str(options.report)
     if options.trace is not None:
         from lightloom.reports.perfetto import write_perfetto_trace
@@ -232,6 +232,8 @@ def _print(found: PlanSearch, graph: ComputeGraph, on: Cluster, document: Mappin
         console.print(ranking_table(ranking_rows(found.reference[:3]), console.width, title=title))
     console.print(legend())
     console.print(str(document["explanation"]))
+    for each in document["not_in_trace"]:
+        console.print(f"not in the trace: {each}", style="dim")
     console.print(provenance_line(document["provenance"]), style="dim")
     for what in ("report", "trace", "figure"):
         if what in document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lightloom.cli.plan_algorithms import algorithm_table, circuit_tables, times_the_bound
@@ -45,9 +45,14 @@ def ranking_rows(candidates: Iterable[Candidate]) -> tuple[RankingRow, ...]:
 
 
 def plan_report(
-    found: PlanSearch, graph: ComputeGraph, on: Cluster, cost_model: str, origin: Mapping[str, Any]
+    found: PlanSearch,
+    graph: ComputeGraph,
+    on: Cluster,
+    cost_model: str,
+    origin: Mapping[str, Any],
+    lost: Sequence[str] = (),
 ) -> Report:
-    """The page of one plan."""
+    """The page of one plan; ``lost`` is what the model's trace does not say."""
     winner = found.winner
     exchange = winner.largest_exchange
     codec = next((each.compression for each in found.ranking if each.compression), None)
@@ -60,7 +65,11 @@ def plan_report(
         reference=ranking_rows(found.reference[:5]),
         reference_name=f"Electrical reference: {_kind(on.reference)}" if on.reference else "Reference fabric",
         not_sourced=_not_sourced(winner, on),
-        notes=(*_notes(found, cost_model), *_codec_notes(codec)),
+        notes=(
+            *_notes(found, cost_model),
+            *_codec_notes(codec),
+            *(f"Not in the model's trace: {each}." for each in lost),
+        ),
         pictures=_pictures(winner),
         collectives=_collectives(found, winner),
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",

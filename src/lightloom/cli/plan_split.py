@@ -126,7 +126,8 @@ def _print(found: SplitSearch, asked: Asked, document: Mapping[str, Any], said: 
         legend().append(f"  {FRONT} ", style="green").append("nothing is better in time and energy", style="dim")
     )
     console.print(str(document["explanation"]))
-    for line in [*(f"left out: {why}" for why in found.refusals), *said]:
+    missing = [f"not in the trace: {each}" for each in document["not_in_trace"]]
+    for line in [*missing, *(f"left out: {why}" for why in found.refusals), *said]:
         console.print(line, style="dim")
     console.print(provenance_line(document["provenance"]), style="dim")
     written = {name: document[name] for name in ("report", "trace", "figure") if name in document}

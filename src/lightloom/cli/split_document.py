@@ -19,6 +19,7 @@ def split_document(found: SplitSearch, asked: Asked, origin: Mapping[str, Any]) 
         "schema": "lightloom.splits/1",
         "model": asked.graph.name,
         "parameters": asked.graph.parameters,
+        "not_in_trace": list(asked.lost),
         "global_batches": asked.batches,
         "algorithms": asked.algorithms,
         "kinds": asked.kinds,

@@ -57,6 +57,8 @@ class Asked(NamedTuple):
     algorithms: list[str]
     kinds: list[str]
     compressions: list[Compression]
+    lost: tuple[str, ...]
+    """What the model's trace does not say."""
 
 
 def read_options(options: SplitOptions) -> Asked:
@@ -67,9 +69,9 @@ def read_options(options: SplitOptions) -> Asked:
     """
     from lightloom.cli.output import read_count, read_settings
     from lightloom.cli.plan_compression import check_options, read_compression
+    from lightloom.cli.plan_model import load_model
     from lightloom.clusters.load import load_cluster
     from lightloom.core.units import parse
-    from lightloom.workloads.load import load_workload
 
     chosen = read_settings(options.settings)
     kinds, algorithms = _kinds(options.kinds), _algorithms(options.algorithms)
@@ -86,7 +88,7 @@ def read_options(options: SplitOptions) -> Asked:
         options.compression, options.compression_profile, options.compression_ratio, options.compression_engine
     )
     tokens = None if options.sequence_length is None else read_count(options.sequence_length, "--sequence-length")
-    graph = load_workload(options.model, batch=clusters[0].training.batch_per_rank, sequence_length=tokens)
+    graph, lost = load_model(options.model, batch=clusters[0].training.batch_per_rank, sequence_length=tokens)
     compressions = []
     if options.compression is not None:
         compressions.append(
@@ -98,7 +100,7 @@ def read_options(options: SplitOptions) -> Asked:
     most = max(cluster.ranks for cluster in clusters)
     return Asked(
         graph, clusters, list(dict.fromkeys(batches)) or [most * each for each in _SAMPLES_A_RANK],
-        list(dict.fromkeys(quanta)), algorithms, kinds, compressions,
+        list(dict.fromkeys(quanta)), algorithms, kinds, compressions, lost,
     )  # fmt: skip
 
 

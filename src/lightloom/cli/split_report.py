@@ -48,6 +48,7 @@ def split_report(
             "their cluster, or of a kind that cannot win.",
             "A step of placed splits is that of one group, all groups being alike.",
             *(f"Left out: {why}" for why in found.refusals),
+            *(f"Not in the model's trace: {each}." for each in document["not_in_trace"]),
         ),
         pictures=tuple(
             Picture(title=title, svg=to_svg(drawn), caption=caption) for _, title, drawn, caption in figures(found)

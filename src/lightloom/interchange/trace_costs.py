@@ -47,6 +47,12 @@ def kind_of(call: Call, producers: int) -> str:
     return found or ("add" if word == "add" and producers >= 2 else "elementwise")
 
 
+def kind_of_name(name: str) -> str:
+    """Kind of an operator of which nothing but the name is known."""
+    word = name.rpartition("::")[2]
+    return _KIND.get(word) or _KIND.get(word.strip("_")) or "elementwise"
+
+
 def other_flops(call: Call, kind: str) -> int:
     """FLOPs of an operator that multiplies no matrices."""
     if kind in ("copy", "concat", "embedding", "dropout" if not call.calls else ""):
