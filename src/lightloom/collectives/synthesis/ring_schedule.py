@@ -33,7 +33,7 @@ def ring_schedule(
     order = np.lexsort((rows["when"], phase, rows["lightpath"]))
     rows = {key: column[order] for key, column in rows.items()}
     used, path = np.unique(rows["lightpath"], return_inverse=True)
-    channel = _channels(circuits, used)
+    channel = copied_channels(circuits, used)
     first = np.searchsorted(path, np.arange(len(used)))
     step = np.arange(len(path)) - first[path]
     return Schedule(
@@ -94,7 +94,7 @@ def _reversed(gather: _Rows, circuits: Circuits, pieces: int) -> _Rows:
     }
 
 
-def _channels(circuits: Circuits, used: Any) -> Any:
+def copied_channels(circuits: Circuits, used: Any) -> Any:
     """First channel of every copy of each lightpath: [copy, lightpath]."""
     ranks, period = circuits.ranks, circuits.period
     copies = ranks // period
