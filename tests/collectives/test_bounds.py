@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 from lightloom.collectives.bounds import lower_bound
 from lightloom.collectives.cost import COST_MODELS
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, find
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.damage import DamagedWdmRing, Failure
+from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.optimum import Problem, feasible, fewest_slots, problem
 from tests.collectives.strategies import jobs, wdm_ring
 
 
@@ -40,7 +42,7 @@ def test_no_cost_below_its_bound(job: tuple[Algorithm, Collective, Fabric], mode
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 16, 17, 64, 101])
-@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("kind", FROM_ALL_GATHER)
 def test_two_way_striped_ring_meets_the_bound_at_zero_latency(kind: str, ranks: int) -> None:
     for fabric in (
         Ring(ranks=ranks),
@@ -112,86 +114,146 @@ def test_a_cost_below_the_bound_is_our_error() -> None:
         evaluate(find("optree"), Collective("all-gather", 8, 1e6), _SlowOnPaper(ranks=8, wavelengths=4))
 
 
-def _fewest_steps(ranks: int, wavelengths: int, pieces: int, limit: int) -> int:
-    """Fewest steps of any all-gather on a WDM ring whose transfers carry one piece on one wavelength (exact, by MILP).
-
-    Wavelength continuity is relaxed to link loads, so the optimum can only be lower than that of real schedules.
-    """
-    return next(steps for steps in range(1, limit + 1) if _feasible(ranks, wavelengths, pieces, steps))
+SLOT, BANDWIDTH = 1e-3, 1e9
+"""Seconds, and bytes a second of the channel on which a chunk takes them."""
 
 
-def _feasible(n: int, w: int, pieces: int, steps: int) -> bool:
-    items = n * pieces
-    sends = [(a, b, way) for a in range(n) for b in range(n) if a != b for way in (1, -1)]
-    held_count = (steps + 1) * n * items
-    variables = held_count + steps * len(sends) * items
-    rows: list[dict[int, float]] = []
-    upper: list[float] = []
+def _ring(ranks: int, wavelengths: int, lag: int, **fields: object) -> WdmRing:
+    given: dict[str, object] = {"wavelength_bandwidth": BANDWIDTH, "reconfiguration_time": 0.0}
+    return wdm_ring(ranks, wavelengths, **given | {"conversion_time": lag * SLOT} | fields)
 
-    def held_at(t: int, node: int, item: int) -> int:
-        return (t * n + node) * items + item
 
-    def send_at(t: int, s: int, item: int) -> int:
-        return held_count + (t * len(sends) + s) * items + item
-
-    def at_most(coefficients: dict[int, float], value: float) -> None:
-        rows.append(coefficients)
-        upper.append(value)
-
-    low, high = np.zeros(variables), np.ones(variables)
-    for node in range(n):
-        for item in range(items):
-            own = float(item // pieces == node)
-            low[held_at(0, node, item)] = high[held_at(0, node, item)] = own
-            low[held_at(steps, node, item)] = 1.0
-    for t in range(steps):
-        for item in range(items):
-            for s, (a, _, _) in enumerate(sends):
-                at_most({send_at(t, s, item): 1.0, held_at(t, a, item): -1.0}, 0.0)
-            for node in range(n):
-                arriving = {send_at(t, s, item): -1.0 for s, (_, b, _) in enumerate(sends) if b == node}
-                at_most({held_at(t + 1, node, item): 1.0, held_at(t, node, item): -1.0} | arriving, 0.0)
-        for way in (1, -1):
-            for link in range(n):
-                across: dict[int, float] = {}
-                for s, (a, b, heading) in enumerate(sends):
-                    start, length = (a, (b - a) % n) if way == 1 else (b, (a - b) % n)
-                    if heading == way and (link - start) % n < length:
-                        across |= {send_at(t, s, item): 1.0 for item in range(items)}
-                at_most(across, float(w))
-    entries = [(r, c, v) for r, row in enumerate(rows) for c, v in row.items()]
-    r, c, v = zip(*entries, strict=True)
-    matrix = coo_array((v, (r, c)), shape=(len(rows), variables)).tocsr()
-    result = milp(
-        np.zeros(variables),
-        constraints=LinearConstraint(matrix, -np.inf, np.array(upper)),
-        integrality=np.ones(variables),
-        bounds=Bounds(low, high),
+def _switch(ranks: int, degree: int, lag: int, setup: float = 0.0) -> CircuitSwitch:
+    return CircuitSwitch(
+        ranks=ranks, degree=degree, bandwidth=BANDWIDTH, hop_latency=lag * SLOT, reconfiguration_time=setup
     )
-    return bool(result.status == 0)
+
+
+STANDING = 1.0
+"""Seconds of a set-up that nobody pays twice."""
+FABRICS: dict[str, Callable[[int, int], Fabric]] = {
+    "ring of one wavelength": lambda n, lag: _ring(n, 1, lag),
+    "ring of two wavelengths": lambda n, lag: _ring(n, 2, lag),
+    "ring of one that stands": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING),
+    "ring of two that stand": lambda n, lag: _ring(n, 2, lag, reconfiguration_time=STANDING),
+    "ring with propagation": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING, hop_latency=SLOT),
+    "ring with taps": lambda n, lag: _ring(n, 1, lag, multicast_taps=n),
+    "ring with taps that stands": lambda n, lag: _ring(n, 1, lag, multicast_taps=n, reconfiguration_time=STANDING),
+    "ring whose light does not reach": lambda n, lag: _ring(n, 2, lag, lightpath_reach=1),
+    "ring with few transceivers": lambda n, lag: _ring(n, 4, lag, transceivers=2, reconfiguration_time=STANDING),
+    "one plane": lambda n, lag: _switch(n, 1, lag),
+    "two planes": lambda n, lag: _switch(n, 2, lag),
+    "one plane that stands": lambda n, lag: _switch(n, 1, lag, STANDING),
+    "two planes that stand": lambda n, lag: _switch(n, 2, lag, STANDING),
+    "electrical ring": lambda n, lag: Ring(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "mesh": lambda n, lag: Mesh(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "torus": lambda n, lag: Torus(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "switch": lambda n, lag: PacketSwitch(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "two tiers": lambda n, lag: TwoTierSwitch(
+        ranks=n, domain_size=2 - n % 2, domain_bandwidth=3 * BANDWIDTH, bandwidth=BANDWIDTH, oversubscription=2 - n % 2,
+        hop_latency=lag * SLOT, domain_latency=lag * SLOT,
+    ),
+}  # fmt: skip
+
+
+def _held_against_the_optimum(name: str, kind: str, ranks: int, lag: int, pieces: int = 1) -> tuple[Problem, float]:
+    """The bound in slots, after proving that no schedule takes fewer whole ones."""
+    fabric = FABRICS[name](ranks, lag)
+    asked = problem(kind, fabric, pieces, BANDWIDTH, SLOT, standing=fabric.setup_time == STANDING)
+    bound = (lower_bound(asked.collective, fabric).time - fabric.setup_time) / SLOT
+    fewer = ceil(bound - 1e-6) - 1
+    assert fewer < 1 or not feasible(asked, fewer), f"the bound is {bound} slots, and {fewer} are enough"
+    return asked, bound
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FABRICS)
+def test_the_bound_never_exceeds_the_exhaustive_optimum(name: str, kind: str, lag: int) -> None:
+    for ranks in (2, 3) if kind == "all-reduce" else (2, 3, 4):
+        _held_against_the_optimum(name, kind, ranks, lag)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FABRICS)
+def test_nor_for_sums_of_four(name: str) -> None:
+    """What takes an integer programme minutes."""
+    for lag in (0, 1):
+        _held_against_the_optimum(name, "all-reduce", 4, lag)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all", "broadcast"])
+@pytest.mark.parametrize("name", FABRICS)
+def test_nor_among_five_or_in_two_pieces(name: str, kind: str) -> None:
+    _held_against_the_optimum(name, kind, 5, 1)
+    if kind != "all-to-all":
+        _held_against_the_optimum(name, kind, 3, 1, pieces=2)
 
 
 @pytest.mark.parametrize(
-    ("ranks", "wavelengths", "pieces"),
+    ("kind", "name", "ranks", "pieces"),
     [
-        (2, 1, 1),
-        (3, 1, 1),
-        (4, 1, 1),
-        (5, 1, 1),
-        (2, 2, 1),
-        (3, 2, 1),
-        (4, 2, 1),
-        (5, 2, 1),
-        (2, 1, 2),
-        (3, 1, 2),
-        (4, 1, 2),
+        ("all-gather", "ring of one wavelength", 5, 1),
+        ("all-gather", "ring of two wavelengths", 5, 1),
+        ("all-gather", "ring of one wavelength", 4, 2),
+        ("reduce-scatter", "ring of one wavelength", 4, 2),
+        ("all-to-all", "ring of one wavelength", 4, 1),
+        ("all-reduce", "ring of one wavelength", 4, 1),
+        ("all-reduce", "two planes", 3, 1),
+        ("all-gather", "switch", 4, 1),
+        ("all-gather", "mesh", 4, 1),
     ],
 )
-def test_the_bound_never_exceeds_the_exhaustive_optimum(ranks: int, wavelengths: int, pieces: int) -> None:
-    steps = _fewest_steps(ranks, wavelengths, pieces, 2 * ranks)
-    fabric = wdm_ring(ranks, wavelengths, reconfiguration_time=0.0)
-    collective = Collective("all-gather", ranks, 1e6)
-    optimum = steps * collective.nbytes_per_rank / pieces / fabric.wavelength_bandwidth
-    bound = lower_bound(collective, fabric).time
-    assert bound <= optimum * (1 + 1e-12)
-    assert optimum < bound + collective.nbytes_per_rank / pieces / fabric.wavelength_bandwidth * (1 + 1e-12)
+def test_bandwidth_bounds_are_less_than_a_slot_below_the_optimum(kind: str, name: str, ranks: int, pieces: int) -> None:
+    asked, bound = _held_against_the_optimum(name, kind, ranks, 0, pieces)
+    assert fewest_slots(asked, ceil(bound - 1e-6)) < bound + 1 + 1e-6
+
+
+@given(st.sampled_from(KINDS), st.integers(2, 60), st.integers(1, 20), st.sampled_from([0.0, 1e-6, 1e-3]))
+def test_taps_and_set_ups_only_ever_help(kind: str, ranks: int, wavelengths: int, setup: float) -> None:
+    """No bound grows with what a schedule may use or leave alone."""
+    for nbytes in (1e3, 1e7):
+        wanted = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
+        plain = wdm_ring(ranks, wavelengths, reconfiguration_time=setup, conversion_time=1e-6)
+        bound = lower_bound(wanted, plain).time
+        more: list[dict[str, float]] = [
+            {"multicast_taps": 4},
+            {"wavelengths": wavelengths + 1},
+            {"reconfiguration_time": setup / 2},
+        ]
+        fewer: list[dict[str, float]] = [{"lightpath_reach": 2}, {"transceivers": 2 * wavelengths}]
+        for fields in more:
+            assert lower_bound(wanted, plain.model_copy(update=fields)).time <= bound * (1 + 1e-9)
+        for fields in fewer:
+            assert lower_bound(wanted, plain.model_copy(update=fields)).time >= bound * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fields", "nbytes", "named"),
+    [
+        ({}, 1e3, "the first set-up of circuits"),
+        ({"conversion_time": 1e-3, "lightpath_reach": 4}, 1e3, "4 hops, as light reaches 4 links"),
+        ({"conversion_time": 1e-4}, 1e7, "the links that so few hops must use"),
+    ],
+)
+def test_a_bound_names_what_binds(fields: dict[str, object], nbytes: float, named: str) -> None:
+    assert lower_bound(Collective("all-gather", 32, nbytes), wdm_ring(32, 8, **fields)).bound_by == named
+
+
+@pytest.mark.parametrize(("wavelengths", "hops"), [(31, 2), (32, 1)])
+def test_pairs_that_no_circuits_join_take_two_hops_or_two_set_ups(wavelengths: int, hops: int) -> None:
+    for setup in (3e-6, 3e-7):
+        fabric = wdm_ring(16, wavelengths, reconfiguration_time=setup, conversion_time=1e-6)
+        for kind in (*FROM_ALL_GATHER, "all-to-all"):
+            bound = lower_bound(Collective(kind, 16, 1.0), fabric).time  # type: ignore[arg-type]
+            assert bound == pytest.approx(setup + min(hops * 1e-6, setup + 1e-6), rel=1e-3)
+
+
+def test_what_has_failed_bounds_a_root_by_receptions_alone() -> None:
+    """The worst rank may be the root, which need not receive."""
+    failures = tuple(Failure.parse(f"transceiver:0:{channel}") for channel in (1, 2, 3))
+    damaged = DamagedWdmRing(ranks=4, wavelengths=4, reconfiguration_time=0.0, failures=failures)
+    whole = lower_bound(Collective("reduce", 4, 1e9), wdm_ring(4, 4, reconfiguration_time=0.0)).time
+    bound = lower_bound(Collective("broadcast", 4, 1e9), damaged).time
+    assert bound == pytest.approx(3 * 1e9 / damaged.total_receive_bandwidth()) and bound < 1.1 * whole

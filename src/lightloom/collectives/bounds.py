@@ -1,14 +1,16 @@
-"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/collectives.md.
+"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/bounds.md.
 
 With M bytes held in the end, N ranks and d = M / N:
 
 * cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
   (N − k)·d, all-to-all both k·(N − k)·d; M leaves the side with the root in a broadcast, and enters it in a reduce;
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
-  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; an
-  all-to-all takes N(N − 1)·d;
-* hops: on a ring of wavelengths whose lightpaths serve one rank each, time allows only so many hops, and few hops need
-  long lightpaths (:mod:`lightloom.collectives.link_use`); the blocks of an all-to-all have their distance to go anyway;
+  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; all
+  other kinds (N − 1)·M;
+* rings of wavelengths: hops and links bind together, and so do hops and the number of circuits
+  (:mod:`lightloom.collectives.ring_bounds`);
+* circuit switches: with D circuits a rank, only so many ranks lie within so many hops
+  (:mod:`lightloom.collectives.degree_bound`);
 * distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
@@ -17,8 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightloom.collectives.link_use import joint_seconds
+from lightloom.collectives.degree_bound import degree_seconds
 from lightloom.collectives.price import CostModel
+from lightloom.collectives.ring_bounds import ring_bounds
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import Fabric
 
@@ -39,36 +42,36 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
-    arriving = fabric.neighbour_latency() + moving
-    if fabric.wavelength_routed and fabric.taps == 1:
-        hopping = _hop_bound(collective, fabric) - fabric.step_overhead
-        if hopping > arriving * (1 + _ROUNDING):
-            arriving, resource = hopping, "the links that so few hops must use"
-    crossing = fabric.diameter_latency()
-    if crossing > arriving:
-        return Bound(fixed + crossing, "the distance between the farthest ranks")
-    if fixed > arriving:
-        return Bound(fixed + arriving, "the first set-up of circuits")
-    return Bound(fixed + arriving, resource)
+    bounds = [
+        (fabric.neighbour_latency() + moving, resource),
+        (fabric.diameter_latency(), "the distance between the farthest ranks"),
+    ]
+    if fabric.wavelength_routed:
+        bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
+    elif fabric.exclusive:
+        seconds = degree_seconds(collective, fabric) - fixed
+        bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
+    arriving, resource = _largest(bounds)
+    return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
 
 
-def _hop_bound(collective: Collective, fabric: Fabric) -> float:
-    """Seconds, circuits in place, that data on a ring needs for its hops and its use of links."""
-    ranks, share = collective.ranks, collective.nbytes / collective.ranks
-    hop = fabric.step_overhead + fabric.neighbour_latency()
-    per_use = share / (2 * fabric.channels * fabric.channel_bandwidth)
-    if collective.kind == "all-to-all":
-        return hop + ranks * ranks // 4 * per_use
-    if collective.kind == "all-reduce":
-        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1)
-    return joint_seconds(ranks, hop, per_use)
+def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
+    """The first of those that are equal but for rounding."""
+    found = bounds[0]
+    for each in bounds[1:]:
+        if each[0] > found[0] * (1 + _ROUNDING):
+            found = each
+    return found
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
     n, nbytes = collective.ranks, collective.nbytes
-    bounds = [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
-    received = {"all-reduce": 2 * (n - 1) * nbytes, "all-to-all": (n - 1) * nbytes}.get(collective.kind)
-    if received is not None and not fabric.in_network_reduction:
+    bounds = []
+    # Failures make ranks unequal, and the cut that is worst may not be one that the root's data must cross.
+    if fabric.blocked() is None or collective.kind not in ROOTED:
+        bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
+    if not fabric.in_network_reduction:
+        received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds
 

@@ -1,0 +1,198 @@
+"""Fewest slots in which any schedule whatever carries a small collective, by integer programming.
+
+Time goes in slots, in each of which a link carries one chunk on each of its channels. A chunk sent in slot t is there
+from slot t + 1 + lag on, the lag being conversion and propagation. What a transfer brings of a sum is everything of it
+that its source then holds; that a contribution may arrive twice, and that wavelengths may change on the way, is
+allowed, so that real schedules can only be slower. Where circuits stand, their number is chosen with the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.fabrics.base import CLOCKWISE, Fabric
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A collective in chunks of one slot each."""
+
+    fabric: Fabric
+    collective: Collective
+    pieces: int
+    """Chunks of a share, of a block, or of what a root has."""
+    slot: float
+    """Seconds."""
+    standing: bool = False
+    """Whether circuits are chosen once."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """One way to send a chunk."""
+
+    source: int
+    destinations: tuple[int, ...]
+    links: tuple[int, ...]
+    """Beyond the links of the fabric: what its source sends on, and what its destinations receive on."""
+    lag: int
+
+
+def problem(
+    kind: str, fabric: Fabric, pieces: int, bandwidth: float, slot: float, *, standing: bool = False
+) -> Problem:
+    """The collective whose chunks take one slot on a channel of ``bandwidth`` bytes a second."""
+    n = fabric.ranks
+    shares = {"all-to-all": n, "broadcast": 1, "reduce": 1}.get(kind, n)
+    return Problem(fabric, Collective(kind, n, bandwidth * slot * pieces * shares), pieces, slot, standing)  # type: ignore[arg-type]
+
+
+def fewest_slots(asked: Problem, first: int = 1) -> int:
+    """The least number of slots, ``first`` at least, in which everything can arrive."""
+    slots = first
+    while not feasible(asked, slots):
+        slots += 1
+    return slots
+
+
+def sends_of(asked: Problem) -> list[Send]:
+    fabric = asked.fabric
+    found = []
+    for route, a, b in product(range(fabric.routes), range(fabric.ranks), range(fabric.ranks)):
+        if a == b:
+            continue
+        ends = (np.array([a]), np.array([b]), np.array([route]))
+        light = fabric.footprint(*ends)
+        links = [
+            int(light.base[0, run] + (light.start[0, run] + k) % light.period[0, run])
+            for run in range(light.base.shape[1])
+            for k in range(light.length[0, run])
+        ]
+        if fabric.reach is not None and len(links) > fabric.reach:
+            continue
+        lag = (float(fabric.latency(*ends)[0]) + fabric.step_overhead) / asked.slot
+        assert abs(lag - round(lag)) < 1e-6, "delays must be whole slots"
+        ahead = 1 if route == CLOCKWISE else -1
+        passed: tuple[int, ...] = (b,)
+        if fabric.taps > 1:
+            passed = tuple((a + ahead * k) % fabric.ranks for k in range(1, (b - a) * ahead % fabric.ranks + 1))
+        if fabric.transmitters is not None:
+            links += [fabric.links + a, *(fabric.links + fabric.ranks + each for each in passed)]
+        found.append(Send(a, passed, tuple(links), round(lag)))
+    return found
+
+
+def _chunks(asked: Problem) -> Iterator[tuple[list[int], list[int]]]:
+    """Of every chunk: whose contributions it is made of, and who must have it."""
+    n, kind = asked.fabric.ranks, asked.collective.kind
+    everybody = list(range(n))
+    if kind in ROOTED:
+        each = [([0], everybody) if kind == "broadcast" else (everybody, [0])]
+    elif kind == "all-to-all":
+        each = [([a], [b]) for a in everybody for b in everybody if a != b]
+    else:
+        all_gather, owned = kind == "all-gather", kind == "reduce-scatter"
+        each = [([a] if all_gather else everybody, [a] if owned else everybody) for a in everybody]
+    for _ in range(asked.pieces):
+        yield from each
+
+
+@dataclass
+class _Programme:
+    variables: int = 0
+    whole: list[int] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
+
+    def variable(self, low: float = 0.0, high: float = 1.0, *, whole: bool = False) -> int:
+        self.low.append(low)
+        self.high.append(high)
+        self.whole.append(int(whole))
+        self.variables += 1
+        return self.variables - 1
+
+    def at_most(self, coefficients: dict[int, float], value: float) -> None:
+        self.rows.append((coefficients, value))
+
+    def solved(self) -> bool:
+        entries = [(r, c, v) for r, (row, _) in enumerate(self.rows) for c, v in row.items()]
+        r, c, v = zip(*entries, strict=True)
+        matrix = coo_array((v, (r, c)), shape=(len(self.rows), self.variables)).tocsr()
+        result = milp(
+            np.zeros(self.variables),
+            constraints=LinearConstraint(matrix, -np.inf, np.array([value for _, value in self.rows])),
+            integrality=np.array(self.whole),
+            bounds=Bounds(np.array(self.low), np.array(self.high)),
+        )
+        assert result.status in (0, 2), result.message
+        return bool(result.status == 0)
+
+
+def feasible(asked: Problem, slots: int) -> bool:
+    """Whether everything can arrive within so many slots."""
+    programme, sends, fabric = _Programme(), sends_of(asked), asked.fabric
+    sent: dict[tuple[int, int], list[int]] = {}
+    for chunk in _chunks(asked):
+        _carry(programme, sends, chunk, slots, fabric.ranks, sent)
+    unit = asked.collective.distinct_nbytes / (asked.pieces * _distinct(asked)) / asked.slot
+    ports = np.full(2 * fabric.ranks, fabric.transmitters or 0)
+    capacity = np.concatenate([np.floor(fabric.link_bandwidth() / unit + 1e-9), ports])
+    if not asked.standing:
+        for t in range(slots):
+            for link in range(len(capacity)):
+                using = {v: 1.0 for s, each in enumerate(sends) if link in each.links for v in sent.get((t, s), ())}
+                if using:
+                    programme.at_most(using, capacity[link])
+        return programme.solved()
+    circuits = [programme.variable(high=float(capacity.max()), whole=True) for _ in sends]
+    for link in range(len(capacity)):
+        using = {circuits[s]: 1.0 for s, each in enumerate(sends) if link in each.links}
+        if using:
+            programme.at_most(using, capacity[link])
+    for (_, s), chosen in sent.items():
+        programme.at_most(dict.fromkeys(chosen, 1.0) | {circuits[s]: -1.0}, 0.0)
+    return programme.solved()
+
+
+def _distinct(asked: Problem) -> int:
+    n, kind = asked.fabric.ranks, asked.collective.kind
+    return 1 if kind in ROOTED else n * n if kind == "all-to-all" else n
+
+
+def _carry(
+    programme: _Programme, sends: list[Send], chunk: tuple[list[int], list[int]], slots: int, ranks: int,
+    sent: dict[tuple[int, int], list[int]],
+) -> None:  # fmt: skip
+    """Variables of one chunk: who holds what of it when, and when it is sent."""
+    contributors, readers = chunk
+    summed = len(contributors) > 1
+    held = {}
+    for t, rank, of in product(range(slots + 1), range(ranks), contributors):
+        there = float(rank == of and rank in contributors) if t == 0 else None
+        needed = float(t == slots and rank in readers)
+        held[t, rank, of] = programme.variable(needed if there is None else there, 1.0 if there is None else there)
+    bringing: dict[tuple[int, int, int], list[int]] = {}
+    for t, (s, send) in product(range(slots), enumerate(sends)):
+        arrival = t + 1 + send.lag
+        if arrival > slots:
+            continue
+        chosen = programme.variable(whole=True)
+        sent.setdefault((t, s), []).append(chosen)
+        for of in contributors:
+            brought = programme.variable() if summed else chosen
+            programme.at_most({brought: 1.0, held[t, send.source, of]: -1.0}, 0.0)
+            if summed:
+                programme.at_most({brought: 1.0, chosen: -1.0}, 0.0)
+            for rank in send.destinations:
+                bringing.setdefault((arrival, rank, of), []).append(brought)
+    for t, rank, of in product(range(1, slots + 1), range(ranks), contributors):
+        found = dict.fromkeys(bringing.get((t, rank, of), ()), -1.0)
+        programme.at_most(found | {held[t, rank, of]: 1.0, held[t - 1, rank, of]: -1.0}, 0.0)
