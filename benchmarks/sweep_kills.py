@@ -73,7 +73,7 @@ def measure(kills: int, seed: int, jobs: int, folder: Path) -> None:
     # Each at a random row: at a random time most would fall into the start of the processes.
     for kill, moment in enumerate(sorted(draw.randrange(POINTS) for _ in range(kills)), 1):
         process = run(experiment, folder / "killed", jobs)
-        began = time.perf_counter()
+        began, moment = time.perf_counter(), max(moment, len(kept(folder / "killed")) + 1)
         while len(kept(folder / "killed")) < moment and process.poll() is None:
             time.sleep(draw.uniform(0, 0.1))
         process.kill()

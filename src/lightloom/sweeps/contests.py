@@ -12,6 +12,8 @@ _QUESTION: Mapping[str, tuple[str, ...]] = {
     "collective": ("collective", "cost_model", "site", "ranks", "settings", "nbytes"),
     "plan": ("model", "cost_model", "site", "ranks", "settings", "batch_per_rank", "sequence_length", "overlap"),
 }
+_ROUNDING = 1e-9
+"""Relative difference of times that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Contest:
     """One collective or one model at one place, and all that were tried for it."""
 
     ranking: tuple[Row, ...]
-    """Fastest first; never empty."""
+    """Fastest first, equally fast ones by name; never empty."""
 
     @property
     def winner(self) -> Row:
@@ -27,9 +29,14 @@ class Contest:
         return self.ranking[0]
 
     @property
+    def equals(self) -> int:
+        """How many others are as fast as the winner."""
+        return sum(_as_fast(row, self.winner["time_s"]) for row in self.ranking) - 1
+
+    @property
     def next(self) -> Row | None:
-        """The fastest by another name."""
-        return next((row for row in self.ranking[1:] if entrant(row) != entrant(self.winner)), None)
+        """The fastest of those that are slower."""
+        return next((row for row in self.ranking if not _as_fast(row, self.winner["time_s"])), None)
 
     @property
     def place(self) -> str:
@@ -45,7 +52,16 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
     for row in rows:
         if row["what"] == what and row["status"] == DONE:
             entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
-    return [Contest(tuple(sorted(each, key=lambda row: (row["time_s"], entrant(row))))) for each in entrants.values()]
+    return [_ranked(each) for each in entrants.values()]
+
+
+def _ranked(rows: list[Row]) -> Contest:
+    best = min(row["time_s"] for row in rows)
+    return Contest(tuple(sorted(rows, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
+
+
+def _as_fast(row: Row, best: float) -> bool:
+    return bool(row["time_s"] <= best * (1 + _ROUNDING))
 
 
 def entrant(row: Row) -> str:

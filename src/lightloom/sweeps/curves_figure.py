@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.units import format_size, format_time
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ACROSS, _WIDTH, _HEIGHT = 3, 3.0, 2.4
+_LETTERS = 40
+"""Of a line of a panel's title."""
+_TICKS = 4
+"""Of an axis, at most."""
 
 
 @styled
@@ -55,11 +60,14 @@ def _panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
     bound = [(each.winner["nbytes"], each.winner["lower_bound_s"]) for each in ordered]
     axes.plot(*zip(*bound, strict=True), color=INK, linewidth=1, linestyle=":", zorder=3)
     axes.set(xscale="log", yscale="log")
-    axes.set_title(plain(ordered[0].place), fontsize=7.6)
-    for axis, words in ((axes.xaxis, format_size), (axes.yaxis, format_time)):
-        axis.set_major_locator(LogLocator(10, numticks=5))
-        axis.set_major_formatter(FuncFormatter(lambda value, _, words=words: words(float(f"{value:.3g}"))))
-        axis.set_minor_formatter(NullFormatter())
+    axes.set_title(plain(fill(ordered[0].place, _LETTERS)), fontsize=7.6)
+    sizes = [each.winner["nbytes"] for each in ordered]
+    shown = sizes[:: -(-len(sizes) // _TICKS)]
+    axes.set_xticks(shown, [format_size(size) for size in shown])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(LogLocator(10, numticks=_TICKS + 1))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_time(float(f"{value:.3g}"))))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(labelsize=7)
     axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -25,8 +25,13 @@ def sweep_report(found: Swept, description: str) -> Report:
     collectives, plans = contests(found.rows, "collective"), contests(found.rows, "plan")
     statuses = found.statuses
     pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
-    tables = (_wins(collectives, "Collectives won"), _wins(plans, "Plans won"), _collective_table(collectives),
-              _plan_table(plans), _reasons(found))  # fmt: skip
+    tables = (
+        _wins(collectives, "Collectives won"),
+        _wins(plans, "Training steps won"),
+        *_collective_tables(collectives),
+        _plan_table(plans),
+        _reasons(found),
+    )
     return Report(
         title=f"sweep {found.name}",
         headline=_headline(collectives, plans) or "nothing could be computed",
@@ -48,7 +53,7 @@ def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
     parts = []
     for some, what in ((collectives, "collectives"), (plans, "training steps")):
         if some:
-            name, count = Counter(entrant(each.winner) for each in some).most_common(1)[0]
+            name, count = _fastest(some).most_common(1)[0]
             parts.append(f"{name} is fastest in {count} of {len(some)} {what}")
     return "; ".join(parts)
 
@@ -63,7 +68,8 @@ def _collective_pictures(found: Sequence[Contest]) -> list[Picture]:
             Picture(
                 title=title,
                 svg=to_svg(winners_figure(_cut(cells), colours)),
-                caption="Colour: the fastest algorithm; its time, and that over the lower bound." + _left_out(cells),
+                caption="Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
+                + _left_out(cells),
             )
         )
         pictures += _curves(some, colours, title)
@@ -112,7 +118,7 @@ def _plan_pictures(found: Sequence[Contest]) -> list[Picture]:
         Picture(
             title=f"Training steps, {model} cost",
             svg=to_svg(winners_figure(_cut([_plan_cell(each) for each in some]), colours)),
-            caption="Colour: the fastest strategy and algorithm; the time of a step, and exposed communication."
+            caption="Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
             + _left_out([_plan_cell(each) for each in some]),
         )
         for (model,), some in _groups(found, "cost_model")
@@ -140,29 +146,37 @@ def _exposed(row: Row) -> float:
 
 
 def _wins(found: Sequence[Contest], title: str) -> Table:
-    counts = Counter(entrant(each.winner) for each in found).most_common()
-    return Table(title=title, columns=("fastest", "times"), rows=tuple((name, f"{count:,}") for name, count in counts))
+    alone = Counter(entrant(each.winner) for each in found if not each.equals)
+    rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in _fastest(found).most_common())
+    return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
 
 
-def _collective_table(found: Sequence[Contest]) -> Table:
-    return Table(
-        title="Fastest collectives",
-        columns=("collective", "where", "bytes", "fastest", "time", "vs bound", "next", "slower"),
-        rows=tuple(
-            (each.winner["collective"], each.place, format_size(each.winner["nbytes"]), entrant(each.winner),
-             format_time(each.winner["time_s"]), format_ratio(each.winner["ratio"]), *_next(each))
-            for each in found[:_TABLE_ROWS]
-        ),
-        caption=_rest(found),
-    )  # fmt: skip
+def _fastest(found: Sequence[Contest]) -> Counter[str]:
+    return Counter(entrant(row) for each in found for row in each.ranking[: each.equals + 1])
+
+
+def _collective_tables(found: Sequence[Contest]) -> list[Table]:
+    return [
+        Table(
+            title=f"Fastest {kind}, {model} cost",
+            columns=("where", "bytes", "fastest", "time", "vs bound", "next", "times as long"),
+            rows=tuple(
+                (each.place, format_size(each.winner["nbytes"]), _names(each), format_time(each.winner["time_s"]),
+                 format_ratio(each.winner["ratio"]), *_next(each))
+                for each in some[:_TABLE_ROWS]
+            ),
+            caption=_rest(some),
+        )
+        for (kind, model), some in _groups(found, "collective", "cost_model")
+    ]  # fmt: skip
 
 
 def _plan_table(found: Sequence[Contest]) -> Table:
     return Table(
         title="Fastest training steps",
-        columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "slower"),
+        columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
         rows=tuple(
-            (each.winner["model"], _plan_place(each), entrant(each.winner), format_time(each.winner["time_s"]),
+            (each.winner["model"], _plan_place(each), _names(each), format_time(each.winner["time_s"]),
              format_time(each.winner["compute_s"]), format_time(_exposed(each.winner)), _memory(each.winner),
              *_next(each))
             for each in found[:_TABLE_ROWS]
@@ -174,6 +188,10 @@ def _plan_table(found: Sequence[Contest]) -> Table:
 def _memory(row: Row) -> str:
     fits = {True: "", False: ", does not fit", None: ", of unknown"}[row["fits_memory"]]
     return format_size(row["memory_bytes"]) + fits
+
+
+def _names(each: Contest) -> str:
+    return entrant(each.winner) + (f" and {each.equals} as fast" if each.equals else "")
 
 
 def _next(each: Contest) -> tuple[str, str]:
