@@ -18,6 +18,20 @@ STEEP = 4.0
 
 
 @njit(cache=True)
+def reach(share: int, most: int, found: Any) -> None:
+    """Most ranks on one side of a root, ``share`` at most behind one wavelength: out, [wavelengths, depth].
+
+    The farthest child takes some of the wavelengths up to where it lies, where both it and the root serve ranks over
+    the rest; beyond, it has all of them.
+    """
+    for left in range(1, found.shape[0]):
+        for depth in range(1, found.shape[1]):
+            for width in range(1, left + 1):
+                behind = min(1 + found[left - width, depth - 1] + found[left, depth - 1], share * width)
+                found[left, depth] = max(found[left, depth], min(found[left - width, depth] + behind, most))
+
+
+@njit(cache=True)
 def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circuit: Any) -> float:
     """Cheapest paths from some ranks of the first period.
 
@@ -113,22 +127,23 @@ def _pass(tree: Any, source: int, rank: int, length: Any, load: Any, weight: flo
 
 
 @njit(cache=True)
-def lay(trees: Any, chosen: Any, length: Any, delay: Any, begin: Any, path: Any, left: Any) -> int:
+def lay(
+    trees: Any, chosen: Any, sources: Any, length: Any, delay: Any, begin: Any, path: Any, left: Any
+) -> int:  # fmt: skip
     """Circuits of every block's path, in order; only counted while ``path`` is empty.
 
     Args:
-        begin: out, where the path of a block, source · ranks + rank, begins: [blocks + 1].
+        begin: out, where the path of a block, place of its source · ranks + rank, begins: [blocks + 1].
         path: out, [hops].
         left: out, seconds from there to the end of the path: [hops].
     """
-    period, ranks = chosen.shape
-    count = 0
-    for source in range(period):
+    ranks, count = chosen.shape[1], 0
+    for i in range(len(sources)):
         for rank in range(ranks):
-            begin[source * ranks + rank] = count
-            tree = trees[max(chosen[source, rank], 0), source]
+            begin[i * ranks + rank] = count
+            tree = trees[max(chosen[i, rank], 0), i]
             at, hops = rank, 0
-            while at != source:
+            while at != sources[i]:
                 at = (at - length[tree[at]]) % ranks
                 hops += 1
             if len(path):
@@ -139,7 +154,7 @@ def lay(trees: Any, chosen: Any, length: Any, delay: Any, begin: Any, path: Any,
                     left[k] = seconds
                     at = (at - length[path[k]]) % ranks
             count += hops
-    begin[period * ranks] = count
+    begin[chosen.size] = count
     return count
 
 

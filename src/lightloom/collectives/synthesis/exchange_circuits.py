@@ -27,6 +27,8 @@ from lightloom.collectives.synthesis.hubs import Level, colour, hub_ranks
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics.base import Ints
 
+DEEPEST = 32
+"""Most spans from hub to rank."""
 _FEW = 512
 """Ranks up to which blocks for the opposite rank weigh."""
 
@@ -178,13 +180,13 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
 
 def reaches(feeder: Feeder, ranks: int) -> bool:
     """Whether a tree on one side of a hub has room for so many ranks."""
-    return bool(_reach(*feeder)[feeder.wavelengths, feeder.depth] >= ranks)
+    return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)
 
 
 @lru_cache(maxsize=256)
 def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
     """Spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
-    reach = _reach(*feeder)
+    reach = _reach(feeder.wavelengths, feeder.share)
     found: list[tuple[int, int, int, int]] = []
 
     def grow(root: int, way: int, count: int, left: int, depth: int, base: int) -> None:
@@ -210,14 +212,11 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
     return tuple(found)
 
 
-@lru_cache(maxsize=64)
-def _reach(wavelengths: int, depth: int, share: int) -> Any:
-    """Most ranks on one side of a root that so many wavelengths and spans one after the other reach."""
-    found = np.zeros((wavelengths + 1, depth + 1), np.int64)
-    for left in range(1, wavelengths + 1):
-        width = np.arange(1, left + 1)
-        for deep in range(1, depth + 1):
-            on = found[left, deep - 1]
-            behind = np.minimum(1 + found[left - width, deep - 1] + on, share * width)
-            found[left, deep] = min((found[left - width, deep] + behind).max(), MAXIMUM_RANKS)
+@lru_cache(maxsize=256)
+def _reach(wavelengths: int, share: int) -> Any:
+    """Most ranks on one side of a root: [wavelengths left, spans one after the other]."""
+    from lightloom.collectives.synthesis._exchange_kernels import reach
+
+    found = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
+    reach(share, MAXIMUM_RANKS, found)
     return found

@@ -40,6 +40,7 @@ class Routed:
     """Paths of the blocks of some sources, as trees to choose from."""
 
     circuits: Circuits
+    sources: Ints
     busy: Floats
     """Seconds that a block holds a circuit: [circuit]."""
     delay: Floats
@@ -69,8 +70,10 @@ class Plan:
     """Seconds until the last arrival, circuits in place."""
 
 
-def route(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None) -> Routed | None:
-    """Paths of the blocks of one period of ranks, or of so many of it; None where a rank cannot be reached."""
+def route(
+    wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None, limit: float = np.inf
+) -> Routed | None:
+    """Paths of the blocks of one period of ranks, or of so many of it; None where a path takes ``limit`` or longer."""
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
 
     ring, timing = circuits(wiring, exchange.ranks), exchange.timing
@@ -86,7 +89,7 @@ def route(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = 
     allowed, price, first = exchange.bound, delay, ring.first
     for tree in range(trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, found[tree])
-        if np.isinf(dearest):
+        if tree == 0 and dearest >= limit:
             return None
         # Most schedules take a little more than their longest path.
         allowed = max(allowed, dearest) if tree == 0 else allowed
@@ -94,26 +97,33 @@ def route(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = 
             found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, timing.hop, load, chosen
         )
         price = delay + timing.hop * (load * busy / allowed) ** kernels.STEEP
-    return Routed(ring, busy, delay, found, chosen, load)
+    return Routed(ring, which, busy, delay, found, chosen, load)
 
 
-def plan(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None) -> Plan | None:
+def plan(
+    wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None, limit: float = np.inf
+) -> Plan | None:
     """Paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
+
+    None where a path alone, or what one circuit carries, takes ``limit`` or longer.
 
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit back.
     """
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
 
-    routed = route(wiring, exchange, trees, sources)
+    routed = route(wiring, exchange, trees, sources, limit)
     if routed is None:
         return None
     ring, busy = routed.circuits, routed.busy
     if len(routed.chosen) < ring.period:
         back = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
-        busy = busy * back * (ring.period / len(routed.chosen))
+        busy = busy * back
+    if (routed.load * busy).max() >= limit:
+        return None
+    busy = busy * (ring.period / len(routed.chosen))
     begin = np.zeros(routed.chosen.size + 1, np.int64)
-    shared = routed.trees, routed.chosen, ring.length, routed.delay, begin
+    shared = routed.trees, routed.chosen, routed.sources, ring.length, routed.delay, begin
     hops = kernels.lay(*shared, np.zeros(0, np.int32), np.zeros(0))
     path, left = np.empty(hops, np.int32), np.empty(hops)
     kernels.lay(*shared, path, left)
@@ -122,4 +132,4 @@ def plan(wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = N
     place[urgency] = np.arange(hops)
     sent, when = np.empty(hops, np.int64), np.empty(hops)
     seconds = kernels.list_schedule(begin, path, busy, routed.delay, urgency, place, sent, when)
-    return Plan(ring, begin, path, sent, routed.load * routed.busy, float(seconds))
+    return Plan(ring, begin, path, sent, routed.load * busy * len(routed.chosen) / ring.period, float(seconds))

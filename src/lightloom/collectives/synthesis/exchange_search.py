@@ -6,12 +6,13 @@ Deterministic: the effort is counted in hops, not in seconds, and the random cho
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import nsmallest
 from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring, reaches
+from lightloom.collectives.synthesis.exchange_circuits import DEEPEST, Feeder, Tours, Wiring, reaches
 from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
 from lightloom.collectives.synthesis.hubs import Level
 
@@ -22,16 +23,17 @@ _NEAR = 1.003
 """Times the bound at which a search is content."""
 _SAMPLE = 1 << 16
 """Blocks from which an estimate is made."""
-_SEEDS = 0.35
+_SEEDS = 0.25
 """Of the effort, for wirings that owe nothing to others."""
 _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
 _TREES, _FINAL_TREES = 2, 4
 _BLOCKS = 256
 """Times the ranks, or 1,024 of them: blocks of one period above which a wiring is not tried."""
+_HOPELESS = 1.15
+"""Times the best estimate so far: what takes longer by its paths or its loads alone."""
 _UNEVEN = 512
 """Ranks up to which hubs may be spread unevenly."""
-_DEEPEST = 24
 
 
 class ExchangeSearch:
@@ -42,6 +44,7 @@ class ExchangeSearch:
         self._ranks = exchange.ranks
         self._rng = np.random.default_rng(0)
         self._spent = 0.0
+        self._best = np.inf
         self._tried: dict[Wiring, float] = {}
         self._hot: dict[Wiring, Any] = {}
         self._hubs = self._hub_counts()
@@ -56,8 +59,11 @@ class ExchangeSearch:
         best = plain, found
         if found.time <= _NEAR * self._exchange.bound:
             return best
-        self._tried[plain] = found.time
-        while self._spent < _SEEDS * effort:
+        self._tried[plain] = self._best = found.time
+        for wiring in self._plain():
+            if self._spent < _SEEDS * effort:
+                self._try(wiring)
+        while self._spent < 1.5 * _SEEDS * effort:
             self._try(self._random())
         misses = 0
         while self._spent < 0.75 * effort and misses < 2000:
@@ -92,12 +98,13 @@ class ExchangeSearch:
             return False
         ranks = self._ranks
         period = wiring.period(ranks)
-        found = plan(wiring, self._exchange, _TREES, max(1, _SAMPLE // 4 // ranks))
-        self._spent += 3000
+        found = plan(wiring, self._exchange, _TREES, max(1, _SAMPLE // 4 // ranks), _HOPELESS * self._best)
+        self._spent += _SAMPLE // 4
         self._tried[wiring] = np.inf
         if found is not None:
             self._spent += len(found.path) * _TREES
             self._tried[wiring] = found.time
+            self._best = min(self._best, found.time)
             self._hot[wiring] = np.array(
                 [found.load[found.circuits.family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
             )
@@ -119,7 +126,33 @@ class ExchangeSearch:
         feeder = wiring.feeder
         if feeder is None:
             return True
-        return feeder.wavelengths > 0 and feeder.share > 0 and reaches(feeder, -(-ranks // hubs) // 2)
+        return 1 <= feeder.depth <= DEEPEST and reaches(feeder, -(-ranks // hubs) // 2)
+
+    def _plain(self) -> Iterator[Wiring | None]:
+        """Wirings of few parts: chains of hubs, and tours or two lengths of chords between hubs that feed."""
+        ranks, channels = self._ranks, self._exchange.channels
+        spacings = [each for each in (2, 4, 5, 8, 10, 16, 32) if ranks % each == 0 and ranks // each in self._hubs]
+        narrow = sorted({1, max(1, channels // 16), max(1, channels // 8), channels // 4})
+        for each in spacings:
+            for width in narrow:
+                hubs, left = ranks // each, channels - width
+                yield Wiring(ranks, (Level(ranks, 1, width), Level(hubs, 1, left)), None)
+                yield self._filled(Wiring(hubs, (Level(hubs, 1, 1),), self._feeder(hubs, width)))
+                for far in spacings:
+                    if far % each == 0 and far > each:
+                        for more in narrow:
+                            chords = (Level(ranks, 1, width), Level(hubs, 1, more), Level(ranks // far, 1, left - more))
+                            yield Wiring(ranks, chords, None)
+        for hubs in self._hubs:
+            for width in sorted({*narrow, channels // 2}):
+                feeder = self._feeder(hubs, width) if hubs < ranks else None
+                skip = max(2, round((hubs / 2) ** 0.5))
+                tops: list[tuple[Level | Tours, ...]] = [(Level(hubs, 1, 1),), (Level(hubs, 1, 1), Level(hubs, skip, 1))]
+                if hubs % 2 == 0:
+                    tops.append(tuple(Tours(hubs, each, 1) for each in range(1, hubs // 4 + 1)))
+                if feeder is not None or hubs == ranks:
+                    for chords in tops:
+                        yield self._filled(Wiring(hubs, chords, feeder))
 
     def _random(self) -> Wiring | None:
         rng, channels = self._rng, self._exchange.channels
@@ -141,7 +174,7 @@ class ExchangeSearch:
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
         half = -(-self._ranks // hubs) // 2
         share = max(1, int(half / wavelengths * self._rng.choice((1.0, 1.25, 1.6, 2.5))))
-        for depth in range(1, _DEEPEST):
+        for depth in range(1, DEEPEST):
             if reaches(Feeder(wavelengths, depth, share), half):
                 return Feeder(wavelengths, depth + int(self._rng.integers(0, 2)), share)
         return None
