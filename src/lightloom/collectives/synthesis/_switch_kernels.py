@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+_ROOM = 1.02
+"""Times the best sum of hops up to which it is worth looking at the load."""
+
 
 @njit(cache=True)
 def circulant_hops(offsets: Any, ranks: int, hops: Any, queue: Any) -> Any:
@@ -110,3 +113,124 @@ def _relieve(offsets: Any, hops: Any, pieces: int, choice: Any, load: Any) -> bo
                     queue[count] = k
                     count += 1
     return False
+
+
+@njit(cache=True)
+def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
+    """Shortest trees of all sources, the farthest ranks first hung from where the circuit has least load.
+
+    Args:
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        hops: [source, rank].
+        choice: in, where ``load`` says that trees were chosen before, and out: [piece, source, rank]; −1 at the source.
+        load: in and out, blocks that pass each circuit.
+    """
+    pieces, sources, ranks = choice.shape
+    again = load.max() > 0
+    behind = np.empty(ranks, np.int64)
+    for source in range(sources):
+        order = np.argsort(hops[source], kind="mergesort")
+        for piece in range(pieces):
+            if again:
+                _passing(origin, circuit, order, choice[piece, source], load, behind)
+            behind[:] = 1
+            for i in range(ranks - 1, 0, -1):
+                rank = order[i]
+                best = -1
+                for k in range(origin.shape[1]):
+                    near = hops[source, origin[rank, k]] == hops[source, rank] - 1
+                    if near and (best < 0 or load[circuit[rank, k]] < load[circuit[rank, best]]):
+                        best = k
+                choice[piece, source, rank] = best
+                load[circuit[rank, best]] += behind[rank]
+                behind[origin[rank, best]] += behind[rank]
+            choice[piece, source, order[0]] = -1
+
+
+@njit(cache=True)
+def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behind: Any) -> None:
+    """Take the blocks of one tree off the load."""
+    behind[:] = 1
+    for i in range(len(order) - 1, 0, -1):
+        rank = order[i]
+        by = choice[rank]
+        load[circuit[rank, by]] -= behind[rank]
+        behind[origin[rank, by]] += behind[rank]
+
+
+@njit(cache=True)
+def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
+    """Hops from the first ranks where rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
+
+    Args:
+        hops: out, [source, rank], the sources of one period.
+        queue: scratch, [rank].
+
+    Returns:
+        Whether every rank is reached.
+    """
+    planes, period = ahead.shape
+    for source in range(period):
+        hops[source, :] = -1
+        hops[source, source] = 0
+        queue[0], count, at = source, 1, 0
+        while at < count:
+            rank = queue[at]
+            at += 1
+            for plane in range(planes):
+                to = (rank + ahead[plane, rank % period]) % ranks
+                if hops[source, to] < 0:
+                    hops[source, to] = hops[source, rank] + 1
+                    queue[count] = to
+                    count += 1
+        if count < ranks:
+            return False
+    return True
+
+
+@njit(cache=True)
+def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
+    """Where the circuits into every rank begin, and their numbers, plane · period + start: [rank, plane]."""
+    planes, period = ahead.shape
+    for plane in range(planes):
+        for rank in range(ranks):
+            to = (rank + ahead[plane, rank % period]) % ranks
+            origin[to, plane], circuit[to, plane] = rank, plane * period + rank % period
+
+
+@njit(cache=True)
+def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
+    """Change circuits one after the other wherever the most blocks that pass one, and then all hops, do not grow.
+
+    On plane ``which[t]`` the circuits that leave ranks ``ends[t]`` of the period swap the residues that they lead to,
+    and that of the first lands ``turns[t]`` periods farther on.
+
+    Returns:
+        (the most blocks that pass a circuit in an all-to-all, sum of hops); ``ahead`` is changed in place.
+    """
+    planes, period = ahead.shape
+    hops, queue = np.empty((period, ranks), np.int16), np.empty(ranks, np.int64)
+    origin, circuit = np.empty((ranks, planes), np.int64), np.empty((ranks, planes), np.int64)
+    choice = np.empty((1, period, ranks), np.int16)
+    load = np.zeros(planes * period, np.int64)
+    worst, total = 1 << 60, 1 << 60
+    for t in range(-1, len(which)):
+        k, a, b = (which[t], ends[t, 0], ends[t, 1]) if t >= 0 else (0, 0, 0)
+        before, after = ahead[k, a], ahead[k, b]
+        if t >= 0:
+            ahead[k, b] = (a + before - b) % ranks
+            ahead[k, a] = (b + after - a + turns[t] * period) % ranks
+        most, together = 1 << 60, 1 << 60
+        if lift_hops(ahead, ranks, hops, queue):
+            together = hops.sum()
+            if together <= total * _ROOM:
+                lift_ways(ahead, ranks, origin, circuit)
+                load[:] = 0
+                for _ in range(2):
+                    balance(origin, circuit, hops, choice, load)
+                most = load.max()
+        if most < worst or (most == worst and together <= total):
+            worst, total = most, together
+        else:
+            ahead[k, b], ahead[k, a] = after, before
+    return worst, total

@@ -11,22 +11,31 @@ A reduce-scatter takes the same circuits: its trees are those of the circulant w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.cost import cost
-from lightloom.collectives.degree_bound import degree_seconds
+from lightloom.collectives.degree_bound import degree_seconds, ranks_by_hops
 from lightloom.collectives.folding import Folding
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.standing import gather_over
-from lightloom.collectives.synthesis.switch_graphs import circulant, hops_ahead, kautz
+from lightloom.collectives.synthesis.switch_exchange import exchange_over, exchange_over_lift
+from lightloom.collectives.synthesis.switch_graphs import circulant, hops_ahead, kautz, lift
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric, Ints
 
+SERVES = (*FROM_ALL_GATHER, "all-to-all")
 _PIECES = (1, 2, 4, 8, 16)
-_MOST_ROWS = 1 << 22
+_MOST_ROWS = 1 << 23
+"""Of a schedule in which nothing repeats."""
+_LONGEST_PERIOD = 8
+"""Of circuits that carry an all-to-all."""
+_NAMED = 8
+"""Connections that a note names."""
 _NEAR = 1.0005
 """Times the bound at which nothing else is tried."""
 
@@ -39,8 +48,8 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     """
     if not fabric.exclusive or fabric.wavelength_routed:
         raise UnsupportedError(f"circuits of a switch on a {type(fabric).__name__}: expected a circuit switch")
-    if collective.kind not in FROM_ALL_GATHER:
-        raise UnsupportedError(f"circuits of a switch serve {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
+    if collective.kind not in SERVES:
+        raise UnsupportedError(f"circuits of a switch serve {', '.join(SERVES)}, not {collective.kind}")
     best, least = None, np.inf
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
     for each in _candidates(collective, fabric):
@@ -54,24 +63,54 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    offsets = circulant(fabric.ranks, fabric.channels)
-    for pieces in _PIECES:
-        if fabric.ranks * pieces <= _MOST_ROWS:
-            yield over_circulant(collective, fabric, offsets, pieces)
-    if fabric.channels > 1:
-        circuits = kautz(fabric.ranks, fabric.channels)
-        circuits = circuits.only(circuits.source != circuits.destination)
-        note = f"{fabric.channels} circuits a rank form a generalised Kautz graph"
-        for pieces in _PIECES[:2]:
-            if fabric.ranks**2 * pieces <= _MOST_ROWS:
-                yield gather_over(collective, fabric, circuits, pieces, notes=(_note(note, pieces),))
+    if collective.kind == "all-to-all":
+        yield from _exchanges(collective, fabric)
+        return
+    ranks, degree = fabric.ranks, fabric.channels
+    for offsets in _circulants(ranks, degree):
+        several = len(np.unique(offsets)) > _NAMED
+        ahead = ", ".join(str(each) for each in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
+        for pieces in _PIECES:
+            note = _note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
+            yield over_circulant(collective, fabric, offsets, pieces, note)
+    if degree == 1:
+        return
+    graph = kautz(ranks, degree)
+    circuits = graph.only(graph.source != graph.destination)
+    for pieces in _PIECES[:2]:
+        if ranks**2 * pieces <= _MOST_ROWS:
+            note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
+            yield gather_over(collective, fabric, circuits, pieces, notes=(note,))
 
 
-def _note(circuits: str, pieces: int) -> str:
-    return f"{circuits}; every share travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
+def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
+    yield circulant(ranks, degree)
+    if degree >= ranks and degree % (ranks - 1):
+        # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
+        fewer = max(each for each in range(1, ranks) if degree % each == 0)
+        yield np.tile(circulant(ranks, fewer), degree // fewer)
 
 
-def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces: int) -> Schedule:
+def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    ranks, degree = fabric.ranks, fabric.channels
+    periods = {1, max(each for each in range(1, _LONGEST_PERIOD + 1) if ranks % each == 0)}
+    for period in sorted(periods):
+        for pieces in _PIECES[:3:2]:
+            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
+            yield exchange_over_lift(collective, lift(ranks, degree, period), pieces, note)
+    if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
+        note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
+        yield exchange_over(collective, kautz(ranks, degree), 1, note)
+    # Circuits that change carry every block straight, which many bytes ask for.
+    straight = one_stage(collective, fabric, striped=True)
+    yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+
+
+def _note(circuits: str, part: str, pieces: int) -> str:
+    return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
+
+
+def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces: int, note: str) -> Schedule:
     """A folded queued schedule over circuits from every rank to those ``offsets`` ahead, one plane each."""
     rank, circuit, piece, when = _tree(collective, fabric, offsets, pieces)
     ranks = fabric.ranks
@@ -85,7 +124,6 @@ def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces
     none, one = np.zeros(len(order), np.int64), np.ones(len(order), np.int64)
     channel = np.tile(used.astype(np.int32), (ranks, 1))
     step = np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
-    ahead = ", ".join(str(each) for each in np.unique(offsets)[:8]) + (", ..." if len(np.unique(offsets)) > 8 else "")
     return Schedule(
         algorithm="synthesized",
         collective=collective,
@@ -103,7 +141,7 @@ def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces
         reduces=adds[order],
         queued=True,
         folding=Folding(1, channel),
-        notes=(_note(f"circuits lead from every rank to those {ahead} ahead", pieces),),
+        notes=(note,),
     )
 
 

@@ -1,9 +1,11 @@
-"""Graphs of degree D for a circuit switch of D planes: circulants, and generalised Kautz graphs.
+"""Graphs of degree D for a circuit switch of D planes: circulants, their lifts, and generalised Kautz graphs.
 
 A circulant joins rank i to i + c for D connections c. It looks the same from every rank, so that one tree stands for
-all and no circuit waits; but at most binomial(k + D, D) ranks lie within k hops. A generalised Kautz graph joins i to
-−D i − 1, ..., −D i − D modulo N, of which D^k are different at k hops, as many as any graph can have: at most ⌈log_D N⌉
-hops between any two of any number of ranks. Nothing in it repeats.
+all and no circuit waits; but at most binomial(k + D, D) ranks lie within k hops. A lift joins i to i + c where c
+depends on i modulo a period P that divides the ranks: it repeats every P ranks, and a period of 4 or 8 brings the hops
+of an all-to-all near the fewest that any graph has. A generalised Kautz graph joins i to −D i − 1, ..., −D i − D modulo
+N, of which D^k are different at k hops, as many as any graph can have: at most ⌈log_D N⌉ hops between any two of any
+number of ranks. Nothing in it repeats, and its circuits are not used alike.
 
 Source: Imase and Itoh, "A design for directed graphs with minimum diameter", IEEE Trans. Computers C-32, 1983.
 """
@@ -16,11 +18,12 @@ import numpy as np
 
 from lightloom.collectives.synthesis.standing import StandingCircuits
 from lightloom.collectives.wavelengths import colour_planes
+from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Ints
 
-_EFFORT = 40_000_000
-"""Circuits that the search for a circulant may follow; a tenth of a CPU second."""
-_MOST_TRIES = 20_000
+_EFFORT = 30_000_000
+"""Circuits that a search may follow: a tenth of a CPU second for a circulant, a few seconds for a lift."""
+_MOST_TRIES = 9_000
 _STARTS = 3
 
 
@@ -52,6 +55,34 @@ def hops_ahead(offsets: Ints, ranks: int) -> Ints:
     hops = np.empty(ranks, np.int64)
     kernels.circulant_hops(offsets, ranks, hops, np.empty(ranks, np.int64))
     return hops
+
+
+@lru_cache(maxsize=64)
+def lift(ranks: int, degree: int, period: int) -> Ints:
+    """How far ahead the circuits of one period of ranks lead, over which an all-to-all's fullest circuit carries few
+    blocks: [degree, period].
+
+    On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
+    random lifts, seeded.
+
+    Raises:
+        UnsupportedError: the period does not divide the ranks.
+    """
+    from lightloom.collectives.synthesis import _switch_kernels as kernels
+
+    if ranks % period:
+        raise UnsupportedError(f"circuits that repeat every {period} of {ranks} ranks: expected a divisor")
+    if degree >= ranks - 1:
+        return np.tile(circulant(ranks, degree)[:, None], (1, period))
+    tries = min(_MOST_TRIES, _EFFORT // (ranks * degree * period)) // _STARTS + 1
+    turns, found = ranks // period, []
+    for seed in range(_STARTS):
+        rng = np.random.default_rng(seed)
+        residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
+        ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
+        draws = rng.integers(degree, size=tries), rng.integers(period, size=(tries, 2)), rng.integers(turns, size=tries)
+        found.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
+    return min(found, key=lambda each: each[0])[1]
 
 
 @lru_cache(maxsize=8)

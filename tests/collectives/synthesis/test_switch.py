@@ -1,0 +1,141 @@
+"""Circuit switches: graphs as good as exhaustive search finds, schedules verified, above the bound and near it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.cost import cost
+from lightloom.collectives.degree_bound import degree_seconds, ranks_by_hops
+from lightloom.collectives.evaluate import costed, evaluate
+from lightloom.collectives.registry import admitted
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.synthesis.switch import SERVES, on_switch
+from lightloom.collectives.synthesis.switch_graphs import circulant, hops_ahead, kautz
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.mesh import Torus
+
+
+def switch(ranks: int, degree: int, **fields: float) -> CircuitSwitch:
+    return CircuitSwitch.model_validate({"ranks": ranks, "degree": degree, "hop_latency": 0.5e-6} | fields)
+
+
+def in_place(collective: Collective, fabric: CircuitSwitch) -> float:
+    """Seconds with the circuits in place, over the bound likewise."""
+    bound = degree_seconds(collective, fabric) - fabric.setup_time
+    return (cost(on_switch(collective, fabric), fabric).time - fabric.setup_time) / bound
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from([2, 3, 5, 8, 15]), st.sampled_from([1, 2, 3, 9]), st.floats(0, 8), st.sampled_from(SERVES))
+def test_every_schedule_is_verified_and_above_both_bounds(ranks: int, degree: int, power: float, kind: Kind) -> None:
+    fabric = switch(ranks, degree)
+    schedule = on_switch(Collective(kind, ranks, ranks * 10**power), fabric)
+    verify(schedule, fabric)
+    price, _ = costed(schedule, fabric)
+    assert price.time >= degree_seconds(schedule.collective, fabric) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "degree"), [(7, 2), (12, 2), (16, 2), (20, 2), (11, 3), (16, 3)])
+def test_circulants_have_the_fewest_hops_that_any_has(ranks: int, degree: int) -> None:
+    best = min(
+        (int(hops.max()), int(hops.sum()))
+        for chosen in combinations(range(1, ranks), degree)
+        for hops in [hops_ahead(np.array(chosen), ranks)]
+    )
+    found = hops_ahead(circulant(ranks, degree), ranks)
+    assert (int(found.max()), int(found.sum())) == best
+
+
+@given(st.integers(2, 80), st.integers(2, 10))
+def test_kautz_graphs_are_permutations_with_few_hops(ranks: int, degree: int) -> None:
+    graph = kautz(ranks, degree)
+    for plane in range(degree):
+        mine = graph.channel == plane
+        assert sorted(graph.source[mine].tolist()) == sorted(graph.destination[mine].tolist()) == list(range(ranks))
+    steps = np.zeros((ranks, ranks), np.bool_)
+    steps[graph.source, graph.destination] = True
+    within, hops = np.eye(ranks, dtype=np.bool_), 0
+    while not within.all():
+        within |= within @ steps
+        hops += 1
+        assert hops <= len(ranks_by_hops(ranks, degree)) + 3
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize(("ranks", "degree"), [(16, 2), (16, 8), (35, 4), (64, 2), (64, 8), (100, 4)])
+def test_large_shares_meet_what_a_rank_can_receive(kind: Kind, ranks: int, degree: int) -> None:
+    assert in_place(Collective(kind, ranks, 1e7 * ranks), switch(ranks, degree)) <= 1.002
+
+
+@pytest.mark.parametrize(("ranks", "degree", "most"), [(16, 2, 1.05), (64, 4, 1.05), (64, 8, 1.02), (100, 8, 1.06)])
+def test_small_shares_take_few_more_hops_than_any_graph_has(ranks: int, degree: int, most: float) -> None:
+    assert in_place(Collective("all-gather", ranks, 1e3 * ranks), switch(ranks, degree)) <= most
+
+
+@pytest.mark.parametrize(("ranks", "degree"), [(5, 2), (8, 8), (16, 4)])
+@pytest.mark.parametrize("kind", SERVES)
+@pytest.mark.parametrize("share", [1e3, 1e6, 1e9])
+def test_no_other_algorithm_is_faster(ranks: int, degree: int, kind: Kind, share: float) -> None:
+    fabric, wanted = switch(ranks, degree), Collective(kind, ranks, ranks * share)
+    ours = cost(on_switch(wanted, fabric), fabric).time
+    for other in admitted(kind, fabric):
+        if not other.by_size:
+            assert ours <= evaluate(other, wanted, fabric).cost.time * (1 + 1e-9), other.name
+
+
+def test_a_circulant_serves_all_pairs_where_there_are_circuits_enough() -> None:
+    """Then every block goes straight, as the bound says it may."""
+    assert in_place(Collective("all-to-all", 9, 9e6), switch(9, 8)) == pytest.approx(1.0)
+    assert set(circulant(9, 16).tolist()) == set(range(1, 9))
+
+
+def test_twice_the_bandwidth_halves_the_time_without_latency() -> None:
+    wanted = Collective("all-gather", 20, 2e8)
+    once, twice = (switch(20, 3, hop_latency=0.0, reconfiguration_time=0.0, bandwidth=b) for b in (1e9, 2e9))
+    slow, fast = (cost(on_switch(wanted, each), each).time for each in (once, twice))
+    assert slow == pytest.approx(2 * fast)
+
+
+def test_schedules_of_a_circulant_look_the_same_from_every_rank() -> None:
+    """Relabelled by a shift of the ranks, the rows of all copies are the same rows."""
+    fabric = switch(12, 2)
+    schedule = on_switch(Collective("all-gather", 12, 12e6), fabric)
+    assert schedule.folding is not None
+    assert schedule.folding.period == 1
+    rows = schedule.unfolded(fabric.fibre_channels)
+    pieces = schedule.chunks // 12
+
+    def shifted(by: int) -> set[tuple[int, ...]]:
+        owner, piece = np.divmod(rows.chunk.astype(np.int64), pieces)
+        columns = (
+            (rows.source + by) % 12,
+            (rows.destination + by) % 12,
+            (owner + by) % 12,
+            piece,
+            rows.step,
+            rows.fibre,
+        )
+        return set(zip(*(column.tolist() for column in columns), strict=True))
+
+    assert shifted(0) == shifted(1) == shifted(5)
+
+
+def test_other_fabrics_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="Torus"):
+        on_switch(Collective("all-gather", 9, 9.0), Torus(ranks=9))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERVES)
+def test_a_thousand_ranks(kind: Kind) -> None:
+    fabric = switch(1024, 8)
+    schedule = on_switch(Collective(kind, 1024, 1024e3), fabric)
+    verify(schedule, fabric)
+    costed(schedule, fabric)
