@@ -1,0 +1,106 @@
+"""Rows say what the commands say; batches hold every point once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.planner.search import search
+from lightloom.sweeps import compute as module
+from lightloom.sweeps.compute import DONE, FAILED, REFUSED, Batch, Row, batches, compute
+from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
+from lightloom.sweeps.table import COLUMNS
+from lightloom.workloads.load import load_workload
+from tests.sweeps.experiments import PLANS, SMALL, points
+
+
+def _rows(found: dict[str, Point]) -> dict[str, Row]:
+    return dict(row for batch in batches(found.items()) for row in compute(batch))
+
+
+def test_batches_hold_every_point_once(tmp_path: Path) -> None:
+    found = points(tmp_path, SMALL + PLANS)
+    made = batches(found.items())
+    keys = [key for batch in made for key, _ in batch.points]
+    assert sorted(keys) == sorted(found)
+    assert len(keys) == len(set(keys))
+    for batch in made:
+        assert len({point.family for _, point in batch.points}) == 1
+
+
+def test_rows_of_collectives_are_those_of_evaluate(tmp_path: Path) -> None:
+    found = points(tmp_path, SMALL)
+    rows = _rows(found)
+    assert rows.keys() == found.keys()
+    for key, point in found.items():
+        assert isinstance(point, CollectivePoint)
+        wanted = Collective(cast(Any, point.kind), point.site.ranks, point.nbytes)
+        try:
+            told = evaluate(find(point.algorithm), wanted, point.site.fabric)
+        except UnsupportedError as error:
+            assert (rows[key]["status"], rows[key]["why"]) == (REFUSED, str(error))
+            continue
+        row = rows[key]
+        assert row["status"] == DONE
+        assert (row["time_s"], row["energy_j"], row["steps"]) == (told.cost.time, told.cost.energy, told.cost.steps)
+        assert (row["lower_bound_s"], row["bound_by"]) == (told.bound.time, told.bound.bound_by)
+    assert {row["status"] for row in rows.values()} == {DONE, REFUSED}
+
+
+def test_rows_of_plans_are_those_of_search(tmp_path: Path) -> None:
+    found = points(tmp_path, f"name: plans{PLANS}")
+    rows = _rows(found)
+    for key, point in found.items():
+        assert isinstance(point, PlanPoint)
+        cluster = load_cluster(
+            "terarack-64", {"ranks": point.site.ranks, "training.batch_per_rank": point.batch, "reference": None}
+        )
+        graph = load_workload("hdc", batch=point.batch)
+        try:
+            told = search(graph, cluster, strategies=(point.strategy,), algorithm=point.algorithm).winner.result
+        except UnsupportedError as error:
+            assert (rows[key]["status"], rows[key]["why"]) == (REFUSED, str(error))
+            continue
+        assert rows[key]["time_s"] == told.step_time
+        assert rows[key]["energy_j"] == told.energy.total_j
+        assert {name: rows[key][name] for name in told.breakdown} == told.breakdown
+
+
+def test_every_figure_has_a_column(tmp_path: Path) -> None:
+    for row in _rows(points(tmp_path, SMALL + PLANS)).values():
+        assert row.keys() <= COLUMNS.keys()
+
+
+def test_a_model_that_cannot_be_built_is_kept_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def build():\n    raise RuntimeError('no weights')\n")
+    text = "name: x\nplans: [{model: 'mine.py:build', cluster: terarack-64, algorithm: ring, strategy: ddp}]"
+    (row,) = _rows(points(tmp_path, text)).values()
+    assert row["status"] == REFUSED
+    assert "no weights" in row["why"]
+
+
+def test_a_fault_of_ours_is_a_row_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(algorithm: Algorithm, *rest: Any) -> None:
+        if algorithm.name == "optree":
+            raise VerificationError("rank 3 lacks chunk 2")
+        raise UnsupportedError("not today")
+
+    monkeypatch.setattr(module, "build", wrong)
+    rows = _rows(points(tmp_path, SMALL)).values()
+    failed = [row for row in rows if row["status"] == FAILED]
+    assert failed
+    assert all(row["why"] == "VerificationError: rank 3 lacks chunk 2" for row in failed)
+    assert all(row["algorithm"] == "optree" for row in failed)
+
+
+def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
+    first = batches(points(tmp_path, SMALL).items())[0]
+    with pytest.raises(ConfigError, match="the same lightloom everywhere"):
+        compute(Batch("0" * 16, first.points))

@@ -1,0 +1,33 @@
+"""The same sweep on a Dask cluster of two worker processes over loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lightloom.core.errors import ConfigError
+from lightloom.sweeps.run import sweep
+from lightloom.sweeps.workers import Workers
+from tests.sweeps.experiments import PLANS, SMALL, points
+
+
+def test_two_dask_workers_give_the_same_bytes(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    wanted = points(tmp_path, SMALL + PLANS)
+    here = sweep("small", wanted, tmp_path / "here", Workers(jobs=1))
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+        local_directory=str(tmp_path / "dask"),
+    ) as cluster:  # fmt: skip
+        there = sweep("small", wanted, tmp_path / "there", Workers(dask=cluster.scheduler_address))
+    assert there.computed == len(wanted)
+    assert there.results.read_bytes() == here.results.read_bytes()
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "tcp://", "colour://127.0.0.1:1"])
+def test_an_address_without_a_scheduler_is_refused(tmp_path: Path, address: str) -> None:
+    wanted = points(tmp_path, SMALL)
+    with pytest.raises(ConfigError, match="no Dask scheduler answers there"):
+        sweep("small", wanted, tmp_path / "out", Workers(dask=address))
