@@ -92,11 +92,11 @@ class Data:
         self.held: dict[tuple[int, int], Counter[int] | None] = {}
         for rank in range(self._ranks):
             for chunk in range(self._chunks):
-                mine = self._kind in ("reduce-scatter", "all-reduce") or self._owner(chunk) == rank
+                mine = self._kind in ("reduce-scatter", "all-reduce", "reduce") or self._owner(chunk) == rank
                 self.held[rank, chunk] = Counter({rank: 1}) if mine else None
 
     def _owner(self, chunk: int) -> int:
-        return chunk * self._ranks // self._chunks
+        return 0 if self._kind in ("broadcast", "reduce") else chunk * self._ranks // self._chunks
 
     def sent(self, rank: int, chunk: int) -> Counter[int]:
         """A copy of what a rank holds."""
@@ -114,9 +114,9 @@ class Data:
         everyone = Counter(range(self._ranks))
         for (rank, chunk), value in self.held.items():
             owner = self._owner(chunk)
-            if self._kind == "all-gather":
+            if self._kind in ("all-gather", "broadcast"):
                 assert value == Counter({owner: 1})
-            elif self._kind == "all-reduce" or (self._kind == "reduce-scatter" and owner == rank):
+            elif self._kind == "all-reduce" or (self._kind in ("reduce-scatter", "reduce") and owner == rank):
                 assert value == everyone
             elif self._kind == "all-to-all":
                 for_whom = chunk % (self._chunks // self._ranks) * self._ranks**2 // self._chunks

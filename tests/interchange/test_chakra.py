@@ -72,6 +72,18 @@ def test_any_order_that_dependencies_allow_moves_the_right_data(
     data.check()
 
 
+@settings(deadline=None, max_examples=20)
+@given(drawn=made())
+def test_no_send_waits_for_another(tmp_path_factory: pytest.TempPathFactory, drawn: Made) -> None:
+    """A simulator ends a send when it arrives: pieces of one lightpath would pay their delay one after the other."""
+    schedule, fabric = drawn
+    assume(not fabric.in_network_reduction)
+    for path in write_traces(tmp_path_factory.mktemp("out") / "trace", schedule, fabric):
+        nodes = {node.id: node for node in read_trace(path)[0]}
+        sends = [node for node in nodes.values() if node.type == SEND]
+        assert not any(nodes[before].type == SEND for node in sends for before in (*node.control, *node.data))
+
+
 def _play(traces: list[list[Node]], data: Data, chance: random.Random) -> None:
     waits = [{node.id: len({*node.control, *node.data}) for node in nodes} for nodes in traces]
     followers: list[dict[int, list[Node]]] = [defaultdict(list) for _ in traces]

@@ -90,7 +90,7 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (drop("steps"), "field 'steps' is missing"),
     (put("colour", value=1), "unknown field 'colour'"),
     (put("algorithm", value=3), "algorithm: 3: expected text"),
-    (put("collective", "kind", value="broadcast"), "unknown collective 'broadcast'"),
+    (put("collective", "kind", value="scatter"), "unknown collective 'scatter'"),
     (put("collective", "ranks", value=4.0), "collective.ranks: 4.0: expected a whole number"),
     (put("collective", "nbytes", value=-1), "nbytes=-1.0"),
     (put("collective", "nbytes", value="1MB"), "collective.nbytes: '1MB'"),

@@ -60,7 +60,7 @@ def test_a_program_is_checked_without_a_fabric(
     [
         (["export", "all-gather", "a.csv", *_RING, "--nbytes", "1MB"], "unknown suffix '.csv'"),
         (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
-        (["export", "broadcast", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'broadcast'"),
+        (["export", "scatter", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'scatter'"),
         (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
         (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "has no program"),
         (

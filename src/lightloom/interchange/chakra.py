@@ -3,11 +3,12 @@
 Row r becomes node 2r, a send on its source's trace, and node 2r + 1, a receive on its destination's. Nothing computes.
 
     data dependencies      a send waits for what its source has received of the chunk
-    control dependencies   what arrives waits for sends that still need the earlier value; a lightpath's sends follow
-                           each other
+    control dependencies   what arrives waits for sends that still need the earlier value
 
 What data does not need is not said: where a step waits for another only because light is redirected, the trace does
-not wait. Ranks need no agreement but their messages. A multicast is one message a destination.
+not wait; and the sends of a lightpath do not wait for each other, since a send ends for a simulator when it arrives,
+while here the next one leaves as soon as the bytes have. Ranks need no agreement but their messages. A multicast is one
+message a destination.
 
 Besides what simulators read (``comm_size`` in bytes, rounded up, ``comm_src``, ``comm_dst``, ``comm_tag``), every node
 carries its row, and every file the header of the schedule, so that the schedule comes back whole.
@@ -69,15 +70,9 @@ def nodes_of(schedule: Schedule) -> list[list[Node]]:
     table = list(zip(*columns.values(), strict=True))
     size = math.ceil(schedule.chunk_nbytes)
     traces: list[list[Node]] = [[] for _ in range(schedule.collective.ranks)]
-    last: dict[int, int] = {}
     for group in order.groups:
         for row in group:
-            path = columns["lightpath"][row]
-            before = (2 * last[path],) if path in last else ()
-            last[path] = row
-            traces[columns["source"][row]].append(
-                _node(SEND, row, table, size, control=before, data=_receives(order.reads[row]))
-            )
+            traces[columns["source"][row]].append(_node(SEND, row, table, size, data=_receives(order.reads[row])))
         for row in group:
             control = (*sorted(2 * each for each in order.after_reads[row]), *_receives(order.after_writes[row]))
             traces[columns["destination"][row]].append(_node(RECEIVE, row, table, size, control=control))
@@ -89,7 +84,7 @@ def _receives(rows: list[int]) -> tuple[int, ...]:
 
 
 def _node(
-    kind: int, row: int, table: list[Any], size: int, *, control: tuple[int, ...], data: tuple[int, ...] = ()
+    kind: int, row: int, table: list[Any], size: int, *, control: tuple[int, ...] = (), data: tuple[int, ...] = ()
 ) -> Node:
     entries = dict(zip(COLUMNS, table[row], strict=True))
     verb = "send" if kind == SEND else "receive"

@@ -34,12 +34,12 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     """A verified schedule as a program, which keeps the rules and runs.
 
     Raises:
-        UnsupportedError: an all-to-all, a switch that reduces, or more channels, threadblocks or steps than the runtime
-            has.
+        UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks or steps
+            than the runtime has.
     """
     kind = schedule.collective.kind
     if kind not in NAMES:
-        raise UnsupportedError(f"an {kind} has no program here: chunks that wait on their way have no place in it")
+        raise UnsupportedError(f"{kind} has no program here: expected {', '.join(NAMES)}")
     schedule = schedule.unfolded(fabric.fibre_channels)
     order = row_order(schedule)
     channels = _channels_of_rows(schedule)

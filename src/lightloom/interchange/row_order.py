@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import ROOTED
 from lightloom.core.errors import UnsupportedError
 
 Groups = list[list[int]]
@@ -119,7 +120,8 @@ def _queued_groups(schedule: Schedule) -> Groups:
     source, destination, chunk, adds = (
         column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk, schedule.reduces)
     )
-    pieces = schedule.chunks // schedule.collective.ranks
+    rooted = schedule.collective.kind in ROOTED
+    pieces = schedule.chunks if rooted else schedule.chunks // schedule.collective.ranks
     to_add: dict[tuple[int, int], int] = defaultdict(int)
     for row in np.flatnonzero(schedule.reduces).tolist():
         to_add[destination[row], chunk[row]] += 1
