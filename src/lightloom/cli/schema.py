@@ -1,14 +1,24 @@
-"""``lightloom schema``: the JSON Schema of a cluster file."""
+"""``lightloom schema``: the JSON Schema of a cluster file, or of a schedule."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
 
-def schema() -> None:
-    """Print the JSON Schema of a cluster file, for editors that complete and check YAML."""
+def schema(
+    what: Annotated[str, typer.Argument(metavar="[cluster|schedule]", help="What the file holds.")] = "cluster",
+) -> None:
+    """Print the JSON Schema of a cluster file, for editors that complete and check YAML, or of a schedule's JSON."""
     import json
 
-    from lightloom.clusters.schema import schema as cluster_schema
+    from lightloom.core.errors import UnknownNameError
 
-    typer.echo(json.dumps(cluster_schema(), indent=2, ensure_ascii=False))
+    if what == "cluster":
+        from lightloom.clusters.schema import schema as described
+    elif what == "schedule":
+        from lightloom.interchange.document_schema import schema as described
+    else:
+        raise UnknownNameError("schema", what, ["cluster", "schedule"])
+    typer.echo(json.dumps(described(), indent=2, ensure_ascii=False))
