@@ -82,7 +82,8 @@ def gather_over(
     """
     if collective.kind not in FROM_ALL_GATHER:
         raise UnsupportedError(f"standing circuits carry {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
-    timing = busy_and_delay(fabric, circuits, collective.nbytes_per_rank / pieces)
+    # A size of nothing takes the trees of a byte.
+    timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
     parts = []
     if collective.kind != "all-gather":
         parts.append(_rows(circuits, forest(circuits, *timing, pieces, slack=slack, turned=True), turned=True))

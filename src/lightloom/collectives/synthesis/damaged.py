@@ -1,0 +1,177 @@
+"""Synthesis around failures: circuits of a sound ring's design, without what has died, and trees over what is left.
+
+    design for as many ranks and wavelengths ──► its chords, less those that died ──► unit links on all that is free
+                                                                    ──► trees without symmetry ──► the fastest
+
+A ring that is broken one way or both is a line that way: data goes as far along it as halfway around a ring of twice as
+many ranks, and so the design for such a ring is tried too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.link_use import joint_seconds
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.hubs import Circuits, Level, hub_ranks
+from lightloom.collectives.synthesis.ring_search import RingSearch
+from lightloom.collectives.synthesis.standing import StandingCircuits, busy_and_delay, forest, gather_over
+from lightloom.collectives.synthesis.trees import Timing
+from lightloom.fabrics.base import Ints
+from lightloom.fabrics.damage import DamagedWdmRing
+
+_EFFORT = 300_000
+"""Transfers that the search for a sound ring's design may schedule; less than a CPU second."""
+_PIECES = (1, 4, 8)
+_FIRST_PIECES = 2
+"""With which circuits are compared."""
+_THIN = 4
+"""Times that a circuit may be wider than another one beside it."""
+_TRANSFERS = 1 << 19
+"""Of one try; fewer pieces are tried where there would be more."""
+
+
+def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
+    """A queued schedule that uses nothing that has failed, not yet verified.
+
+    The circuits are those of the fastest all-gather found; all three kinds use them.
+
+    Raises:
+        UnsupportedError: another kind of collective, or circuits cannot join all ranks.
+    """
+    first = _FIRST_PIECES if _FIRST_PIECES * fabric.ranks**2 <= _TRANSFERS else 1
+    tried = [(_seconds(collective, fabric, each, first), each) for each in _circuits_to_try(collective, fabric)]
+    seconds, circuits = min(tried, key=lambda each: each[0])
+    times = {first: seconds} | {
+        pieces: _seconds(collective, fabric, circuits, pieces)
+        for pieces in _PIECES
+        if pieces * fabric.ranks**2 <= _TRANSFERS
+    }
+    pieces = min(times, key=lambda each: times[each])
+    return gather_over(collective, fabric, circuits, pieces, notes=(_note(fabric, circuits, pieces),))
+
+
+def _seconds(collective: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> float:
+    timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
+    return forest(circuits, *timing, pieces).time
+
+
+def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
+    for chords in dict.fromkeys([(), *_designs(collective, fabric), *_simple(fabric)]):
+        found = standing_circuits(fabric, chords)
+        if found is not None:
+            yield found
+
+
+def _designs(collective: Collective, fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
+    """Chords that a sound ring would have; of one with twice the ranks, the same distances apart."""
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    for times in (1, 2):
+        bound = joint_seconds(times * ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+        design, _ = RingSearch(times * ranks, channels, nbytes, timing, bound).run(_EFFORT)
+        yield tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
+
+
+def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
+    """Chords of one or two lengths from every rank; at the ends of a line, where no chord leads back, short ones that
+    are wide serve better than long ones that lie alone."""
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    for skips in ((2,), (4,), (8,), (2, 6), (4, 16), (3, 9, 27)):
+        widths = [channels // ((len(skips) + 1) * skip) for skip in skips]
+        if min(widths) >= 1 and 2 * skips[-1] < ranks:
+            yield tuple(Level(ranks, skip, width) for skip, width in zip(skips, widths, strict=True))
+
+
+def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> StandingCircuits | None:
+    """All that is left of these chords, and unit links on all that they leave free; None where they do not fit.
+
+    Hubs are counted from the first broken link on, so that few chords pass it.
+    """
+    lit = np.flatnonzero(fabric.lit_channels)[: fabric.usable_channels]
+    plan = Circuits.of(fabric.ranks, len(lit), chords)
+    if plan is None:
+        return None
+    blocked, ends = fabric.blocked(), fabric.blocked_ends()
+    broken = np.flatnonzero(blocked.all(axis=1))
+    turn = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
+    free = ~blocked
+    free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
+    parts = []
+    for level in range(len(plan.levels) - 1, -1, -1):
+        for way in (0, 1):
+            source, destination, wanted = _level(plan, level, way, turn, lit, fabric.channels)
+            usable = wanted & _free_all_along(free, source, destination, way, fabric.ranks)
+            usable &= ~ends[source, way] & ~ends[destination, way]
+            if fabric.reach is not None:
+                usable &= (fabric.hops(source, destination, way + 0 * source) <= fabric.reach)[:, None]
+            which, first, width = _runs(usable)
+            parts.append(
+                StandingCircuits(fabric.ranks, source[which], destination[which], way + 0 * which, first, width)
+            )
+            _take(free, parts[-1], fabric)
+    return _joined(parts)
+
+
+def _level(plan: Circuits, level: int, way: int, turn: int, lit: Ints, channels: int) -> tuple[Ints, Ints, Any]:
+    """Ends of a level's circuits one way, and the channels that each wants: [circuit, channel]."""
+    source = np.flatnonzero(plan.next[level, way] >= 0)
+    destination = plan.next[level, way, source]
+    each = plan.levels[level]
+    wanted = np.ones((len(source), channels), np.bool_)
+    if level:
+        number = np.full(plan.ranks, -1, np.int64)
+        number[hub_ranks(plan.ranks, each.hubs)] = np.arange(each.hubs)
+        first = plan.channel(level, number[source if way == 0 else destination])
+        wanted[:] = False
+        np.put_along_axis(wanted, lit[first[:, None] + np.arange(each.width)], True, axis=1)
+    return (source + turn) % plan.ranks, (destination + turn) % plan.ranks, wanted
+
+
+def _free_all_along(free: NDArray[np.bool_], source: Ints, destination: Ints, way: int, ranks: int) -> Any:
+    """Channels that are free on every link of each circuit: [circuit, channel]."""
+    first, last = (source, destination) if way == 0 else (destination, source)
+    taken = np.tile(~free[way * ranks : (way + 1) * ranks], (2, 1)).cumsum(axis=0)
+    before = np.where((first > 0)[:, None], taken[first - 1], 0)
+    return taken[first + (last - first) % ranks - 1] == before
+
+
+def _take(free: NDArray[np.bool_], circuits: StandingCircuits, fabric: DamagedWdmRing) -> None:
+    runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
+    for i in range(len(circuits)):
+        links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
+        free[links, circuits.channel[i] : circuits.channel[i] + circuits.width[i]] = False
+
+
+def _runs(usable: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+    """Runs of neighbouring channels: the row, the first channel and the length of each.
+
+    Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
+    others.
+    """
+    edges = np.diff(usable.astype(np.int8), axis=1, prepend=0, append=0)
+    which, first = np.nonzero(edges == 1)
+    width = np.nonzero(edges == -1)[1] - first
+    widest = np.zeros(len(usable), np.int64)
+    np.maximum.at(widest, which, width)
+    kept = width * _THIN >= widest[which]
+    return which[kept].astype(np.int64), first[kept].astype(np.int64), width[kept].astype(np.int64)
+
+
+def _joined(parts: list[StandingCircuits]) -> StandingCircuits:
+    names = ("source", "destination", "route", "channel", "width")
+    return StandingCircuits(
+        parts[0].ranks, *(np.concatenate([getattr(each, name) for each in parts]) for name in names)
+    )
+
+
+def _note(fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> str:
+    around = ", ".join(each.text() for each in fabric.failures) or "nothing"
+    return f"around {around}: {len(circuits)} circuits; every share travels in {pieces} pieces"
