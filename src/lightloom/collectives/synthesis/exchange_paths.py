@@ -86,17 +86,19 @@ def route(
     found = np.empty((trees, count, ring.ranks), np.int32)
     chosen = np.full((count, ring.ranks), -1, np.int8)
     load = np.zeros(len(ring.start))
-    allowed, price, first = exchange.bound, delay, ring.first
+    allowed, price, toll, first = exchange.bound, delay, timing.hop, ring.first
     for tree in range(trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, found[tree])
         if tree == 0 and dearest >= limit:
             return None
-        # Most schedules take a little more than their longest path.
-        allowed = max(allowed, dearest) if tree == 0 else allowed
+        if tree == 0:
+            # Where time is not short, neither are hops dear.
+            allowed = max(allowed, dearest)
+            toll = timing.hop * allowed / dearest
         kernels.choose(
-            found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, timing.hop, load, chosen
+            found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, toll, load, chosen
         )
-        price = delay + timing.hop * (load * busy / allowed) ** kernels.STEEP
+        price = delay + toll * (load * busy / allowed) ** kernels.STEEP
     return Routed(ring, which, busy, delay, found, chosen, load)
 
 

@@ -16,13 +16,16 @@ from lightloom.collectives.synthesis.exchange_circuits import DEEPEST, Feeder, T
 from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
 from lightloom.collectives.synthesis.hubs import Level
 
-EFFORT = 4_000_000
+EFFORT = 12_000_000
 """Hops that a search may schedule, up to 300 ranks; about three CPU seconds."""
-_RANKS = 300
+_RANKS, _GROWTH = 300, 0.8
+"""From so many ranks on effort grows with this power of the ranks."""
 _NEAR = 1.003
 """Times the bound at which a search is content."""
-_SAMPLE = 1 << 16
-"""Blocks from which an estimate is made."""
+_SAMPLE, _SOURCES = 1 << 14, 10
+"""Blocks from which an estimate is made; sources at least."""
+_MOST_ROWS = 8_000_000
+"""Of a schedule."""
 _SEEDS = 0.25
 """Of the effort, for wirings that owe nothing to others."""
 _KEPT, _FINAL = 6, 4
@@ -45,6 +48,7 @@ class ExchangeSearch:
         self._rng = np.random.default_rng(0)
         self._spent = 0.0
         self._best = np.inf
+        self._sources = max(_SOURCES, _SAMPLE // self._ranks)
         self._tried: dict[Wiring, float] = {}
         self._hot: dict[Wiring, Any] = {}
         self._hubs = self._hub_counts()
@@ -52,7 +56,7 @@ class ExchangeSearch:
     def run(self, effort: float = EFFORT) -> tuple[Wiring, Plan]:
         """The best wiring found, and its plan."""
         ranks, channels = self._ranks, self._exchange.channels
-        effort *= max(1.0, ranks / _RANKS)
+        effort *= max(1.0, ranks / _RANKS) ** _GROWTH
         plain = Wiring(ranks, (Level(ranks, 1, channels),), None)
         found = plan(plain, self._exchange, _TREES)
         assert found is not None
@@ -97,12 +101,13 @@ class ExchangeSearch:
         if wiring is None or wiring in self._tried or not self._fits(wiring):
             return False
         ranks = self._ranks
+        found = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
+        self._spent += self._sources * ranks
         period = wiring.period(ranks)
-        found = plan(wiring, self._exchange, _TREES, max(1, _SAMPLE // 4 // ranks), _HOPELESS * self._best)
-        self._spent += _SAMPLE // 4
         self._tried[wiring] = np.inf
         if found is not None:
             self._spent += len(found.path) * _TREES
+        if found is not None and len(found.path) / (len(found.begin) - 1) * period * ranks <= _MOST_ROWS:
             self._tried[wiring] = found.time
             self._best = min(self._best, found.time)
             self._hot[wiring] = np.array(
@@ -146,8 +151,10 @@ class ExchangeSearch:
         for hubs in self._hubs:
             for width in sorted({*narrow, channels // 2}):
                 feeder = self._feeder(hubs, width) if hubs < ranks else None
-                skip = max(2, round((hubs / 2) ** 0.5))
-                tops: list[tuple[Level | Tours, ...]] = [(Level(hubs, 1, 1),), (Level(hubs, 1, 1), Level(hubs, skip, 1))]
+                far = max(2, channels - width - 1)
+                skips = {far, far // 2, far * 3 // 4, round((hubs / 2) ** 0.5)}
+                tops: list[tuple[Level | Tours, ...]] = [(Level(hubs, 1, 1),)]
+                tops += [(Level(hubs, 1, 1), Level(hubs, each, 1)) for each in sorted(skips) if 2 <= each <= hubs // 2]
                 if hubs % 2 == 0:
                     tops.append(tuple(Tours(hubs, each, 1) for each in range(1, hubs // 4 + 1)))
                 if feeder is not None or hubs == ranks:
