@@ -12,6 +12,7 @@ from lightloom.collectives.cost import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.synthesis.grid_trees import GridTrees, over_trees
 from lightloom.collectives.synthesis.rounds import Links, in_rounds
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnsupportedError
@@ -28,7 +29,7 @@ def with_latency(fabric: Fabric, hop: float) -> Fabric:
     return fabric.model_copy(update={"hop_latency": hop})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=12)
 @given(
     st.sampled_from([Mesh, Torus]), st.integers(1, 6), st.integers(2, 7), st.floats(0, 8), st.sampled_from([0, 1e-6])
 )
@@ -39,8 +40,8 @@ def test_every_grid_is_verified_and_above_its_bound(
     for kind in FROM_ALL_GATHER:
         schedule = in_rounds(Collective(kind, fabric.ranks, 10**power * fabric.ranks), fabric)  # type: ignore[arg-type]
         verify(schedule, fabric)
-        costed(schedule, fabric)
-        assert schedule.steps >= fabric.diameter()
+        price, _ = costed(schedule, fabric)
+        assert price.time >= fabric.diameter_latency() * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("fabric", GRIDS, ids=lambda each: f"{each.kind}-{each.ranks}")
@@ -63,16 +64,40 @@ def test_small_shares_take_as_many_rounds_as_the_farthest_ranks_are_links_apart(
     assert found == pytest.approx(away.diameter_latency(), rel=1e-2)
 
 
-@pytest.mark.parametrize("fabric", [each for each in GRIDS if each.ranks <= 35], ids=lambda e: f"{e.kind}-{e.ranks}")
-@pytest.mark.parametrize("share", [1e3, 1e5, 1e7])
+@pytest.mark.parametrize("fabric", [each for each in GRIDS if each.ranks <= 18], ids=lambda e: f"{e.kind}-{e.ranks}")
+@pytest.mark.parametrize("share", [1e3, 1e6])
 @pytest.mark.parametrize("hop", [0.0, 1e-6])
-def test_no_other_all_gather_is_faster(fabric: Fabric, share: float, hop: float) -> None:
+@pytest.mark.parametrize("kind", FROM_ALL_GATHER)
+def test_no_other_algorithm_is_faster(fabric: Fabric, share: float, hop: float, kind: Kind) -> None:
     away = with_latency(fabric, hop)
-    wanted = Collective("all-gather", away.ranks, share * away.ranks)
+    wanted = Collective(kind, away.ranks, share * away.ranks)
     ours = cost(in_rounds(wanted, away), away).time
-    for other in admitted("all-gather", away):
+    for other in admitted(kind, away):
         if not other.by_size:
             assert ours <= evaluate(other, wanted, away).cost.time * (1 + 1e-9), other.name
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 7), (8, 8), (1, 6)])
+def test_trees_of_a_mesh_carry_large_sums_in_the_time_of_all_its_links(rows: int, columns: int) -> None:
+    fabric = Mesh(ranks=rows * columns, rows=rows)
+    schedule = over_trees(Collective("all-reduce", fabric.ranks, 1e9), fabric)
+    verify(schedule, fabric)
+    assert cost(schedule, fabric).time <= 1.02 * lower_bound(schedule.collective, fabric).time
+
+
+@given(st.sampled_from([Mesh, Torus]), st.integers(1, 7), st.integers(2, 7), st.integers(1, 40))
+def test_every_tree_spans_the_grid_by_its_links(grid: type[Mesh], rows: int, columns: int, chunks: int) -> None:
+    fabric = grid(ranks=rows * columns, rows=rows)
+    trees = GridTrees.of(fabric, chunks)
+    links = Links.of(fabric)
+    joined = set(zip(links.source.tolist(), links.destination.tolist(), strict=True))
+    for parent in trees.parent:
+        root = int(np.flatnonzero(parent < 0)[0])
+        above = np.where(parent < 0, root, parent)
+        for _ in range(rows + columns):
+            above = above[above]
+        assert (above == root).all()
+        assert all((rank, up) in joined for rank, up in enumerate(parent.tolist()) if up >= 0)
 
 
 def test_twice_the_bandwidth_halves_the_time_and_a_size_scales_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,80 @@ def _match(
         chosen[taken], by[taken] = chunk, first + best
         taken += 1
     return taken
+
+
+@njit(cache=True)
+def pipeline(
+    parent: Any, tree: Any, row_round: Any, row_source: Any, row_destination: Any, row_chunk: Any, row_adds: Any
+) -> int:
+    """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
+
+    Every link carries one chunk a round, of those that are ready the first.
+
+    Args:
+        parent: [tree, rank], −1 at the root.
+        tree: of each chunk, [chunk].
+        row_round, row_source, row_destination, row_chunk, row_adds: out, [2 · (ranks − 1) · chunks].
+    """
+    trees, ranks = parent.shape
+    chunks = len(tree)
+    first, child = np.zeros((trees, ranks + 1), np.int32), np.empty((trees, ranks), np.int32)
+    for t in range(trees):
+        for rank in range(ranks):
+            if parent[t, rank] >= 0:
+                first[t, parent[t, rank] + 1] += 1
+        for rank in range(ranks):
+            first[t, rank + 1] += first[t, rank]
+        place = first[t].copy()
+        for rank in range(ranks):
+            up = parent[t, rank]
+            if up >= 0:
+                child[t, place[up]] = rank
+                place[up] += 1
+    awaited = np.zeros((chunks, ranks), np.int8)
+    # A link is named by its ends, of which a rank has few: its queue is found by looking through them.
+    ends = np.full((ranks, 4), -1, np.int32)
+    queues = [[0] for _ in range(4 * ranks)]
+    for queue in queues:
+        queue.pop()
+    for chunk in range(chunks):
+        t = tree[chunk]
+        for rank in range(ranks):
+            awaited[chunk, rank] = first[t, rank + 1] - first[t, rank]
+            if not awaited[chunk, rank]:
+                heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], chunk)
+    rows, now = 0, 0
+    while rows < len(row_round):
+        begin = rows
+        for rank in range(ranks):
+            for k in range(4):
+                queue = queues[4 * rank + k]
+                if len(queue):
+                    chunk = heapq.heappop(queue)
+                    row_round[rows], row_source[rows], row_destination[rows] = now, rank, ends[rank, k]
+                    row_chunk[rows], row_adds[rows] = chunk, parent[tree[chunk], rank] == ends[rank, k]
+                    rows += 1
+        for row in range(begin, rows):
+            rank, summed = row_destination[row], np.int64(row_chunk[row])
+            t = tree[summed]
+            if row_adds[row]:
+                awaited[summed, rank] -= 1
+                if awaited[summed, rank]:
+                    continue
+                if parent[t, rank] >= 0:
+                    heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], summed)
+                    continue
+            for i in range(first[t, rank], first[t, rank + 1]):
+                heapq.heappush(queues[_queue(ends, rank, child[t, i])], summed)
+        now += 1
+    return now
+
+
+@njit(cache=True)
+def _queue(ends: Any, rank: int, to: int) -> Any:
+    for k in range(4):
+        if ends[rank, k] < 0:
+            ends[rank, k] = to
+        if ends[rank, k] == to:
+            return 4 * rank + k
+    return -1

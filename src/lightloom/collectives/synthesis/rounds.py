@@ -7,21 +7,27 @@ pays at least D hops of latency for the D links between the farthest ranks, and 
 receives: a corner of a mesh by two links. These rounds come near both at once. The poorest rank receives over all its
 links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
 leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
+
+An all-reduce is that backwards and forwards, or runs over trees (:mod:`.grid_trees`), or doubles, whatever is fastest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.algorithms.recursive_doubling import recursive_doubling
 from lightloom.collectives.compose import from_all_gather
+from lightloom.collectives.cost import cost
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.grid_trees import over_trees
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric, Ints
+from lightloom.fabrics.mesh import Mesh
 
 _BLOCK = 1 << 20
 _MOST_ROWS = 1 << 23
@@ -93,6 +99,17 @@ def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
     """
     if fabric.exclusive or fabric.in_network_reduction:
         raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
+    found = _gathered(collective, fabric)
+    if collective.kind != "all-reduce":
+        return found
+    doubling = replace(
+        recursive_doubling(collective, fabric), algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",)
+    )
+    trees = [over_trees(collective, fabric)] if isinstance(fabric, Mesh) else []
+    return min([found, doubling, *trees], key=lambda each: cost(each, fabric).time)
+
+
+def _gathered(collective: Collective, fabric: Fabric) -> Schedule:
     links = Links.of(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
