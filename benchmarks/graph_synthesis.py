@@ -1,0 +1,158 @@
+"""Schedules found for graphs, measured: ``python -m benchmarks.graph_synthesis [grids|switches|stars] [--json FILE]``.
+
+grids      all-gather and all-reduce on meshes, tori and electrical rings of 50 GB/s a link, 1 µs a hop unless ``--hop``
+           says otherwise; beside the bound stands what no schedule of steps beats: all hops between the farthest ranks
+           and what the poorest rank receives, one after the other
+switches   all-gather, all-reduce and all-to-all on circuit switches of 2, 4 and 8 planes of 50 GB/s, 10 ms to set and
+           1 µs a hop; ratios without the set-up, which hides everything else
+stars      which algorithm is fastest through a packet switch
+
+Every schedule is verified. Up to 64 ranks the fastest other algorithm stands beside. CPU seconds, kernels compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.cost import cost
+from lightloom.collectives.degree_bound import degree_seconds
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import admitted
+from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.synthesis.rounds import in_rounds
+from lightloom.collectives.synthesis.switch import on_switch
+from lightloom.collectives.verify import verify
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import Ring
+
+SHARES = (1e3, 1e5, 1e7)
+"""Bytes of one rank."""
+GRIDS = ((4, 4), (5, 7), (8, 8), (16, 16), (32, 32))
+SWITCHED = (16, 64, 100, 256, 1024)
+DEGREES = (2, 4, 8)
+OTHERS_UP_TO = 64
+BANDWIDTH = 50e9
+Row = dict[str, Any]
+
+
+def grids(hop: float) -> Iterator[Row]:
+    """Meshes, tori and rings."""
+    for rows, columns in GRIDS:
+        ranks = rows * columns
+        fields = {"ranks": ranks, "bandwidth": BANDWIDTH, "hop_latency": hop}
+        for fabric in (Mesh(rows=rows, **fields), Torus(rows=rows, **fields), Ring(**fields)):  # type: ignore[arg-type]
+            for kind in ("all-gather", "all-reduce"):
+                for share in SHARES:
+                    row = _measured(kind, share, fabric, in_rounds)
+                    poorest = min(cut.capacity for cut in fabric.cuts() if cut.ranks == 1)
+                    stepped = fabric.diameter_latency() + (ranks - 1) * share / poorest
+                    yield row | ({"over_stepped": row["time_s"] / stepped} if kind == "all-gather" else {})
+
+
+def switches(hop: float) -> Iterator[Row]:
+    """Circuit switches."""
+    for ranks in SWITCHED:
+        for degree in DEGREES:
+            fabric = CircuitSwitch(ranks=ranks, degree=degree, bandwidth=BANDWIDTH, hop_latency=hop / 2)
+            for kind in ("all-gather", "all-reduce", "all-to-all"):
+                for share in SHARES:
+                    yield {"degree": degree} | _measured(kind, share, fabric, on_switch)
+
+
+def stars(hop: float) -> Iterator[Row]:
+    """Packet switches: algorithms that there already are."""
+    for ranks in (16, 100, 256):
+        fabric = PacketSwitch(ranks=ranks, bandwidth=BANDWIDTH, hop_latency=hop / 2)
+        for kind in ("all-gather", "reduce-scatter", "all-reduce", "all-to-all"):
+            for share in SHARES:
+                wanted = Collective(kind, ranks, share * ranks)
+                others = [each for each in admitted(kind, fabric) if not each.by_size]
+                if ranks > OTHERS_UP_TO:
+                    others = [each for each in others if each.name in ("one-stage", "halving-doubling")]
+                times = {each.name: evaluate(each, wanted, fabric).cost.time for each in others}
+                bound = lower_bound(wanted, fabric).time
+                best = min(times, key=lambda name: times[name])
+                yield {"fabric": "switch", "kind": kind, "ranks": ranks, "share": share, "fastest": best,
+                       "ratio": times[best] / bound, "one_stage_ratio": times["one-stage"] / bound}  # fmt: skip
+
+
+def _measured(kind: str, share: float, fabric: Fabric, build: Callable[[Collective, Fabric], Schedule]) -> Row:
+    kind_: Kind = kind  # type: ignore[assignment]
+    wanted = Collective(kind_, fabric.ranks, share * fabric.ranks)
+    started = time.process_time()
+    schedule = build(wanted, fabric)
+    verify(schedule, fabric)
+    found = cost(schedule, fabric)
+    spent = time.process_time() - started
+    bound = lower_bound(wanted, fabric).time
+    if isinstance(fabric, CircuitSwitch):
+        bound = max(bound, degree_seconds(wanted, fabric))
+    row: Row = {
+        "fabric": type(fabric).__name__.lower(), "kind": kind, "ranks": fabric.ranks, "share": share,
+        "time_s": found.time, "ratio": (found.time - fabric.setup_time) / (bound - fabric.setup_time),
+        "cpu_s": round(spent, 2), "rows": len(schedule), "note": schedule.notes[0],
+    }  # fmt: skip
+    if fabric.ranks > OTHERS_UP_TO:
+        return row
+    rivals = [each for each in admitted(kind, fabric) if not each.by_size]
+    times = {each.name: evaluate(each, wanted, fabric).cost.time for each in rivals}
+    best = min(times, key=lambda name: times[name])
+    return row | {"fastest_other": best, "fastest_other_s": times[best]}
+
+
+def summary(rows: list[Row]) -> Row:
+    """Geometric mean and maximum of the ratios by fabric and kind, and whether another algorithm was ever faster."""
+    found: Row = {}
+    for key in sorted({(row["fabric"], row["kind"]) for row in rows}):
+        ratios = np.array([row["ratio"] for row in rows if (row["fabric"], row["kind"]) == key])
+        found[" ".join(key)] = {"geometric_mean": float(np.exp(np.log(ratios).mean())), "maximum": float(ratios.max())}
+    found["slower_than_another"] = sum(
+        row.get("fastest_other_s", np.inf) < row.get("time_s", 0) * (1 - 1e-9) for row in rows
+    )
+    return found
+
+
+def main() -> int:
+    """Measure and print."""
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.graph_synthesis", description=__doc__.split("\n", 1)[0])
+    parts = {"grids": grids, "switches": switches, "stars": stars}
+    parser.add_argument("parts", nargs="*", metavar="grids|switches|stars", help="what to measure; all without")
+    parser.add_argument("--hop", type=float, default=1e-6, help="seconds from one rank to the next")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    options = parser.parse_args()
+    if wrong := set(options.parts) - set(parts):
+        parser.error(f"{sorted(wrong)[0]}: expected {', '.join(parts)}")
+    if options.json:
+        check_writable(options.json)
+    rows: list[Row] = []
+    for part in options.parts or parts:
+        for row in parts[part](options.hop):
+            rows.append(row)
+            print_rows([row])
+    document = {"cpu": cpu_name(), "rows": rows, "summary": summary(rows)}
+    print(json.dumps(document["summary"], indent=1))
+    if options.json:
+        write_atomically(options.json, json.dumps(document | {"provenance": provenance(vars(options))}, indent=1))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
