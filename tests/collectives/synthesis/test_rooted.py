@@ -1,0 +1,105 @@
+"""Trees along the fibres: as shallow as they can be, never slower than what stands beside them, and run backwards."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.cost import cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.collectives.synthesis.rooted import depth, line_tree, rooted, served
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.strategies import wdm_ring
+
+SIZES = st.sampled_from([0.0, 1e3, 1e5, 1e7, 1e9])
+
+
+@given(st.integers(1, 200), st.integers(1, 12))
+def test_a_tree_is_as_deep_as_it_must_be_and_no_link_carries_more(ranks: int, load: int) -> None:
+    tree = line_tree(ranks, load)
+    assert np.array_equal(np.sort(tree.child), np.arange(1, ranks + 1)) and np.all(tree.parent < tree.child)
+    deep = np.zeros(ranks + 1, np.int64)
+    for parent, child in sorted(zip(tree.parent.tolist(), tree.child.tolist(), strict=True)):
+        deep[child] = deep[parent] + 1
+    assert deep.max() <= depth(ranks, load)
+    link = np.arange(ranks)[:, None]
+    over = (tree.parent <= link) & (link < tree.child)
+    assert over.sum(axis=1).max() <= load and tree.slot.max() < load
+    for slot in range(load):
+        assert over[:, tree.slot == slot].sum(axis=1).max(initial=0) <= 1
+
+
+@cache
+def _most_served(hops: int, load: int) -> int:
+    """By trying every set of ends: lightpaths from one rank at depth 0 that end where, and what is left between."""
+    if hops == 0 or load == 0:
+        return 0
+    found = 0
+    # Between the ends of the i-th and the next lightpath, load − children + i others fit beside those that pass.
+    for children in range(1, load + 1):
+        between = [_most_served(hops - 1, load - children + number) for number in range(1, children + 1)]
+        found = max(found, children + sum(between))
+    return found
+
+
+@pytest.mark.parametrize("hops", range(6))
+@pytest.mark.parametrize("load", range(1, 7))
+def test_no_tree_so_deep_serves_more(hops: int, load: int) -> None:
+    assert served(hops, load) == _most_served(hops, load)
+    assert depth(max(served(hops, load), 1), load) == max(hops, 1)
+
+
+@given(
+    st.integers(2, 40), st.integers(1, 12), SIZES, st.sampled_from(ROOTED), st.sampled_from([0.0, 1e-6]),
+    st.sampled_from([0.0, 1e-7]), st.none() | st.integers(1, 9),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_every_schedule_is_right_and_above_its_bound(
+    ranks: int, wavelengths: int, nbytes: float, kind: str, conversion: float, propagation: float, reach: int | None
+) -> None:
+    fabric = wdm_ring(ranks, wavelengths, conversion_time=conversion, hop_latency=propagation, lightpath_reach=reach)
+    schedule = rooted(Collective(kind, ranks, nbytes), fabric)  # type: ignore[arg-type]
+    verify(schedule, fabric)
+    costed(schedule, fabric)  # raises below the bound
+
+
+@pytest.mark.parametrize("kind", ROOTED)
+@pytest.mark.parametrize("nbytes", [1e3, 1e5, 1e7, 1e9])
+@pytest.mark.parametrize(("ranks", "wavelengths"), [(2, 1), (7, 3), (16, 64), (33, 8)])
+def test_never_slower_than_what_stands_beside_it(ranks: int, wavelengths: int, nbytes: float, kind: str) -> None:
+    fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6)
+    wanted = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
+    ours = cost(rooted(wanted, fabric), fabric).time
+    for name in ("ring", "ring-two-way", "binomial-tree", "worker-aggregator"):
+        for each in (name, f"{name}-striped"):
+            assert ours <= cost(build(find(each), wanted, fabric), fabric).time * (1 + 1e-9), each
+
+
+@pytest.mark.parametrize("nbytes", [1e3, 1e6])
+def test_a_reduce_takes_as_long_as_the_broadcast_it_runs_backwards(nbytes: float) -> None:
+    fabric = wdm_ring(24, 6, conversion_time=1e-6, hop_latency=1e-8)
+    there, back = (cost(rooted(Collective(kind, 24, nbytes), fabric), fabric).time for kind in ROOTED)  # type: ignore[arg-type]
+    assert there == pytest.approx(back, rel=1e-9)
+
+
+def test_two_chains_reach_the_bandwidth_of_the_ring() -> None:
+    fabric = WdmRing(ranks=8, wavelengths=4, conversion_time=1e-6)
+    schedule = rooted(Collective("broadcast", 8, 1e10), fabric)
+    price, bound = costed(schedule, fabric)
+    assert price.time <= 1.01 * bound.time and "its way around the ring, 1 lightpaths" in schedule.notes[0]
+
+
+def test_other_kinds_and_other_fabrics_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="serve broadcast and reduce, not all-gather"):
+        rooted(Collective("all-gather", 4, 1.0), wdm_ring(4, 1))
+    with pytest.raises(UnsupportedError, match="rings of wavelengths"):
+        rooted(Collective("reduce", 4, 1.0), PacketSwitch(ranks=4))
