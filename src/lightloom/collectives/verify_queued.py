@@ -3,7 +3,8 @@
 It shares no code with what makes them, nor with what times them. Beside what :mod:`lightloom.collectives.verify`
 proves of rows, it proves that
 
-1. no two lightpaths, in no copy of a folded schedule, share a channel of a link, ever; and transceivers suffice;
+1. no two lightpaths, in no copy of a folded schedule, share a channel of a link, ever; transceivers suffice, and light
+   reaches every destination over nothing that has failed;
 2. whatever the speeds, every row is sent in the end: a row that stores waits until its source holds the chunk, one that
    adds until everything that is to be added at its source has arrived;
 3. every contribution then has arrived exactly once, and every rank ends with what the collective promises.
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.verify_light import check_light
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
@@ -45,6 +47,7 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     _check_folding(schedule, fabric)
     farthest = _check_lightpaths(schedule, fabric)
     _check_channels(schedule, fabric, farthest)
+    _check_light(schedule, fabric)
     _check_transceivers(schedule, fabric, farthest)
     _replay(schedule)
 
@@ -126,6 +129,24 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int
                 f"wavelength {clash % fabric.fibre_channels} of fibre {clash // fabric.fibre_channels} on the "
                 f"{fabric.link_name(link)}"
             )
+
+
+def _check_light(schedule: Schedule, fabric: Fabric) -> None:
+    """That light gets to every destination of every lightpath, in all copies."""
+    if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
+        return
+    reached = schedule.lightpath.astype(np.int64) * fabric.ranks + schedule.destination
+    rows = np.unique(reached, return_index=True)[1]
+    source, destination, route = schedule.ends(rows)
+    count = schedule.wavelength_count[rows].astype(np.int64)
+    period, channels = fabric.ranks, schedule.fibre[rows].astype(np.int64) * fabric.fibre_channels
+    channels = (channels + schedule.first_wavelength[rows])[None, :]
+    if schedule.folding is not None:
+        period = schedule.folding.period
+        channels = schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
+    for copy, channel in enumerate(channels):
+        begin, end = ((each + copy * period) % fabric.ranks for each in (source, destination))
+        check_light(fabric, begin, end, route, channel, count, lambda at: f"row {rows[at]}")
 
 
 def _check_transceivers(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
