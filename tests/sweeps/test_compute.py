@@ -79,11 +79,10 @@ def test_every_figure_has_a_column(tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_be_built_is_kept_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("def build():\n    raise RuntimeError('no weights')\n")
-    text = "name: x\nplans: [{model: 'mine.py:build', cluster: terarack-64, algorithm: ring, strategy: ddp}]"
+    text = "name: x\nplans: [{model: hdc, cluster: terarack-64, algorithm: ring, strategy: ddp, sequence_length: 8}]"
     (row,) = _rows(points(tmp_path, text)).values()
     assert row["status"] == REFUSED
-    assert "no weights" in row["why"]
+    assert "takes no sequence length" in row["why"]
 
 
 def test_a_fault_of_ours_is_a_row_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +15,10 @@ from tests.sweeps.experiments import PLANS, SMALL, points
 
 
 def test_two_dask_workers_give_the_same_bytes(tmp_path: Path) -> None:
-    from distributed import LocalCluster
-
+    distributed: Any = import_module("distributed")
     wanted = points(tmp_path, SMALL + PLANS)
     here = sweep("small", wanted, tmp_path / "here", Workers(jobs=1))
-    with LocalCluster(
+    with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
         local_directory=str(tmp_path / "dask"),
     ) as cluster:  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,8 @@ def test_every_field_of_a_point_is_in_its_key(tmp_path: Path) -> None:
             if field.name not in ("site", "workload"):
                 value = getattr(first, field.name)
                 other = (not value) if isinstance(value, bool) else (value or 0) + 1 if _number(value) else "other"
-                assert replace(first, **{field.name: other}).key != first.key, field.name
+                changed: Any = {field.name: other}
+                assert replace(first, **changed).key != first.key, field.name
 
 
 def _number(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,12 @@ class Contest:
     def place(self) -> str:
         """Where it is, in words."""
         row = self.winner
-        return ", ".join(part for part in (f"{row['site']}, {row['ranks']} ranks", row["settings"]) if part)
+        words = [f"{row['site']}, {row['ranks']} ranks", row["settings"]]
+        if row["what"] == "plan":
+            tokens = row["sequence_length"]
+            words += [f"batch {row['batch_per_rank']}", "" if tokens is None else f"{tokens} tokens"]
+            words += ["" if row["overlap"] else "no overlap"]
+        return ", ".join(filter(None, words))
 
 
 def contests(rows: Iterable[Row], what: str) -> list[Contest]:
@@ -67,3 +73,21 @@ def _as_fast(row: Row, best: float) -> bool:
 def entrant(row: Row) -> str:
     """What was tried: an algorithm, of a plan with its strategy."""
     return f"{row['strategy']} · {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
+
+
+def exposed(row: Row) -> float:
+    """Seconds that a training step waits for communication and for circuits."""
+    return float(row["exposed_communication_s"] + row["exposed_reconfiguration_s"])
+
+
+def fastest(found: Iterable[Contest]) -> Counter[str]:
+    """How often each is fastest, equals counted each."""
+    return Counter(entrant(row) for each in found for row in each.ranking[: each.equals + 1])
+
+
+def grouped(found: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
+    """Contests by what their rows say in the columns ``names``."""
+    groups: dict[tuple[Any, ...], list[Contest]] = {}
+    for each in found:
+        groups.setdefault(tuple(each.winner[name] for name in names), []).append(each)
+    return list(groups.items())

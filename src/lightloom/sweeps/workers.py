@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
@@ -88,8 +90,25 @@ def _by_joblib(
     joblib = _import("joblib", "sweep")
     with joblib.parallel_config(backend=backend, n_jobs=jobs):
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    with closing(parallel(joblib.delayed(work_on)(each) for each in work)) as found:
+    with _deaf_to_interrupts():
+        found = parallel(joblib.delayed(work_on)(each) for each in work)
+    with warnings.catch_warnings(), closing(found):
+        # That unfinished work is given up is what stopping means.
+        warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
         yield from found
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What begins meanwhile never hears of Ctrl-C, which a terminal sends to all: the coordinator stops it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _on_dask(address: str, work: Sequence[Batch]) -> Rows:
