@@ -73,7 +73,8 @@ def designs(ranks: int, rng: Any) -> MulticastDesign:
         hubs, taps = int(rng.choice(inside)), int(rng.integers(1, 5))
         spacing = int(rng.integers(1, max(2, (ranks - 1) // taps + 1)))
         if spacing * taps < ranks:
-            arcs.append(Arc(hubs, spacing, taps, int(rng.integers(1, 3))))
+            between = int(rng.integers(0, min(spacing, 10 // taps)))
+            arcs.append(Arc(hubs, spacing, taps, int(rng.integers(1, 3)), between))
     longest = None if rng.random() < 0.5 else int(rng.integers(1, 4))
     return MulticastDesign(tuple(arcs), int(rng.integers(1, 4)), longest, int(rng.integers(0, ranks // 2 + 1)))
 
@@ -112,6 +113,17 @@ def test_a_tree_of_near_taps_uses_every_link_once_but_for_what_the_last_taps_lea
         assert served.sum() == ranks - 1
         # Both ways may cross in the middle, where the two last transmissions overlap.
         assert ranks - 1 <= uses < ranks - 1 + design.arcs[0].taps
+
+
+@given(st.integers(1, 40), st.integers(1, 8), st.data())
+def test_taps_lie_apart_and_between(spacing: int, taps: int, data: Any) -> None:
+    between = data.draw(st.integers(0, spacing - 1))
+    offsets = Arc(100, spacing, taps, 1, between).offsets
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) == taps * (1 + between)
+    assert {k * spacing for k in range(1, taps + 1)} <= set(offsets)
+    assert offsets[0] >= 1
+    assert offsets[-1] == spacing * taps
 
 
 def test_the_plain_multicast_meets_the_bandwidth_bound() -> None:

@@ -80,7 +80,7 @@ def grow(
                     elif not ((by > level and (ends[at] or not dense[by])) or at == entry[level, way]):
                         continue
                     ahead = (at - source) % ranks if way == 0 else (source - at) % ranks
-                    if length > longest[level] or (by <= level and 2 * ahead > ranks):
+                    if length > longest[level] or (level == levels - 1 and 2 * ahead > ranks):
                         continue
                     which = (level * 2 + way) * period + at % period
                     start = arrival[source, at] + busy[level] + hop

@@ -22,6 +22,9 @@ from lightloom.collectives.synthesis.trees import Timing
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
 
+_EFFORT = 0.6
+"""Of the effort of a search for chords: taps make a reception dearer."""
+
 
 def multicast(collective: Collective, fabric: WdmRing) -> Schedule:
     """A queued schedule on standing lightpaths with taps, not yet verified.
@@ -38,7 +41,7 @@ def multicast(collective: Collective, fabric: WdmRing) -> Schedule:
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
     search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound)
-    design, trees = search.run(effort(ranks))
+    design, trees = search.run(int(_EFFORT * effort(ranks)))
     return multicast_schedule("synthesized", collective, fabric, trees, (_note(design, fabric),))
 
 
@@ -97,4 +100,5 @@ def _note(design: MulticastDesign, fabric: WdmRing) -> str:
 def _arc(arc: Arc, ranks: int) -> str:
     hubs = "every rank" if arc.hubs == ranks else f"each of {arc.hubs} hubs"
     apart = "next" if arc.spacing == 1 else f"{arc.spacing} apart"
+    apart += f" and {arc.between} between any two" if arc.between else ""
     return f"lightpaths from {hubs} to {arc.taps} ranks {apart}, {arc.width} wavelengths wide"

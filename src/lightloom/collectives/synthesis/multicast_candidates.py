@@ -74,17 +74,17 @@ def multicast_candidates(
 
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
-    """Lightpaths of each level as (hubs, spacing, taps), those of no lightpath first in upper levels."""
+    """Lightpaths of each level as (hubs, spacing, taps, taps between), none first in the two upper levels."""
     near = sorted({each for each in (*_NEAR, taps) if each <= min(taps, farthest)})
     far = sorted({each for each in (*_FAR, taps) if each <= taps})
     hubs = hub_counts(ranks)
-    base = [(ranks, 1, each) for each in near]
-    fill = [(0, 1, 1), *((each, 1, on) for each in hubs if each < ranks for on in near if on > 1)]
+    base = [(ranks, 1, each, 0) for each in near]
+    fill = [(0, 1, 1, 0), *((each, 1, on, 0) for each in hubs if each < ranks for on in near if on > 1)]
     top = [
-        (each, gap, on) for each in hubs for gap in _GAPS for on in far
+        (each, gap, on, min(taps // on, gap) - 1) for each in hubs for gap in _GAPS for on in far
         if gap * on <= min(farthest, ranks // 2 + gap) and 2 * gap * each >= ranks and gap * on * each >= ranks
     ]  # fmt: skip
-    return tuple(np.array(each, np.int64) for each in (base, fill, [(0, 1, 1), *top]))  # type: ignore[return-value]
+    return tuple(np.array(each, np.int64) for each in (base, fill, [(0, 1, 1, 0), *top]))  # type: ignore[return-value]
 
 
 def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Any:
@@ -111,20 +111,24 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
     lines = np.where(has_top, np.ceil(part * half / length), 0)
     line = np.minimum(half, lines * length)
     gaps = np.where(has_top, 2 * line / top[:, 1], 0)
-    side = np.where(has_top, (top[:, 1] - 1) / 2, 0)
+    sides = np.where(top[:, 3] > 0, 4, 2)
+    side = np.where(has_top, (top[:, 1] - 1 - top[:, 3]) / sides, 0)
     reach = np.where(has_fill, fill[:, 2], base[:, 2])
     steps = np.ceil(side / reach)
     tail = np.ceil(np.maximum(0.0, half - line) / reach)
-    spread = 2 * gaps * steps + 2 * tail
+    spread = gaps * sides * steps + 2 * tail
     hub = np.where(has_fill, apart[1], np.where(has_top, apart[2], 1))
     climb = np.ceil(hub / 2 / base[:, 2])
     depth = climb + lines + np.maximum(steps, tail)
-    # Lightpaths of ranks that lines pass over are idle unless hubs lie close.
-    uneven = np.where(has_top, np.minimum(base[:, 2], apart[2]), 1)
+    # Between taps only lightpaths from certain hubs are used, and half of them where lines all tap the same hubs.
+    below, far = np.where(has_fill, ranks // np.maximum(fill[:, 0], 1), 1), np.maximum(apart[2], 1).astype(np.int64)
+    hop = np.where(has_fill, fill[:, 2], base[:, 2])
+    uneven = np.maximum(1, np.gcd(far, hop) // below) * np.clip(2 * apart[2] / top[:, 1], 1, 2)
+    uneven = np.where(has_top, uneven, np.where(has_fill, np.maximum(1, hop // below), 1))
     loads = np.stack(
         [
             climb + np.where(has_fill, 0, spread / 2 * uneven),
-            np.where(has_fill, spread / 2 * apart[1], 0),
+            np.where(has_fill, spread / 2 * apart[1] * uneven, 0),
             lines * np.where(has_top, apart[2], 0),
         ],
         axis=1,
@@ -162,8 +166,8 @@ def _design(
             break
         width[most] += 1
     arcs = tuple(
-        Arc(int(hubs), int(spacing), int(taps), int(wide))
-        for (hubs, spacing, taps), wide in zip(levels, width, strict=True)
+        Arc(int(hubs), int(spacing), int(taps), int(wide), int(between))
+        for (hubs, spacing, taps, between), wide in zip(levels, width, strict=True)
         if wide
     )
     longest = int(np.ceil(part * (ranks - 1) / 2 / arcs[-1].links))

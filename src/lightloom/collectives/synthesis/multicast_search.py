@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.synthesis.candidates import hub_counts
-from lightloom.collectives.synthesis.multicast_candidates import multicast_candidates
+from lightloom.collectives.synthesis.multicast_candidates import MulticastCandidate, multicast_candidates
 from lightloom.collectives.synthesis.multicast_trees import (
     Arc,
     MulticastDesign,
@@ -26,9 +26,11 @@ _NEAR = 1.01
 _KEPT = 8
 """Designs that random steps start from."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
-_SLACKS = (1.0, 1.1, 1.2, 1.35, 1.6)
+_SLACKS = (1.1, 1.35, 1.7, 2.2, 3.0)
 _SHARE = 0.3
 """Of the effort, for candidates in the order of their estimates."""
+_LARGEST_PART = 0.02
+"""Of the effort, that one design may take."""
 _OVERHEAD = 1500
 """Receptions that would take as long to schedule as the rest of trying a design."""
 _LARGEST_TABLE = 1 << 22
@@ -57,7 +59,7 @@ class MulticastSearch:
         self._best: tuple[float, MulticastDesign] | None = None
 
     def run(self, effort: int) -> tuple[MulticastDesign, MulticastTrees]:
-        """The best design found, and its trees."""
+        """The best design found, and its trees; ``effort`` counts receptions scheduled."""
         channels, (taps, reach) = self._channels, self._limits
         for pieces in _PIECES:
             for near in sorted({1, *(each for each in (2, 4, 5, 8, taps) if each <= taps)}):
@@ -65,15 +67,24 @@ class MulticastSearch:
                 width = channels // alone.level(self._ranks).colours
                 self._try(MulticastDesign((alone._replace(width=width),), pieces))
         if not self._content():
-            for each in multicast_candidates(self._ranks, channels, taps, reach, self._nbytes, self._timing):
-                if self._content() or self._spent > _SHARE * effort:
-                    break
-                self._try(each.design)
+            self._sweep(multicast_candidates(self._ranks, channels, taps, reach, self._nbytes, self._timing), effort)
         self._walk(effort)
         assert self._best is not None
         trees = make_multicast_trees(self._best[1], self._ranks, self._nbytes, self._timing, self._bound)
         assert trees is not None
         return self._best[1], trees
+
+    def _sweep(self, candidates: list[MulticastCandidate], effort: int) -> None:
+        """Candidates in the order of their estimates, with the same effort for each period of their trees."""
+        classes: dict[int, list[MulticastDesign]] = {}
+        for candidate in candidates:
+            classes.setdefault(candidate.design.period(self._ranks), []).append(candidate.design)
+        for each in classes.values():
+            until = self._spent + _SHARE * effort / len(classes)
+            for design in each:
+                if self._content() or self._spent > until:
+                    break
+                self._try(design)
 
     def _content(self) -> bool:
         return self._best is not None and self._best[0] <= _NEAR * self._bound
@@ -82,7 +93,7 @@ class MulticastSearch:
         if design in self._tried:
             return
         self._tried[design] = np.inf
-        cost = design.period(self._ranks) * self._ranks * design.pieces if self._fits(design) else _LARGEST_TABLE
+        cost = self._cost(design) if self._fits(design) else _LARGEST_TABLE
         if cost >= _LARGEST_TABLE:
             return
         self._spent += cost + _OVERHEAD
@@ -91,6 +102,9 @@ class MulticastSearch:
             self._tried[design] = trees.time
             if self._best is None or trees.time < self._best[0]:
                 self._best = trees.time, design
+
+    def _cost(self, design: MulticastDesign) -> int:
+        return design.period(self._ranks) * self._ranks * design.pieces
 
     def _fits(self, design: MulticastDesign) -> bool:
         return design.sound(self._ranks, *self._limits) and design.wavelengths(self._ranks) <= self._channels
@@ -103,7 +117,7 @@ class MulticastSearch:
             design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
             if rng.random() < 0.3 and design is not None:
                 design = self._step(design, rng)
-            if design is None or design in self._tried:
+            if design is None or design in self._tried or self._cost(design) > _LARGEST_PART * effort:
                 misses += 1
                 continue
             self._try(design)
@@ -155,19 +169,22 @@ class MulticastSearch:
 
     def _changed(self, arc: Arc, *, base: bool, rng: Any) -> Arc:
         most = self._limits[0]
-        kind = int(rng.integers(0, 2 if base else 5))
+        kind = int(rng.integers(0, 2 if base else 6))
         if kind == 0:
             return arc._replace(width=max(1, arc.width + int(rng.choice((-2, -1, 1, 2)))))
         if kind == 1:
-            return arc._replace(taps=int(np.clip(arc.taps + rng.choice((-2, -1, 1, 2)), 1, most)))
+            taps = int(np.clip(arc.taps + rng.choice((-2, -1, 1, 2)), 1, most))
+            return arc._replace(taps=taps, between=min(arc.between, most // taps - 1))
         if kind == 2:
             return arc._replace(hubs=int(rng.choice(hub_counts(self._ranks))))
         apart = max(1, self._ranks // arc.hubs)
         if kind == 3:
             return arc._replace(spacing=max(1, arc.spacing + apart * int(rng.choice((-1, 1)))))
+        if kind == 4:
+            return arc._replace(between=int(rng.integers(0, most // arc.taps)))
         factor = float(rng.choice((0.5, 2.0)))
-        spacing, taps = max(1, round(arc.spacing * factor)), round(arc.taps / factor)
-        return arc._replace(spacing=spacing, taps=int(np.clip(taps, 1, most)))
+        spacing, taps = max(1, round(arc.spacing * factor)), int(np.clip(round(arc.taps / factor), 1, most))
+        return arc._replace(spacing=spacing, taps=taps, between=min(spacing, most // taps) - 1)
 
     def _arc(self, rng: Any) -> Arc:
         """Any lightpath, as like as not with a tap at every rank."""
@@ -176,4 +193,5 @@ class MulticastSearch:
         taps = int(rng.integers(1, self._limits[0] + 1))
         if rng.random() < 0.4:
             return Arc(hubs, 1, taps, 1)
-        return Arc(hubs, apart * int(rng.integers(1, max(2, self._ranks // 2 // (apart * taps) + 1))), taps, 1)
+        spacing = apart * int(rng.integers(1, max(2, self._ranks // 2 // (apart * taps) + 1)))
+        return Arc(hubs, spacing, taps, 1, min(self._limits[0] // taps, spacing) - 1)

@@ -31,14 +31,22 @@ class Arc(NamedTuple):
     spacing: int
     """Ranks from tap to tap."""
     taps: int
-    """Ranks that a lightpath reaches, the last one at its end."""
+    """Taps so far apart, the last one at the lightpath's end."""
     width: int
     """Wavelengths of a lightpath."""
+    between: int = 0
+    """Further taps, at ranks next to each other in the middle of each gap."""
 
     @property
     def links(self) -> int:
         """Links that a lightpath passes."""
         return self.spacing * self.taps
+
+    @property
+    def offsets(self) -> list[int]:
+        """Ranks from the start to each tap, nearest first."""
+        middle = [(self.spacing - self.between + 1) // 2 + each for each in range(self.between)]
+        return [k * self.spacing + each for k in range(self.taps) for each in (*middle, self.spacing)]
 
     def level(self, ranks: int) -> Level:
         """Chords from hub to hub that take the room of these."""
@@ -65,7 +73,8 @@ class MulticastDesign:
         base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
         return (
             (base.hubs, base.spacing) == (ranks, 1)
-            and all(1 <= each.taps <= taps and 1 <= each.links <= most and each.width >= 1 for each in self.arcs)
+            and all(each.taps >= 1 and each.width >= 1 and 1 <= each.links <= most for each in self.arcs)
+            and all(0 <= each.between < each.spacing and each.taps * (1 + each.between) <= taps for each in self.arcs)
             and all(2 <= each.hubs <= ranks for each in self.arcs)
             and all(below.hubs % above.hubs == 0 for below, above in pairwise(self.arcs[1:]))
         )
@@ -152,12 +161,12 @@ def make_multicast_trees(
 def _taps(design: MulticastDesign, ranks: int) -> tuple[Ints, Ints]:
     """Ranks that the lightpath of each rank reaches, and ranks whose lightpaths reach it, or −1: [level, way, rank,
     tap]."""
-    most = max(each.taps for each in design.arcs)
+    most = max(len(each.offsets) for each in design.arcs)
     tap, origin = (np.full((len(design.arcs), 2, ranks, most), -1, np.int64) for _ in range(2))
     for level, each in enumerate(design.arcs):
         hub = hub_ranks(ranks, each.hubs)
-        for k in range(each.taps):
-            for way, step in enumerate((each.spacing, -each.spacing)):
-                there = (hub + (k + 1) * step) % ranks
+        for k, far in enumerate(each.offsets):
+            for way, step in enumerate((far, -far)):
+                there = (hub + step) % ranks
                 tap[level, way, hub, k], origin[level, way, there, k] = there, hub
     return tap, origin
