@@ -51,67 +51,76 @@ def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
 
 
 @njit(cache=True)
-def share(offsets: Any, hops: Any, pieces: int, choice: Any, load: Any) -> None:
-    """Shortest trees in a circulant that use its circuits alike: ``choice`` [piece, rank] is the circuit into a rank.
+def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
+    """Shortest trees of all sources that use circuits alike, into ``choice`` [piece, source, rank].
 
-    A rank may be reached over any circuit that begins one hop nearer. Those that can choose least choose first, each
-    the circuit with least load; then chains of changes level the load as far as they can.
+    That is the place, among the circuits into the rank, of the one that brings the piece; −1 at the source. A rank may
+    be reached over any circuit that begins one hop nearer. Those that can choose least choose first, each the circuit
+    with least load; then chains of changes level the load as far as they can.
 
     Args:
-        load: out, [circuit].
+        origin, circuit: where circuits into a rank begin, and their numbers: [rank, entering].
+        hops: [source, rank].
+        load: out, pieces that pass each circuit.
     """
-    ranks, degree = len(hops), len(offsets)
-    options = np.zeros(ranks, np.int64)
-    for rank in range(1, ranks):
-        for k in range(degree):
-            if hops[(rank - offsets[k]) % ranks] == hops[rank] - 1:
-                options[rank] += 1
-    order = np.argsort(options, kind="mergesort")
+    pieces, sources, ranks = choice.shape
+    options = np.zeros((sources, ranks), np.int64)
+    for source in range(sources):
+        for rank in range(ranks):
+            for k in range(origin.shape[1]):
+                if hops[source, origin[rank, k]] == hops[source, rank] - 1:
+                    options[source, rank] += 1
     load[:] = 0
-    choice[:, 0] = -1
-    for rank in order:
-        if rank == 0:
-            continue
+    choice[:] = -1
+    for at in np.argsort(options.ravel(), kind="mergesort"):
+        source, rank = at // ranks, at % ranks
         for piece in range(pieces):
             best = -1
-            for k in range(degree):
-                if hops[(rank - offsets[k]) % ranks] == hops[rank] - 1 and (best < 0 or load[k] < load[best]):
+            for k in range(origin.shape[1]):
+                near = hops[source, origin[rank, k]] == hops[source, rank] - 1
+                if near and (best < 0 or load[circuit[rank, k]] < load[circuit[rank, best]]):
                     best = k
-            choice[piece, rank] = best
-            load[best] += 1
-    while load.max() - load.min() > 1 and _relieve(offsets, hops, pieces, choice, load):
+            if best >= 0:
+                choice[piece, source, rank] = best
+                load[circuit[rank, best]] += 1
+    while load.max() * len(load) > load.sum() + len(load) - 1 and _relieve(origin, circuit, hops, choice, load):
         pass
 
 
 @njit(cache=True)
-def _relieve(offsets: Any, hops: Any, pieces: int, choice: Any, load: Any) -> bool:
+def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bool:
     """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less."""
-    ranks, degree = len(hops), len(offsets)
-    before, via = np.full(degree, -2, np.int64), np.full((degree, 2), -1, np.int64)
+    pieces, sources, ranks = choice.shape
+    before, via = np.full(len(load), -2, np.int64), np.full((len(load), 3), -1, np.int64)
     fullest = np.argmax(load)
     before[fullest] = -1
-    queue, count, at = np.empty(degree, np.int64), 1, 0
+    queue, count, at = np.empty(len(load), np.int64), 1, 0
     queue[0] = fullest
     while at < count:
         now = queue[at]
         at += 1
         for piece in range(pieces):
-            for rank in range(1, ranks):
-                if choice[piece, rank] != now:
-                    continue
-                for k in range(degree):
-                    if before[k] != -2 or hops[(rank - offsets[k]) % ranks] != hops[rank] - 1:
+            for source in range(sources):
+                for rank in range(ranks):
+                    if choice[piece, source, rank] < 0 or circuit[rank, choice[piece, source, rank]] != now:
                         continue
-                    before[k], via[k, 0], via[k, 1] = now, piece, rank
-                    if load[k] <= load[fullest] - 2:
-                        load[k] += 1
-                        load[fullest] -= 1
-                        while before[k] >= 0:
-                            choice[via[k, 0], via[k, 1]] = k
-                            k = before[k]
-                        return True
-                    queue[count] = k
-                    count += 1
+                    for k in range(origin.shape[1]):
+                        to = circuit[rank, k]
+                        if before[to] != -2 or hops[source, origin[rank, k]] != hops[source, rank] - 1:
+                            continue
+                        before[to], via[to, 0], via[to, 1], via[to, 2] = now, piece, source, rank
+                        if load[to] <= load[fullest] - 2:
+                            load[to] += 1
+                            load[fullest] -= 1
+                            while before[to] >= 0:
+                                moved = via[to, 2]
+                                for other in range(origin.shape[1]):
+                                    if circuit[moved, other] == to:
+                                        choice[via[to, 0], via[to, 1], moved] = other
+                                to = before[to]
+                            return True
+                        queue[count] = to
+                        count += 1
     return False
 
 

@@ -1,11 +1,10 @@
 """Circuit switches: which circuits stand, and what each of them sends, for the size at hand.
 
-Large shares go over a circulant, where one tree stands for those of all ranks and every circuit carries the same; small
-ones over a generalised Kautz graph, whose ranks are fewest hops apart (:mod:`.switch_graphs`).
+Large shares go over a circulant, where one tree stands for those of all ranks and every circuit carries the same,
+smaller ones over circuits that repeat every few ranks and make fewer hops, the smallest over a generalised Kautz graph,
+whose ranks are fewest hops apart (:mod:`.switch_graphs`).
 
-    all-gather over a circulant: rank 0 sends, for the tree's circuit from u to u + c, the share of rank −u to rank c
-
-A reduce-scatter takes the same circuits: its trees are those of the circulant with the connections −c, backwards.
+A reduce-scatter takes the same circuits: its trees are those of the circuits turned round, run backwards.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.standing import gather_over
 from lightloom.collectives.synthesis.switch_exchange import exchange_over, exchange_over_lift
-from lightloom.collectives.synthesis.switch_graphs import circulant, hops_ahead, kautz, lift
+from lightloom.collectives.synthesis.switch_graphs import Lift, circulant, kautz, lift
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric, Ints
 
@@ -33,7 +32,8 @@ _PIECES = (1, 2, 4, 8, 16)
 _MOST_ROWS = 1 << 23
 """Of a schedule in which nothing repeats."""
 _LONGEST_PERIOD = 8
-"""Of circuits that carry an all-to-all."""
+_MOST_FOLDED = 1 << 16
+"""Transfers of the shares of one period."""
 _NAMED = 8
 """Connections that a note names."""
 _NEAR = 1.0005
@@ -70,11 +70,18 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     for offsets in _circulants(ranks, degree):
         several = len(np.unique(offsets)) > _NAMED
         ahead = ", ".join(str(each) for each in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
+        once = Lift.of(ranks, offsets[:, None])
         for pieces in _PIECES:
             note = _note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
-            yield over_circulant(collective, fabric, offsets, pieces, note)
+            yield gather_over_lift(collective, fabric, once, pieces, note)
     if degree == 1:
         return
+    period = _period(ranks)
+    several_ranks = Lift.of(ranks, lift(ranks, degree, period))
+    for pieces in _PIECES:
+        if ranks * period * pieces <= _MOST_FOLDED:
+            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "share", pieces)
+            yield gather_over_lift(collective, fabric, several_ranks, pieces, note)
     graph = kautz(ranks, degree)
     circuits = graph.only(graph.source != graph.destination)
     for pieces in _PIECES[:2]:
@@ -91,13 +98,18 @@ def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
         yield np.tile(circulant(ranks, fewer), degree // fewer)
 
 
+def _period(ranks: int) -> int:
+    """The longest period that is worth its rows."""
+    return max(each for each in range(1, _LONGEST_PERIOD + 1) if ranks % each == 0)
+
+
 def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     ranks, degree = fabric.ranks, fabric.channels
-    periods = {1, max(each for each in range(1, _LONGEST_PERIOD + 1) if ranks % each == 0)}
-    for period in sorted(periods):
+    for period in sorted({1, _period(ranks)}):
+        circuits = Lift.of(ranks, lift(ranks, degree, period))
         for pieces in _PIECES[:3:2]:
             note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
-            yield exchange_over_lift(collective, lift(ranks, degree, period), pieces, note)
+            yield exchange_over_lift(collective, circuits, pieces, note)
     if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
         note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
         yield exchange_over(collective, kautz(ranks, degree), 1, note)
@@ -110,20 +122,22 @@ def _note(circuits: str, part: str, pieces: int) -> str:
     return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
 
 
-def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces: int, note: str) -> Schedule:
-    """A folded queued schedule over circuits from every rank to those ``offsets`` ahead, one plane each."""
-    rank, circuit, piece, when = _tree(collective, fabric, offsets, pieces)
-    ranks = fabric.ranks
-    gather = {"circuit": circuit, "chunk": (offsets[circuit] - rank) % ranks * pieces + piece, "when": when}
-    scatter = {"circuit": circuit, "chunk": rank * pieces + piece, "when": -when}
+def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
+    """A folded queued schedule over circuits that repeat."""
+    ranks, (_, period) = fabric.ranks, lift.ahead.shape
+    gather = _sends(collective, fabric, lift, pieces)
+    back = _sends(collective, fabric, lift.turned_round(), pieces)
+    scatter = back | {"source": back["destination"], "destination": back["source"], "when": -back["when"]}
     parts = {"all-gather": [gather], "reduce-scatter": [scatter], "all-reduce": [scatter, gather]}[collective.kind]
     rows: dict[str, Any] = {key: np.concatenate([part[key] for part in parts]) for key in gather}
-    adds = np.repeat([part is scatter for part in parts], len(rank))
-    order = np.lexsort((rows["when"], ~adds, rows["circuit"]))
-    used, path = np.unique(rows["circuit"][order], return_inverse=True)
-    none, one = np.zeros(len(order), np.int64), np.ones(len(order), np.int64)
-    channel = np.tile(used.astype(np.int32), (ranks, 1))
+    adds = np.repeat([part is scatter for part in parts], len(gather["when"]))
+    turn = rows["source"] // period * period
+    circuit = rows["plane"] * period + rows["source"] - turn
+    order = np.lexsort((rows["when"], ~adds, circuit))
+    rows, turn = {key: column[order] for key, column in rows.items()}, turn[order]
+    used, path = np.unique(circuit[order], return_inverse=True)
     step = np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
+    none = np.zeros(len(order), np.int8)
     return Schedule(
         algorithm="synthesized",
         collective=collective,
@@ -131,37 +145,41 @@ def over_circulant(collective: Collective, fabric: Fabric, offsets: Ints, pieces
         steps=int(step.max()) + 1,
         step=step,
         lightpath=path,
-        source=none,
-        destination=offsets[used[path]],
+        source=rows["source"] - turn,
+        destination=(rows["destination"] - turn) % ranks,
         route=none,
-        fibre=used[path],
+        fibre=rows["plane"],
         first_wavelength=none,
-        wavelength_count=one,
-        chunk=rows["chunk"][order],
+        wavelength_count=none + 1,
+        chunk=(rows["owner"] - turn) % ranks * pieces + rows["piece"],
         reduces=adds[order],
         queued=True,
-        folding=Folding(1, channel),
+        folding=Folding(period, np.tile((used // period).astype(np.int32), (ranks // period, 1))),
         notes=(note,),
     )
 
 
-def _tree(collective: Collective, fabric: Fabric, offsets: Ints, pieces: int) -> tuple[Ints, Ints, Ints, Any]:
-    """Rank, circuit into it, piece and seconds of every transfer of rank 0's share."""
+def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> dict[str, Any]:
+    """Every transfer of the shares of one period of ranks, and when it begins, in an all-gather."""
     from lightloom.collectives.synthesis import _ring_kernels, _switch_kernels
 
-    ranks, degree = fabric.ranks, len(offsets)
-    hops = hops_ahead(offsets, ranks)
-    choice = np.empty((pieces, ranks), np.int64)
-    _switch_kernels.share(offsets, hops, pieces, choice, np.empty(degree, np.int64))
-    # As the loops of rings number circuits: (level · 2 + direction) · period, the period being one rank.
-    circuit = np.where(choice < 0, -1, 2 * choice).astype(np.int32)[:, None, :]
-    parent = np.where(choice < 0, -1, (np.arange(ranks) - offsets[choice]) % ranks).astype(np.int32)[:, None, :]
-    order = np.argsort(hops, kind="stable")[None, :]
-    busy = np.full(degree, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead)
+    planes, period = lift.ahead.shape
+    choice = np.empty((pieces, *lift.hops.shape), np.int64)
+    _switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))
+    rank = np.arange(fabric.ranks)
+    parent = np.where(choice < 0, -1, lift.origin[rank, choice]).astype(np.int32)
+    # As the loops of rings number circuits: (level · 2 + direction) · period + start, a level being a plane.
+    plane, start = np.divmod(lift.circuit[rank, choice], period)
+    circuit = np.where(choice < 0, -1, 2 * plane * period + start).astype(np.int32)
+    order = np.argsort(lift.hops, axis=1, kind="stable")
+    busy = np.full(planes, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead)
     delay = busy + fabric.step_overhead + fabric.neighbour_latency()
     left, begin = np.zeros(parent.shape), np.zeros(parent.shape)
     for each in range(pieces):
-        _ring_kernels.remaining(delay, 1, parent[each], circuit[each], order, left[each])
+        _ring_kernels.remaining(delay, period, parent[each], circuit[each], order, left[each])
     _ring_kernels.list_schedule(delay, busy, parent, circuit, left, begin)
-    piece, rank = np.nonzero(choice >= 0)
-    return rank, choice[piece, rank], piece, begin[piece, 0, rank]
+    piece, owner, reached = at = np.nonzero(choice >= 0)
+    return {
+        "source": parent[at].astype(np.int64), "destination": reached, "owner": owner, "piece": piece,
+        "plane": plane[at], "when": begin[at],
+    }  # fmt: skip

@@ -18,7 +18,7 @@ from lightloom.collectives.folding import Folding
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.standing import StandingCircuits
-from lightloom.core.errors import UnsupportedError
+from lightloom.collectives.synthesis.switch_graphs import Lift
 from lightloom.fabrics.base import Ints
 
 _SWEEPS = 3
@@ -62,25 +62,14 @@ class _Ways:
         return {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
 
 
-def exchange_over_lift(collective: Collective, ahead: Ints, pieces: int, note: str) -> Schedule:
-    """A folded queued all-to-all where rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
-
-    Raises:
-        UnsupportedError: the circuits do not join all ranks.
-    """
-    from lightloom.collectives.synthesis import _switch_kernels as kernels
-
-    ranks, (degree, period) = collective.ranks, ahead.shape
-    hops = np.empty((period, ranks), np.int16)
-    if not kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64)):
-        raise UnsupportedError(f"{degree} circuits a rank do not join all of {ranks} ranks")
-    origin, circuit = np.empty((ranks, degree), np.int64), np.empty((ranks, degree), np.int64)
-    kernels.lift_ways(ahead, ranks, origin, circuit)
-    ways = _Ways(origin, circuit, np.repeat(np.arange(degree), period), hops)
+def exchange_over_lift(collective: Collective, lift: Lift, pieces: int, note: str) -> Schedule:
+    """A folded queued all-to-all over circuits that repeat."""
+    degree, period = lift.ahead.shape
+    ways = _Ways(lift.origin, lift.circuit, np.repeat(np.arange(degree), period), lift.hops)
     rows = ways.rows(pieces)
     turn = rows["source"] // period * period
     for name in ("owner", "reader", "source", "destination"):
-        rows[name] = (rows[name] - turn) % ranks
+        rows[name] = (rows[name] - turn) % collective.ranks
     return _schedule(collective, rows, ways.plane, pieces, note, period)
 
 

@@ -12,9 +12,11 @@ Source: Imase and Itoh, "A design for directed graphs with minimum diameter", IE
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightloom.collectives.synthesis.standing import StandingCircuits
 from lightloom.collectives.wavelengths import colour_planes
@@ -83,6 +85,46 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
         draws = rng.integers(degree, size=tries), rng.integers(period, size=(tries, 2)), rng.integers(turns, size=tries)
         found.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
     return min(found, key=lambda each: each[0])[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lift:
+    """Circuits of a switch that repeat every few ranks, numbered plane · period + start."""
+
+    ahead: Ints
+    """Rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``: [plane, period]."""
+    origin: Ints
+    """Where the circuits into every rank begin: [rank, plane]."""
+    circuit: Ints
+    """Their numbers: [rank, plane]."""
+    hops: NDArray[np.int16]
+    """From the first ranks to all: [period, rank]."""
+
+    @classmethod
+    def of(cls, ranks: int, ahead: Ints) -> Lift:
+        """The lift of these circuits.
+
+        Raises:
+            UnsupportedError: they do not join all ranks.
+        """
+        from lightloom.collectives.synthesis import _switch_kernels as kernels
+
+        planes, period = ahead.shape
+        hops = np.empty((period, ranks), np.int16)
+        if not kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64)):
+            raise UnsupportedError(f"{planes} circuits a rank do not join all of {ranks} ranks")
+        origin, circuit = np.empty((ranks, planes), np.int64), np.empty((ranks, planes), np.int64)
+        kernels.lift_ways(ahead, ranks, origin, circuit)
+        return cls(ahead, origin, circuit, hops)
+
+    def turned_round(self) -> Lift:
+        """The same circuits the other way."""
+        planes, period = self.ahead.shape
+        back = np.empty_like(self.ahead)
+        start = np.arange(period)
+        back[np.arange(planes)[:, None], (start + self.ahead) % period] = -self.ahead
+        ranks = len(self.origin)
+        return Lift.of(ranks, back % ranks)
 
 
 @lru_cache(maxsize=8)
