@@ -13,6 +13,7 @@ from lightloom.cli.catalog import catalog
 from lightloom.cli.circuits import circuits
 from lightloom.cli.collective import collective
 from lightloom.cli.compress import compress
+from lightloom.cli.damage import damage
 from lightloom.cli.execute import execute
 from lightloom.cli.onn import onn
 from lightloom.cli.plan import plan
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, circuits, execute, budget, sweep, reproduce, catalog, schema):
+for command in (plan, collective, circuits, damage, execute, budget, sweep, reproduce, catalog, schema):
     app.command()(command)
 app.add_typer(compress, name="compress")
 app.add_typer(onn, name="onn")
