@@ -51,6 +51,8 @@ class Routed:
     """Tree of each block: [source, rank]."""
     load: Floats
     """Blocks that pass a circuit: [circuit]."""
+    longest: float
+    """Seconds of the longest of the cheapest paths, did it wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,20 +88,29 @@ def route(
     found = np.empty((trees, count, ring.ranks), np.int32)
     chosen = np.full((count, ring.ranks), -1, np.int8)
     load = np.zeros(len(ring.start))
-    allowed, price, toll, first = exchange.bound, delay, timing.hop, ring.first
+    allowed, longest, price, toll, first = exchange.bound, 0.0, delay, timing.hop, ring.first
     for tree in range(trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, found[tree])
         if tree == 0 and dearest >= limit:
             return None
         if tree == 0:
             # Where time is not short, neither are hops dear.
-            allowed = max(allowed, dearest)
+            longest, allowed = dearest, max(allowed, dearest)
             toll = timing.hop * allowed / dearest
         kernels.choose(
             found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, toll, load, chosen
         )
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
-    return Routed(ring, which, busy, delay, found, chosen, load)
+    return Routed(ring, which, busy, delay, found, chosen, load, longest)
+
+
+def glance(wiring: Wiring, exchange: Exchange, sources: int) -> float:
+    """Seconds that a schedule may take, from the longest of the cheapest paths and the heaviest load on them."""
+    routed = route(wiring, exchange, 1, sources)
+    if routed is None:
+        return np.inf
+    seconds = routed.load * routed.busy
+    return float(np.hypot(routed.longest, np.minimum(seconds, seconds[routed.circuits.reverse]).max()))
 
 
 def plan(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.synthesis.exchange_circuits import DEEPEST, Feeder, Tours, Wiring, reaches
-from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
+from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, glance, plan
 from lightloom.collectives.synthesis.hubs import Level
 
 EFFORT = 12_000_000
@@ -26,8 +26,13 @@ _SAMPLE, _SOURCES = 1 << 14, 10
 """Blocks from which an estimate is made; sources at least."""
 _MOST_ROWS = 8_000_000
 """Of a schedule."""
-_SEEDS = 0.25
-"""Of the effort, for wirings that owe nothing to others."""
+_GLANCED, _SEEDS, _STEPS = 0.15, 0.45, 0.8
+"""Of the effort, spent when wirings that owe nothing to others have been looked at, the best of them tried, and steps
+away from the leaders."""
+_GLANCE = 3
+"""Sources of a glance."""
+_MISSES = 500
+"""Random choices that lead nowhere, after which there is nothing left to choose."""
 _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
 _TREES, _FINAL_TREES = 2, 4
@@ -64,13 +69,19 @@ class ExchangeSearch:
         if found.time <= _NEAR * self._exchange.bound:
             return best
         self._tried[plain] = self._best = found.time
-        for wiring in self._plain():
+        seeds = {wiring: self._glance(wiring) for wiring in self._plain() if wiring and self._fits(wiring)}
+        misses = 0
+        while self._spent < _GLANCED * effort and misses < _MISSES:
+            wiring = self._random()
+            if wiring and wiring not in seeds and self._fits(wiring):
+                seeds[wiring] = self._glance(wiring)
+            else:
+                misses += 1
+        for wiring in sorted(seeds, key=lambda each: seeds[each]):
             if self._spent < _SEEDS * effort:
                 self._try(wiring)
-        while self._spent < 1.5 * _SEEDS * effort:
-            self._try(self._random())
         misses = 0
-        while self._spent < 0.75 * effort and misses < 2000:
+        while self._spent < _STEPS * effort and misses < _MISSES:
             leaders = self._leaders(_KEPT)
             fresh = self._step(leaders[min(int(self._rng.exponential(1.5)), len(leaders) - 1)])
             misses += not self._try(fresh)
@@ -84,6 +95,10 @@ class ExchangeSearch:
             if self._spent > effort:
                 break
         return best
+
+    def _glance(self, wiring: Wiring) -> float:
+        self._spent += _GLANCE * self._ranks
+        return glance(wiring, self._exchange, _GLANCE)
 
     def _leaders(self, count: int) -> list[Wiring]:
         return nsmallest(count, self._tried, key=lambda each: self._tried[each])
@@ -157,9 +172,16 @@ class ExchangeSearch:
                 tops += [(Level(hubs, 1, 1), Level(hubs, each, 1)) for each in sorted(skips) if 2 <= each <= hubs // 2]
                 if hubs % 2 == 0:
                     tops.append(tuple(Tours(hubs, each, 1) for each in range(1, hubs // 4 + 1)))
-                if feeder is not None or hubs == ranks:
-                    for chords in tops:
-                        yield self._filled(Wiring(hubs, chords, feeder))
+                if feeder is None and hubs < ranks:
+                    continue
+                for chords in tops:
+                    yield self._filled(Wiring(hubs, chords, feeder))
+                used = width if feeder else 0
+                for more in narrow:
+                    for far in (2, 4, 8):
+                        if hubs % far == 0:
+                            longest = Level(hubs // far, 1, channels - used - more)
+                            yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
     def _random(self) -> Wiring | None:
         rng, channels = self._rng, self._exchange.channels
