@@ -35,7 +35,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 
-class _Stage(NamedTuple):
+class Stage(NamedTuple):
     """Shares in flight in one stage: each takes one colour, that is one wavelength in one step."""
 
     source: Column
@@ -58,7 +58,7 @@ def optree(
     chosen = tuple(radices) if radices is not None else best_radices(n, channels)
 
     def all_gather(gather: Collective) -> Schedule:
-        stages = _stages(n, chosen)
+        stages = exchange_stages(n, chosen)
         widths = [max(channels // stage.colours, 1) if striped else 1 for stage in stages]
         steps = [-(-stage.colours // (channels // width)) for stage, width in zip(stages, widths, strict=True)]
         begin = np.concatenate([[0], np.cumsum(steps)])
@@ -82,7 +82,12 @@ def optree(
     return from_all_gather(collective, fabric, all_gather)
 
 
-def _stages(n: int, radices: Sequence[int]) -> list[_Stage]:
+def exchange_stages(n: int, radices: Sequence[int]) -> list[Stage]:
+    """Who sends which share where in each stage.
+
+    Raises:
+        ConfigError: radices that leave parts of more than one rank.
+    """
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     holder = np.arange(n, dtype=np.int32)[None, :]
     stages = []
@@ -97,7 +102,7 @@ def _stages(n: int, radices: Sequence[int]) -> list[_Stage]:
         else:
             away = np.flatnonzero(~here.ravel())
             source = holder[parent].ravel()[away]
-            stages.append(_along_the_line(source, receiver.ravel()[away], away % n, n))
+            stages.append(along_the_line(source, receiver.ravel()[away], away % n, n))
         holder = np.where(here, holder[parent], receiver).astype(np.int32)
         start, size = part_start, part_size
     if len(start) != n:
@@ -105,7 +110,7 @@ def _stages(n: int, radices: Sequence[int]) -> list[_Stage]:
     return [stage for stage in stages if len(stage.source)]
 
 
-def _around_the_ring(start: Ints, size: Ints) -> _Stage:
+def _around_the_ring(start: Ints, size: Ints) -> Stage:
     """Stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, each position on colours of its own."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
@@ -116,10 +121,10 @@ def _around_the_ring(start: Ints, size: Ints) -> _Stage:
     destination = (start[other] + np.minimum(position, size[other] - 1))[sends]
     # The last position of unequal parts has fewer senders and leaves some of its colours unused.
     used, colour = np.unique((colour + colours * position)[sends], return_inverse=True)
-    return _Stage(source, destination, source, np.broadcast_to(route, sends.shape)[sends], colour, len(used))
+    return Stage(source, destination, source, np.broadcast_to(route, sends.shape)[sends], colour, len(used))
 
 
-def _along_the_line(source: Column, destination: Column, chunk: Column, n: int) -> _Stage:
+def along_the_line(source: Column, destination: Column, chunk: Column, n: int) -> Stage:
     """Later stages: intervals of a line, coloured with as many colours as the busiest link carries."""
     route = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE).astype(np.int8)
     colour, colours = np.empty(len(source), np.int64), 0
@@ -128,4 +133,4 @@ def _along_the_line(source: Column, destination: Column, chunk: Column, n: int) 
         low, high = (source, destination) if way == CLOCKWISE else (destination, source)
         colour[of], used = colour_intervals(low[of], high[of], np.ones(len(of), np.int64), n)
         colours = max(colours, used)
-    return _Stage(source, destination, chunk, route, colour, colours)
+    return Stage(source, destination, chunk, route, colour, colours)

@@ -1,0 +1,64 @@
+"""Stages that set circuits anew: right for any number of ranks, and never slower than OpTree and WRHT."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.cost import cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.synthesis.stages import MOST_RANKS, plans, stages
+from lightloom.collectives.verify import verify
+from lightloom.core.errors import UnsupportedError
+from tests.collectives.strategies import wdm_ring
+
+SIZES = st.sampled_from([0.0, 1e3, 1e5, 1e7])
+
+
+@given(
+    st.integers(2, 60), st.integers(1, 40), SIZES, st.sampled_from(FROM_ALL_GATHER),
+    st.sampled_from([0.0, 1e-7, 25e-6]), st.sampled_from([0.0, 1e-6]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_right_and_never_slower_than_optree_and_wrht(
+    ranks: int, wavelengths: int, nbytes: float, kind: str, setup: float, conversion: float
+) -> None:
+    fabric = wdm_ring(ranks, wavelengths, reconfiguration_time=setup, conversion_time=conversion)
+    wanted = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
+    schedule = stages(wanted, fabric)
+    verify(schedule, fabric)
+    ours, _ = costed(schedule, fabric)  # raises below the bound
+    for name in ("optree", "optree-striped", "wrht", "wrht-striped"):
+        if kind in find(name).kinds:
+            assert ours.time <= cost(build(find(name), wanted, fabric), fabric).time * (1 + 1e-9), name
+
+
+@pytest.mark.parametrize(("ranks", "wavelengths"), [(16, 8), (64, 8), (64, 64), (60, 7)])
+@pytest.mark.parametrize("share", [1e3, 1e5])
+def test_where_parts_divide_a_ring_estimates_are_exact(ranks: int, wavelengths: int, share: float) -> None:
+    fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6)
+    best = plans(share, fabric)[0]
+    found = cost(stages(Collective("all-gather", ranks, share * ranks), fabric), fabric).time
+    size = ranks
+    for cut in best.cuts:
+        assert size % cut.radix == 0
+        size //= cut.radix
+    assert found == pytest.approx(best.seconds, rel=1e-9)
+
+
+def test_one_set_of_circuits_a_stage_saves_set_ups() -> None:
+    fabric = wdm_ring(64, 64, conversion_time=1e-6)
+    wanted = Collective("all-gather", 64, 64e3)
+    ours = cost(stages(wanted, fabric), fabric)
+    theirs = cost(build(find("optree-striped"), wanted, fabric), fabric)
+    assert ours.steps < theirs.steps and ours.reconfiguration < theirs.reconfiguration
+
+
+def test_what_stages_cannot_serve_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not all-to-all"):
+        stages(Collective("all-to-all", 4, 1.0), wdm_ring(4, 1))
+    with pytest.raises(UnsupportedError, match="expected at most 1024"):
+        stages(Collective("all-gather", MOST_RANKS + 1, 1.0), wdm_ring(MOST_RANKS + 1, 1))
