@@ -36,7 +36,7 @@ _MOST_FOLDED = 1 << 16
 """Transfers of the shares of one period."""
 _NAMED = 8
 """Connections that a note names."""
-_NEAR = 1.0005
+_NEAR = 1.002
 """Times the bound at which nothing else is tried."""
 
 
@@ -50,6 +50,8 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
         raise UnsupportedError(f"circuits of a switch on a {type(fabric).__name__}: expected a circuit switch")
     if collective.kind not in SERVES:
         raise UnsupportedError(f"circuits of a switch serve {', '.join(SERVES)}, not {collective.kind}")
+    # A size of nothing has the circuits of a byte, so that what follows is sent later.
+    nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
     best, least = None, np.inf
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
     for each in _candidates(collective, fabric):
@@ -59,7 +61,7 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
         if least <= enough:
             break
     assert best is not None
-    return best
+    return best.resized(nbytes)
 
 
 def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
