@@ -25,11 +25,13 @@ from lightloom.collectives.synthesis.trees import Timing
 from lightloom.fabrics.base import Ints
 from lightloom.fabrics.damage import DamagedWdmRing
 
-_EFFORT = 300_000
-"""Transfers that the search for a sound ring's design may schedule; less than a CPU second."""
-_PIECES = (1, 4, 8)
+_EFFORT = 1_000
+"""Transfers a rank that the search for a sound ring's design may schedule; less than a CPU second for 256 ranks."""
+_PIECES = (1, 4, 8, 16)
 _FIRST_PIECES = 2
 """With which circuits are compared."""
+_LEADERS, _NEAR = 2, 1.15
+"""Circuits that are tried with other pieces: how many, and how much slower than the best they may be."""
 _THIN = 4
 """Times that a circuit may be wider than another one beside it."""
 _TRANSFERS = 1 << 19
@@ -39,26 +41,29 @@ _TRANSFERS = 1 << 19
 def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
     """A queued schedule that uses nothing that has failed, not yet verified.
 
-    The circuits are those of the fastest all-gather found; all three kinds use them.
-
     Raises:
         UnsupportedError: another kind of collective, or circuits cannot join all ranks.
     """
-    first = _FIRST_PIECES if _FIRST_PIECES * fabric.ranks**2 <= _TRANSFERS else 1
-    tried = [(_seconds(collective, fabric, each, first), each) for each in _circuits_to_try(collective, fabric)]
-    seconds, circuits = min(tried, key=lambda each: each[0])
-    times = {first: seconds} | {
-        pieces: _seconds(collective, fabric, circuits, pieces)
+    most = max(1, _TRANSFERS // fabric.ranks**2)
+    first = min(_FIRST_PIECES, most)
+    # What is good for one half of an all-reduce is good for the other.
+    half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
+    tried = [(_seconds(half, fabric, each, first), i, each) for i, each in enumerate(_circuits_to_try(half, fabric))]
+    tried.sort(key=lambda each: each[:2])
+    leaders = [each for each in tried[:_LEADERS] if each[0] <= _NEAR * tried[0][0]]
+    finer = [
+        (_seconds(half, fabric, circuits, pieces), pieces, circuits)
+        for _, _, circuits in leaders
         for pieces in _PIECES
-        if pieces * fabric.ranks**2 <= _TRANSFERS
-    }
-    pieces = min(times, key=lambda each: times[each])
+        if pieces <= most
+    ]
+    _, pieces, circuits = min([*finer, (tried[0][0], first, tried[0][2])], key=lambda each: each[0])
     return gather_over(collective, fabric, circuits, pieces, notes=(_note(fabric, circuits, pieces),))
 
 
-def _seconds(collective: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> float:
-    timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
-    return forest(circuits, *timing, pieces).time
+def _seconds(half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> float:
+    timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
+    return forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter").time
 
 
 def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
@@ -76,7 +81,7 @@ def _designs(collective: Collective, fabric: DamagedWdmRing) -> Iterator[tuple[L
     hop = fabric.step_overhead + fabric.neighbour_latency()
     for times in (1, 2):
         bound = joint_seconds(times * ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-        design, _ = RingSearch(times * ranks, channels, nbytes, timing, bound).run(_EFFORT)
+        design, _ = RingSearch(times * ranks, channels, nbytes, timing, bound).run(_EFFORT * times * ranks)
         yield tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
 
 

@@ -1,0 +1,139 @@
+"""Damaged rings: failures are read as they are written, light is blocked where they say, bounds never fall."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.damage import DamagedWdmRing, Failure, damaged
+from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.wdm_ring import WdmRing
+
+WAYS = ("clockwise", "counter-clockwise")
+KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
+
+
+@st.composite
+def failures(draw: st.DrawFn, ranks: int, wavelengths: int) -> str:
+    node, wavelength = draw(st.integers(0, ranks - 1)), draw(st.integers(0, wavelengths - 1))
+    way = draw(st.sampled_from(WAYS))
+    forms = (
+        f"wavelength:{wavelength}", f"transceiver:{node}:{wavelength}", f"transceiver:{node}:{wavelength}:{way}",
+        f"segment:{node}:{way}", f"cable:{node}", f"node:{node}", f"dark-node:{node}",
+    )  # fmt: skip
+    return draw(st.sampled_from(forms))
+
+
+@st.composite
+def damaged_rings(draw: st.DrawFn) -> tuple[WdmRing, DamagedWdmRing]:
+    ranks, wavelengths = draw(st.integers(4, 12)), draw(st.integers(2, 6))
+    ring = WdmRing(ranks=ranks, wavelengths=wavelengths, fibres=draw(st.integers(1, 2)), hop_latency=1e-7,
+                   conversion_time=draw(st.sampled_from((0.0, 1e-6))))  # fmt: skip
+    texts = draw(st.lists(failures(ranks, wavelengths), max_size=3))
+    try:
+        return ring, damaged(ring, map(Failure.parse, texts))
+    except ConfigError:
+        return ring, damaged(ring, [Failure.parse(draw(failures(ranks, wavelengths)))])
+
+
+@settings(deadline=None, max_examples=100)
+@given(damaged_rings(), st.sampled_from(KINDS), st.floats(2, 7))
+def test_damage_never_makes_the_bound_smaller(drawn: tuple[WdmRing, DamagedWdmRing], kind: Kind, power: float) -> None:
+    ring, left = drawn
+    sound = ring.model_copy(update={"ranks": left.ranks})
+    wanted = Collective(kind, left.ranks, 10**power * left.ranks)
+    assert lower_bound(wanted, left).time >= lower_bound(wanted, sound).time * (1 - 1e-12)
+
+
+@settings(deadline=None, max_examples=100)
+@given(damaged_rings())
+def test_it_is_written_and_read_the_same(drawn: tuple[WdmRing, DamagedWdmRing]) -> None:
+    _, left = drawn
+    document = left.model_dump(mode="json")
+    assert all(isinstance(each, str) for each in document["failures"])
+    assert fabric_from(document, None, where="here") == left
+
+
+@settings(deadline=None, max_examples=100)
+@given(damaged_rings())
+def test_distances_are_those_of_walks_over_links_that_are_left(drawn: tuple[WdmRing, DamagedWdmRing]) -> None:
+    """Every pair reaches each other one way round, and none needs longer than the diameter says; some pair does."""
+    _, left = drawn
+    dark: NDArray[np.bool_] = np.all(left.blocked(), axis=1)
+    ranks = np.arange(left.ranks)
+    source, destination = (each.ravel() for each in np.meshgrid(ranks, ranks))
+    apart = source != destination
+    source, destination = source[apart], destination[apart]
+    links, seconds = [], []
+    for way in (0, 1):
+        route = np.full(len(source), way)
+        print_ = left.footprint(source, destination, route)
+        open_ = np.array(
+            [
+                not any(
+                    dark[print_.base[i, 0] + (print_.start[i, 0] + k) % left.ranks] for k in range(print_.length[i, 0])
+                )
+                for i in range(len(source))
+            ]
+        )
+        links.append(np.where(open_, left.hops(source, destination, route), np.inf))
+        seconds.append(np.where(open_, left.latency(source, destination, route), np.inf))
+    assert np.minimum(*links).max() == left.diameter()
+    assert np.minimum(*seconds).max() == pytest.approx(left.diameter_latency())
+
+
+def ring(**fields: int) -> WdmRing:
+    return WdmRing(ranks=8, wavelengths=4, hop_latency=1e-6).model_copy(update=fields)
+
+
+def test_nothing_failed_is_a_sound_ring() -> None:
+    left, sound = damaged(ring(), []), ring()
+    assert not left.blocked().any() and not left.blocked_ends().any()
+    assert left.cuts()[0].capacity == sound.cuts()[0].capacity
+    assert (left.link_bandwidth() == sound.link_bandwidth()).all()
+    assert left.total_receive_bandwidth() == sound.total_receive_bandwidth()
+    assert (left.diameter(), left.diameter_latency()) == (sound.diameter(), sound.diameter_latency())
+
+
+def test_each_failure_blocks_what_it_should() -> None:
+    assert np.argwhere(damaged(ring(fibres=2), [Failure.parse("wavelength:3")]).blocked())[:, 1].tolist() == [3, 7] * 16
+    one_way = damaged(ring(), [Failure.parse("segment:7:counter-clockwise")])
+    assert np.flatnonzero(one_way.blocked().all(axis=1)).tolist() == [15]
+    # Rank 7 hears rank 0 no more that way.
+    assert one_way.cuts()[0].capacity == pytest.approx(4 * 5e9)
+    dark = damaged(ring(), [Failure.parse("dark-node:0")])
+    assert dark.survivors.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert np.flatnonzero(dark.blocked().all(axis=1)).tolist() == [6, 13]
+    passed = damaged(ring(), [Failure.parse("node:5")])
+    assert not passed.blocked().any()
+    across, near = (passed.latency(np.array([a]), np.array([b]), np.array([0]))[0] for a, b in ((4, 5), (0, 1)))
+    assert across == pytest.approx(2 * near)
+    ends = damaged(ring(), map(Failure.parse, ("node:2", "transceiver:5:1:clockwise"))).blocked_ends()
+    assert np.argwhere(ends).tolist() == [[4, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["wave:3"], "failure 'wave:3': expected one of wavelength:NUMBER"),
+        (["segment:3"], "failure 'segment:3'"),
+        (["cable:1:clockwise"], "failure 'cable:1:clockwise'"),
+        (["node:x"], "failure 'node:x'"),
+        (["node:8"], "node:8: expected one of 8 nodes"),
+        (["wavelength:4"], "wavelength:4: expected one of 4 wavelengths"),
+        (["transceiver:1:4"], "transceiver:1:4: expected one of 4 channels"),
+        (["cable:1", "cable:5"], "cut the ring into parts"),
+        (["segment:1:clockwise", "segment:5:counter-clockwise"], "cut the ring into parts"),
+        ([f"wavelength:{each}" for each in range(4)], "cut the ring into parts"),
+        ([f"transceiver:6:{each}" for each in range(4)], "leave node 6 nothing to receive on"),
+    ],
+)
+def test_impossible_failures_are_named(texts: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        damaged(ring(), [Failure.parse(text) for text in texts])
