@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ class Wiring(NamedTuple):
         counts = [self.hubs, *(each.hubs for each in self.chords)]
         if any(ranks % each for each in counts):
             return ranks
-        period = ranks // min(counts)
+        period = lcm(*(ranks // each for each in counts))
         return 2 * period if period % 2 and ranks % 2 == 0 and ranks <= _FEW else period
 
 

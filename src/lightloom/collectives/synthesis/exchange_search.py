@@ -66,7 +66,7 @@ class ExchangeSearch:
         found = plan(plain, self._exchange, _TREES)
         assert found is not None
         best = plain, found
-        if found.time <= _NEAR * self._exchange.bound:
+        if found.time <= _NEAR * self._exchange.bound or not self._hubs:
             return best
         self._tried[plain] = self._best = found.time
         seeds = {wiring: self._glance(wiring) for wiring in self._plain() if wiring and self._fits(wiring)}
@@ -109,7 +109,7 @@ class ExchangeSearch:
         even = [each for each in range(3, ranks + 1) if ranks % each == 0 and ranks // each <= most]
         if len(even) > 4 or ranks > _UNEVEN:
             return even
-        return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9))})
+        return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9) if ranks // k > 2)})
 
     def _try(self, wiring: Wiring | None) -> bool:
         """Whether this is a new wiring that fits."""
@@ -152,7 +152,7 @@ class ExchangeSearch:
         """Wirings of few parts: chains of hubs, and tours or two lengths of chords between hubs that feed."""
         ranks, channels = self._ranks, self._exchange.channels
         spacings = [each for each in (2, 4, 5, 8, 10, 16, 32) if ranks % each == 0 and ranks // each in self._hubs]
-        narrow = sorted({1, max(1, channels // 16), max(1, channels // 8), channels // 4})
+        narrow = sorted({max(1, channels // parts) for parts in (64, 16, 8, 4)})
         for each in spacings:
             for width in narrow:
                 hubs, left = ranks // each, channels - width
@@ -164,7 +164,7 @@ class ExchangeSearch:
                             chords = (Level(ranks, 1, width), Level(hubs, 1, more), Level(ranks // far, 1, left - more))
                             yield Wiring(ranks, chords, None)
         for hubs in self._hubs:
-            for width in sorted({*narrow, channels // 2}):
+            for width in sorted({*narrow, max(1, channels // 2)}):
                 feeder = self._feeder(hubs, width) if hubs < ranks else None
                 far = max(2, channels - width - 1)
                 skips = {far, far // 2, far * 3 // 4, round((hubs / 2) ** 0.5)}

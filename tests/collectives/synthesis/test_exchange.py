@@ -1,0 +1,169 @@
+"""Synthesized all-to-alls: circuits that fit the fibre, blocks that go where they must, times that agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.cost import cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring, circuits, reaches, trees_of
+from lightloom.collectives.synthesis.exchange_paths import Exchange, plan, route
+from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
+from lightloom.collectives.synthesis.hubs import Level
+from lightloom.collectives.synthesis.ring_exchange import exchange, exchange_schedule
+from lightloom.collectives.synthesis.trees import Timing
+from lightloom.collectives.verify import verify
+from lightloom.fabrics.wdm_ring import WdmRing
+
+WIRINGS = (
+    (16, Wiring(16, (Level(16, 1, 2), Level(16, 4, 1)), None)),
+    (17, Wiring(5, (Level(5, 1, 1), Level(5, 2, 1)), Feeder(2, 2, 4))),
+    (36, Wiring(12, (Level(12, 1, 1), Tours(12, 2, 1)), Feeder(1, 2, 8))),
+    (64, Wiring(8, (Tours(8, 1, 1), Tours(8, 2, 2)), Feeder(2, 4, 4))),
+    (60, Wiring(20, (Level(20, 1, 1), Level(10, 3, 1), Tours(20, 5, 1)), Feeder(3, 1, 1))),
+    (48, Wiring(4, (Level(4, 1, 2),), Feeder(6, 1, 1))),
+)
+
+
+def asked(fabric: WdmRing, wanted: Collective) -> Exchange:
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    bound = lower_bound(wanted, fabric).time - fabric.setup_time
+    return Exchange(fabric.ranks, fabric.usable_channels, wanted.nbytes / wanted.ranks, timing, bound)
+
+
+def ring(ranks: int, wavelengths: int, **fields: float) -> WdmRing:
+    return WdmRing(
+        ranks=ranks, wavelengths=wavelengths, wavelength_bandwidth=5e9, **({"conversion_time": 1e-6} | fields)
+    )
+
+
+@given(st.integers(2, 40), st.data())
+def test_tours_fill_every_link_and_never_overlap(half: int, data: st.DataObject) -> None:
+    tours = Tours(2 * half, data.draw(st.integers(1, max(half // 2, 1))), 1)
+    found = circuits(Wiring(2 * half, (tours,), None), 2 * half)
+    held = np.zeros((2, 2 * half, tours.colours), np.int64)
+    for copy in range(2 * half // found.period):
+        for i in range(len(found.start)):
+            way, start = int(found.length[i] < 0), found.start[i] + copy * found.period + min(found.length[i], 0)
+            held[way, (start + np.arange(abs(found.length[i]))) % (2 * half), found.channel[copy, i]] += 1
+    assert (held == 1).all()
+
+
+@given(st.integers(1, 200), st.integers(1, 12), st.integers(1, 32), st.integers(1, 200))
+def test_trees_span_within_their_depth_and_wavelengths(ranks: int, wavelengths: int, depth: int, share: int) -> None:
+    feeder = Feeder(wavelengths, depth, share)
+    if not reaches(feeder, ranks):
+        return
+    held = np.zeros((ranks, wavelengths), np.int64)
+    near: dict[int, list[int]] = {}
+    for a, b, channel, width in trees_of(feeder, ranks):
+        held[a:b, channel : channel + width] += 1
+        near.setdefault(a, []).append(b)
+        near.setdefault(b, []).append(a)
+    assert held.max() == 1
+    hops, edge = {0: 0}, [0]
+    while edge:
+        edge = [b for a in edge for b in near[a] if hops.setdefault(b, hops[a] + 1) == hops[a] + 1 and b != 0]
+    assert sorted(hops) == list(range(ranks + 1))
+    assert max(hops.values()) <= depth
+
+
+def test_trees_reach_as_far_as_any(wavelengths: int = 3, depth: int = 3) -> None:
+    """Delannoy numbers: ranks at the ends of lattice paths, of which a hub serves half each way."""
+    delannoy = np.ones((wavelengths + 1, depth + 1), np.int64)
+    for i in range(1, wavelengths + 1):
+        for j in range(1, depth + 1):
+            delannoy[i, j] = delannoy[i - 1, j] + delannoy[i, j - 1] + delannoy[i - 1, j - 1]
+            most = (delannoy[i, j] - 1) // 2
+            assert reaches(Feeder(i, j, 1000), most)
+            assert not reaches(Feeder(i, j, 1000), most + 1)
+
+
+@pytest.mark.parametrize(("ranks", "wiring"), WIRINGS)
+@pytest.mark.parametrize("nbytes", [1e3, 1e5])
+def test_verified_and_timed_alike(ranks: int, wiring: Wiring, nbytes: float) -> None:
+    fabric, wanted = ring(ranks, wiring.wavelengths, hop_latency=1e-8), Collective("all-to-all", ranks, nbytes)
+    found = plan(wiring, asked(fabric, wanted), 3)
+    assert found is not None
+    schedule = exchange_schedule(wanted, fabric, found)
+    verify(schedule, fabric)
+    price, bound = costed(schedule, fabric)
+    assert price.repeated_time == pytest.approx(found.time, rel=1e-9)
+    assert price.time >= bound.time * (1 - 1e-9)
+    unfolded = schedule.unfolded(fabric.fibre_channels)
+    verify(unfolded, fabric)
+    assert cost(unfolded, fabric).time == pytest.approx(price.time, rel=1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "wiring"), WIRINGS)
+def test_loads_are_what_paths_use(ranks: int, wiring: Wiring) -> None:
+    """Every block uses its distance of links, and more only where it goes out of its way."""
+    fabric, wanted = ring(ranks, wiring.wavelengths), Collective("all-to-all", ranks, 1e4)
+    routed = route(wiring, asked(fabric, wanted), 3)
+    found = plan(wiring, asked(fabric, wanted), 3)
+    assert routed is not None
+    assert found is not None
+    assert np.array_equal(np.bincount(found.path, minlength=len(routed.load)), routed.load)
+    length = np.append(np.cumsum(routed.circuits.length[found.path]), 0)
+    moved = length[found.begin[1:] - 1] - length[found.begin[:-1] - 1]
+    source, rank = np.divmod(np.arange(len(moved)), ranks)
+    mine = source != rank
+    assert ((moved - (rank - source))[mine] % ranks == 0).all()
+    use = float(routed.load @ np.abs(routed.circuits.length))
+    assert use >= routed.circuits.period * (ranks * ranks // 4)
+
+
+def test_neighbours_alone_carry_what_is_large_at_the_bound() -> None:
+    for ranks in (9, 16):
+        fabric, wanted = ring(ranks, 4), Collective("all-to-all", ranks, 1e7)
+        schedule = exchange(wanted, fabric)
+        verify(schedule, fabric)
+        price, bound = costed(schedule, fabric)
+        assert price.time <= bound.time * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("nbytes", [1e3, 1e6])
+def test_straight_circuits_meet_the_bound_where_they_fit(nbytes: float) -> None:
+    fabric, wanted = ring(8, 8), Collective("all-to-all", 8, nbytes)
+    schedule = exchange(wanted, fabric)
+    verify(schedule, fabric)
+    price, bound = costed(schedule, fabric)
+    assert price.time == pytest.approx(bound.time, rel=1e-9)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(3, 40), st.integers(1, 12), st.floats(2, 6))
+def test_searches_end_verified_and_above_the_bound(ranks: int, wavelengths: int, power: float) -> None:
+    fabric, wanted = ring(ranks, wavelengths), Collective("all-to-all", ranks, 10**power)
+    wiring, found = ExchangeSearch(asked(fabric, wanted)).run(effort=30_000)
+    assert wiring.wavelengths <= wavelengths
+    schedule = exchange_schedule(wanted, fabric, found)
+    verify(schedule, fabric)
+    assert costed(schedule, fabric)[0].repeated_time == pytest.approx(found.time, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wavelengths", "nbytes", "most"),
+    [(16, 8, 1e3, 1.04), (64, 8, 1e3, 1.12), (17, 8, 1e4, 1.1), (100, 8, 1e4, 1.25)],
+)
+def test_near_the_bound_and_the_same_again(ranks: int, wavelengths: int, nbytes: float, most: float) -> None:
+    fabric, wanted = ring(ranks, wavelengths), Collective("all-to-all", ranks, nbytes)
+    first, again = (ExchangeSearch(asked(fabric, wanted)).run(effort=300_000) for _ in range(2))
+    assert first[0] == again[0]
+    assert first[1].time == again[1].time
+    price, bound = costed(exchange_schedule(wanted, fabric, first[1]), fabric)
+    assert price.time <= most * bound.time
+
+
+def test_estimates_from_a_few_sources_are_near() -> None:
+    ranks, wiring = 256, Wiring(8, (Level(8, 1, 1), Tours(8, 2, 1)), Feeder(5, 2, 5))
+    wanted = asked(ring(ranks, 8), Collective("all-to-all", ranks, 1e4))
+    few, whole = plan(wiring, wanted, 2, 8), plan(wiring, wanted, 2)
+    assert few is not None
+    assert whole is not None
+    assert few.time == pytest.approx(whole.time, rel=0.25)
