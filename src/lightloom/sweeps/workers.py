@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -59,12 +60,20 @@ class Workers:
 
 
 def _here(work: Sequence[Batch], jobs: int) -> Rows:
-    try:
-        yield from _by_joblib(partial(_compute_for, os.getpid()), work, "loky", jobs)
-    except BrokenExecutor as error:
-        raise ConfigError(
-            "a worker was ended, for want of memory perhaps: expected fewer --jobs; the same command resumes"
-        ) from error
+    joblib = _import("joblib", "sweep")
+    parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+    work_on = joblib.delayed(partial(_compute_for, os.getpid()))
+    with _deaf_to_interrupts():
+        found = parallel(work_on(each) for each in work)
+    with warnings.catch_warnings(), closing(found):
+        # That unfinished work is given up is what stopping means.
+        warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
+        try:
+            yield from found
+        except BrokenExecutor as error:
+            raise ConfigError(
+                "a worker was ended, for want of memory perhaps: expected fewer --jobs; the same command resumes"
+            ) from error
 
 
 def _compute_for(coordinator: int, batch: Batch) -> list[tuple[str, Row]]:
@@ -82,20 +91,6 @@ def _watch(coordinator: int) -> None:
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
-
-
-def _by_joblib(
-    work_on: Callable[[Batch], list[tuple[str, Row]]], work: Sequence[Batch], backend: str, jobs: int
-) -> Rows:
-    joblib = _import("joblib", "sweep")
-    with joblib.parallel_config(backend=backend, n_jobs=jobs):
-        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    with _deaf_to_interrupts():
-        found = parallel(joblib.delayed(work_on)(each) for each in work)
-    with warnings.catch_warnings(), closing(found):
-        # That unfinished work is given up is what stopping means.
-        warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
-        yield from found
 
 
 @contextmanager
@@ -145,13 +140,25 @@ def _told_once() -> Iterator[None]:
 
 def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
     ray = _import("ray", "ray")
+    host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
-        ray.init(address=address, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+        # First, for Ray itself tries for minutes.
+        socket.create_connection((host, int(port)), _PATIENCE).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
     try:
-        import_module("ray.util.joblib").register_ray()
-        yield from _by_joblib(compute, work, "ray", -1)
+        remote = ray.remote(compute)
+        pending = [remote.remote(each) for each in work]
+        while pending:
+            done, pending = ray.wait(pending)
+            yield from ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ConfigError(
+            f"--ray {address}: the cluster was lost: {_first(error)}; the same command resumes"
+        ) from error
     finally:
         ray.shutdown()
 
