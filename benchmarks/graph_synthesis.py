@@ -1,10 +1,12 @@
-"""Schedules found for graphs, measured: ``python -m benchmarks.graph_synthesis [grids|switches|stars] [--json FILE]``.
+"""Schedules found for graphs, measured: ``python -m benchmarks.graph_synthesis [PART ...] [--json FILE]``.
 
 grids      all-gather and all-reduce on meshes, tori and electrical rings of 50 GB/s a link, 1 µs a hop unless ``--hop``
            says otherwise; beside the bound stands what no schedule of steps beats: all hops between the farthest ranks
            and what the poorest rank receives, one after the other
 switches   all-gather, all-reduce and all-to-all on circuit switches of 2, 4 and 8 planes of 50 GB/s, 10 ms to set and
            1 µs a hop; ratios without the set-up, which hides everything else
+flows      what the fullest circuit of an all-to-all carries, over the least that it would with flows split at will
+           (a linear programme), and both over the least in any graph of that degree
 stars      which algorithm is fastest through a packet switch
 
 Every schedule is verified. Up to 64 ranks the fastest other algorithm stands beside. CPU seconds, kernels compiled.
@@ -24,13 +26,15 @@ import numpy as np
 from benchmarks.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.bounds import lower_bound
 from lightloom.collectives.cost import cost
-from lightloom.collectives.degree_bound import degree_seconds
+from lightloom.collectives.degree_bound import degree_seconds, ranks_by_hops
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.rounds import in_rounds
 from lightloom.collectives.synthesis.switch import on_switch
+from lightloom.collectives.synthesis.switch_exchange import exchange_over_lift
+from lightloom.collectives.synthesis.switch_graphs import Lift, lift
 from lightloom.collectives.verify import verify
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
@@ -72,6 +76,46 @@ def switches(hop: float) -> Iterator[Row]:
             for kind in ("all-gather", "all-reduce", "all-to-all"):
                 for share in SHARES:
                     yield {"degree": degree} | _measured(kind, share, fabric, on_switch)
+
+
+def flows(hop: float) -> Iterator[Row]:  # noqa: ARG001 - loads have no latency
+    """Loads of all-to-alls on lifts, in blocks."""
+    for ranks in (16, 32, 64):
+        for degree in DEGREES:
+            circuits = Lift.of(ranks, lift(ranks, degree, 4))
+            wanted = Collective("all-to-all", ranks, 1.0)
+            ours = np.bincount(exchange_over_lift(wanted, circuits, 4, "").lightpath).max() / 4
+            hops = ranks_by_hops(ranks, degree)
+            any_graph = sum((k + 1) * number for k, number in enumerate(hops)) / degree
+            least = _least_load(circuits)
+            yield {"fabric": "lift", "kind": "all-to-all", "ranks": ranks, "degree": degree, "ratio": ours / least,
+                   "over_any_graph": ours / any_graph, "least_over_any_graph": least / any_graph}  # fmt: skip
+
+
+def _least_load(lift: Lift) -> float:
+    """The least that the fullest circuit carries when a block goes from everyone to everyone, split at will."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_matrix
+
+    ranks, (degree, period) = len(lift.origin), lift.ahead.shape
+    source, rank, plane = (axis.ravel() for axis in np.indices((period, ranks, degree)))
+    flow = np.arange(len(source))
+    enters, leaves = source * ranks + rank, source * ranks + lift.origin[rank, plane]
+    balance = coo_matrix(
+        (np.repeat([1.0, -1.0], len(flow)), (np.concatenate([enters, leaves]), np.tile(flow, 2))),
+        shape=(period * ranks, len(flow) + 1),
+    )
+    wanted = np.ones((period, ranks))
+    wanted[np.arange(period), np.arange(period)] = 1 - ranks
+    fullest = np.arange(degree * period)
+    rows = np.concatenate([lift.circuit[rank, plane], fullest])
+    columns = np.concatenate([flow, np.full(len(fullest), len(flow))])
+    load = coo_matrix((np.concatenate([np.ones(len(flow)), np.full(len(fullest), -1.0)]), (rows, columns)))
+    found = linprog(
+        np.append(np.zeros(len(flow)), 1.0), A_ub=load.tocsr(), b_ub=np.zeros(len(fullest)), A_eq=balance.tocsr(),
+        b_eq=wanted.ravel(), method="highs",
+    )  # fmt: skip
+    return float(found.fun)
 
 
 def stars(hop: float) -> Iterator[Row]:
@@ -134,8 +178,8 @@ def main() -> int:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.graph_synthesis", description=__doc__.split("\n", 1)[0])
-    parts = {"grids": grids, "switches": switches, "stars": stars}
-    parser.add_argument("parts", nargs="*", metavar="grids|switches|stars", help="what to measure; all without")
+    parts = {"grids": grids, "switches": switches, "flows": flows, "stars": stars}
+    parser.add_argument("parts", nargs="*", metavar="grids|switches|flows|stars", help="what to measure; all without")
     parser.add_argument("--hop", type=float, default=1e-6, help="seconds from one rank to the next")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     options = parser.parse_args()

@@ -31,9 +31,10 @@ SERVES = (*FROM_ALL_GATHER, "all-to-all")
 _PIECES = (1, 2, 4, 8, 16)
 _MOST_ROWS = 1 << 23
 """Of a schedule in which nothing repeats."""
-_LONGEST_PERIOD = 8
 _MOST_FOLDED = 1 << 16
 """Transfers of the shares of one period."""
+_LONGEST_PERIOD = 8
+"""Of circuits that repeat; longer ones take longer to find and are hardly better."""
 _NAMED = 8
 """Connections that a note names."""
 _NEAR = 1.002
@@ -78,7 +79,7 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
             yield gather_over_lift(collective, fabric, once, pieces, note)
     if degree == 1:
         return
-    period = _period(ranks)
+    period = _period(ranks, _LONGEST_PERIOD)
     several_ranks = Lift.of(ranks, lift(ranks, degree, period))
     for pieces in _PIECES:
         if ranks * period * pieces <= _MOST_FOLDED:
@@ -100,14 +101,14 @@ def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
         yield np.tile(circulant(ranks, fewer), degree // fewer)
 
 
-def _period(ranks: int) -> int:
-    """The longest period that is worth its rows."""
-    return max(each for each in range(1, _LONGEST_PERIOD + 1) if ranks % each == 0)
+def _period(ranks: int, longest: int) -> int:
+    """The longest period up to this one that divides the ranks."""
+    return max(each for each in range(1, longest + 1) if ranks % each == 0)
 
 
 def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     ranks, degree = fabric.ranks, fabric.channels
-    for period in sorted({1, _period(ranks)}):
+    for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
         circuits = Lift.of(ranks, lift(ranks, degree, period))
         for pieces in _PIECES[:3:2]:
             note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)

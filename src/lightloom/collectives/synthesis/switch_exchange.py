@@ -21,8 +21,8 @@ from lightloom.collectives.synthesis.standing import StandingCircuits
 from lightloom.collectives.synthesis.switch_graphs import Lift
 from lightloom.fabrics.base import Ints
 
-_SWEEPS = 3
-"""Times that every source chooses its ways again, all others having chosen."""
+_SWEEPS = 8
+"""Times that every source chooses its ways again, all others having chosen; not every time is better."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +44,12 @@ class _Ways:
         period, ranks = self.hops.shape
         choice = np.empty((pieces, period, ranks), np.int16)
         load = np.zeros(len(self.plane), np.int64)
+        best, least = choice, np.inf
         for _ in range(_SWEEPS):
             kernels.balance(self.origin, self.circuit, self.hops, choice, load)
+            if load.max() < least:
+                best, least = choice.copy(), load.max()
+        choice = best
         piece, source, reader = (axis.ravel() for axis in np.indices(choice.shape))
         at, parts = reader.copy(), []
         while len(at):
