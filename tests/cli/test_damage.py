@@ -1,0 +1,70 @@
+"""``lightloom damage``: a table, a document, a picture, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import run
+
+WANTED = [
+    "damage", "all-gather", "--ranks", "12", "--wavelengths", "4", "--nbytes-per-rank", "10kB",
+    "--set", "conversion_time=1us", "--kill", "wavelength:3", "--kill", "cable:7", "--kill", "node:5",
+]  # fmt: skip
+
+
+def test_the_document_says_what_the_table_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "damage.svg"
+    told = run(monkeypatch, capsys, *WANTED, "--together", "--late", "10us", "--json", "--figure", str(picture))
+    assert (told.code, told.err) == (0, "")
+    document = json.loads(told.out)
+    assert document["schema"] == "lightloom.damage/1"
+    rows = document["rows"]
+    assert [row["failures"] for row in rows] == [
+        [], ["wavelength:3"], ["cable:7"], ["node:5"], ["wavelength:3", "cable:7", "node:5"],
+    ]  # fmt: skip
+    assert [row["ranks"] for row in rows] == [12, 12, 12, 11, 11]
+    for row in rows:
+        assert row["verified"] and row["time_s"] >= row["lower_bound_s"] > 0
+        assert row["slowdown"] == pytest.approx(row["time_s"] / rows[0]["time_s"])
+    assert rows[2]["slowdown"] > 1
+    assert {each["algorithm"] for each in document["stragglers"]} >= {"synthesized", "optree-striped"}
+    for each in document["stragglers"]:
+        assert 0 <= each["mean_s"] <= each["worst_s"] <= 10e-6 * (1 + 1e-9)
+        assert each["later_s"][each["worst_rank"]] == each["worst_s"] and len(each["later_s"]) == 12
+    assert "wavelength:3" in picture.read_text()
+    table = run(monkeypatch, capsys, *WANTED)
+    assert (table.code, table.err) == (0, "")
+    assert "cable:7" in table.out and "nothing" in table.out and "one rank" not in table.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--kill", "wave:3"], "failure 'wave:3': expected one of wavelength:NUMBER"),
+        (["--kill", "node:12"], "node:12: expected one of 12 nodes"),
+        (["--kill", "cable:1", "--kill", "cable:5", "--together"], "cut the ring into parts"),
+        (["--slow", "twice"], "--slow 'twice': expected a number of times"),
+        (["--slow", "0.5"], "slower=0.5: expected a factor of 1 or more"),
+        (["--late", "soon"], "soon"),
+        (["--fabric", "mesh"], "damage to a Mesh: expected a ring of wavelengths"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    told = run(monkeypatch, capsys, "damage", "all-gather", "--ranks", "12", "--nbytes", "1kB", *arguments)
+    assert told.code == 2 and told.out == ""
+    assert complaint in told.err and told.err.count("\n") == 1
+
+
+def test_an_all_to_all_around_failures_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = run(monkeypatch, capsys, "damage", "all-to-all", "--ranks", "8", "--nbytes", "1kB", "--kill", "cable:1")
+    assert told.code == 2
+    assert "not all-to-all" in told.err
