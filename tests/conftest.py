@@ -19,5 +19,5 @@ def little_effort() -> Iterator[None]:
     from lightloom.collectives.synthesis import effort
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(effort, "EFFORT", 20_000)
+        patch.setattr(effort, "SCALE", 1 / 300)
         yield

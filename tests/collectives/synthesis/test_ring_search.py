@@ -41,7 +41,7 @@ def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, m
     """Set-up of 25 µs included in both, as in a run from dark circuits."""
     fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)
     search = RingSearch(ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
-    design, trees = search.run(effort=400_000)
+    design, trees = search.run(effort=2_000_000)
     schedule = ring_schedule("synthesized", Collective("all-gather", ranks, nbytes * ranks), fabric, trees)
     verify(schedule, fabric)
     cost, bound = costed(schedule, fabric)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.algorithms.wrht import wrht
@@ -34,17 +34,20 @@ def gather(collective: Collective, fabric: WdmRing) -> Schedule:
     hop = fabric.step_overhead + fabric.neighbour_latency()
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
     most = effort(ranks)
-    question = [ranks, channels, nbytes, timing.bandwidth, timing.hop, timing.propagation, timing.occupancy, most]
+    reach = ranks if fabric.reach is None else fabric.reach
+    question = [ranks, channels, reach, nbytes, *astuple(timing), most]
     design = read_design(question)
     trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
     if design is None or trees is None:
-        design, trees = RingSearch(ranks, channels, nbytes, timing, bound).run(most)
+        design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
         keep_design(question, design)
     return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
 
 
 def in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
     """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
+    if fabric.reach is not None and fabric.reach < fabric.diameter():
+        return
     if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
         straight = one_stage(collective, fabric, striped=True)
         yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))

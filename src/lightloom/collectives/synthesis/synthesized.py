@@ -9,22 +9,41 @@ from collections.abc import Iterator
 
 from lightloom.collectives.cost import cost
 from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
+from lightloom.collectives.synthesis.damaged import around_damage
 from lightloom.collectives.synthesis.effort import effort
 from lightloom.collectives.synthesis.kept import keep_schedule, read_schedule
+from lightloom.collectives.synthesis.multicast import multicast
+from lightloom.collectives.synthesis.ring_exchange import exchange
 from lightloom.collectives.synthesis.ring_gather import gather, in_few_steps
+from lightloom.collectives.synthesis.rooted import rooted
+from lightloom.collectives.synthesis.rounds import in_rounds
+from lightloom.collectives.synthesis.switch import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.mesh import Mesh
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
     """Why there is nothing to synthesize for that collective on that fabric; None where there is."""
-    if not isinstance(fabric, WdmRing):
-        return f"synthesis needs a ring with wavelengths, not a {type(fabric).__name__}"
-    if kind not in FROM_ALL_GATHER:
-        return f"synthesis on a ring serves {', '.join(FROM_ALL_GATHER)}, not {kind}"
-    return None
+    kinds = _kinds(fabric)
+    if kind in kinds:
+        return None
+    if kinds:
+        return f"synthesis on this {type(fabric).__name__} serves {', '.join(kinds)}, not {kind}"
+    return f"synthesis needs a ring, a mesh, a torus or a circuit switch, not a {type(fabric).__name__}"
+
+
+def _kinds(fabric: Fabric) -> tuple[str, ...]:
+    if isinstance(fabric, WdmRing):
+        # Circuits of an all-to-all are as long as they can be.
+        return KINDS if fabric.reach is None else (*FROM_ALL_GATHER, *ROOTED)
+    if isinstance(fabric, CircuitSwitch):
+        return SERVES
+    return FROM_ALL_GATHER if isinstance(fabric, (DamagedWdmRing, Mesh, Ring)) else ()
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -38,7 +57,7 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
         raise UnsupportedError(why)
     # A size of nothing has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))
-    question = [collective.kind, nbytes, fabric.model_dump(exclude={"sources"}), effort(fabric.ranks)]
+    question = [collective.kind, nbytes, fabric.model_dump(mode="json", exclude={"sources"}), effort(fabric.ranks)]
     schedule = read_schedule(question)
     if schedule is None:
         schedule = min(_found(collective, fabric), key=lambda each: cost(each, fabric).time)
@@ -47,6 +66,23 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    assert isinstance(fabric, WdmRing)
-    yield gather(collective, fabric)
-    yield from in_few_steps(collective, fabric)
+    if isinstance(fabric, DamagedWdmRing):
+        yield around_damage(collective, fabric)
+    elif isinstance(fabric, WdmRing):
+        yield from _on_ring(collective, fabric)
+    elif isinstance(fabric, CircuitSwitch):
+        yield on_switch(collective, fabric)
+    else:
+        yield in_rounds(collective, fabric)
+
+
+def _on_ring(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
+    if collective.kind in ROOTED:
+        yield rooted(collective, fabric)
+    elif collective.kind == "all-to-all":
+        yield exchange(collective, fabric)
+    else:
+        yield gather(collective, fabric)
+        yield from in_few_steps(collective, fabric)
+        if fabric.taps > 1 and collective.kind == "all-gather":
+            yield multicast(collective, fabric)
