@@ -189,7 +189,9 @@ def rows(
 
 
 @njit(cache=True)
-def list_schedule(begin: Any, path: Any, busy: Any, delay: Any, urgency: Any, place: Any, sent: Any, when: Any) -> float:
+def list_schedule(
+    begin: Any, path: Any, busy: Any, delay: Any, urgency: Any, place: Any, sent: Any, when: Any
+) -> float:
     """Every circuit sends, whenever it is free, the block with the most seconds left to go.
 
     Args:

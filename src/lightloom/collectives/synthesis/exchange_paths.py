@@ -9,7 +9,6 @@ The price of a circuit is its delay, and a toll that rises with its load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from lightloom.collectives.cost import cost
 from lightloom.collectives.folding import Folding
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring
-from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan, plan
+from lightloom.collectives.synthesis.exchange_circuits import Tours, Wiring
+from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
 from lightloom.collectives.synthesis.hubs import Level
 from lightloom.collectives.synthesis.trees import Timing
@@ -37,13 +37,11 @@ def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
     wanted = Exchange(fabric.ranks, fabric.usable_channels, block, timing, bound)
     wiring, found = ExchangeSearch(wanted).run()
-    queued = exchange_schedule(collective, fabric, found, (_note(wiring, fabric),))
+    queued = exchange_schedule(collective, fabric, found, (_note(wiring, fabric.ranks),))
     return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
 
 
-def exchange_schedule(
-    collective: Collective, fabric: WdmRing, found: Plan, notes: tuple[str, ...] = ()
-) -> Schedule:
+def exchange_schedule(collective: Collective, fabric: WdmRing, found: Plan, notes: tuple[str, ...] = ()) -> Schedule:
     """The rows of one period of ranks, on circuits that stand throughout."""
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
 
@@ -75,5 +73,18 @@ def exchange_schedule(
     )
 
 
-def _note(wiring: Wiring, fabric: WdmRing) -> str:
-    return str(wiring)
+def _note(wiring: Wiring, ranks: int) -> str:
+    said = [_chord(each, ranks) for each in wiring.chords]
+    if wiring.feeder is not None:
+        said.append(
+            f"each of {wiring.hubs} hubs reaches the ranks around it within {wiring.feeder.depth} hops over "
+            f"{wiring.feeder.wavelengths} wavelengths"
+        )
+    return "; ".join(said)
+
+
+def _chord(chords: Level | Tours, ranks: int) -> str:
+    hubs = "every rank" if chords.hubs == ranks else f"each of {chords.hubs} hubs"
+    skips = chords.skips if isinstance(chords, Tours) else (chords.skip,)
+    lengths = " and ".join(f"{each * ranks / chords.hubs:.4g}" for each in skips)
+    return f"chords of {lengths} ranks start at {hubs}, {chords.width} wavelengths wide"
