@@ -15,9 +15,10 @@ from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.switch import SERVES, on_switch
-from lightloom.collectives.synthesis.switch_graphs import circulant, hops_ahead, kautz
+from lightloom.collectives.synthesis.switch_graphs import Lift, circulant, kautz
 from lightloom.collectives.verify import verify
 from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Ints
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.mesh import Torus
 
@@ -47,15 +48,55 @@ def test_every_schedule_is_verified_and_above_both_bounds(ranks: int, degree: in
     assert price.time >= degree_seconds(schedule.collective, fabric) * (1 - 1e-9)
 
 
+def most_and_all_hops(offsets: Ints, ranks: int) -> tuple[float, float]:
+    """Of a circulant, by sums of connections."""
+    reached, found = {0}, [0]
+    while len(reached) < ranks:
+        new = {(rank + int(each)) % ranks for rank in reached for each in offsets} - reached
+        if not new:
+            return np.inf, np.inf
+        reached |= new
+        found += [found[-1] + 1] * len(new)
+    return max(found), sum(found)
+
+
 @pytest.mark.parametrize(("ranks", "degree"), [(7, 2), (12, 2), (16, 2), (20, 2), (11, 3), (16, 3)])
 def test_circulants_have_the_fewest_hops_that_any_has(ranks: int, degree: int) -> None:
-    best = min(
-        (int(hops.max()), int(hops.sum()))
-        for chosen in combinations(range(1, ranks), degree)
-        for hops in [hops_ahead(np.array(chosen), ranks)]
-    )
-    found = hops_ahead(circulant(ranks, degree), ranks)
-    assert (int(found.max()), int(found.sum())) == best
+    best = min(most_and_all_hops(np.array(each), ranks) for each in combinations(range(1, ranks), degree))
+    assert most_and_all_hops(circulant(ranks, degree), ranks) == best
+    hops = Lift.of(ranks, circulant(ranks, degree)[:, None]).hops
+    assert (hops.max(), hops.sum()) == best
+
+
+@given(st.integers(2, 30), st.integers(1, 5), st.integers(0, 2**20))
+def test_no_graph_has_more_ranks_near_than_its_degree_allows(ranks: int, degree: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps = np.eye(ranks, dtype=np.bool_)
+    for _ in range(degree):
+        steps[np.arange(ranks), rng.permutation(ranks)] = True
+    within, allowed = np.eye(ranks, dtype=np.bool_), 0
+    for number in ranks_by_hops(ranks, degree):
+        within, allowed = within @ steps, allowed + number
+        assert within.sum(axis=1).max() - 1 <= allowed
+    assert allowed == ranks - 1
+
+
+@given(st.integers(2, 6), st.integers(1, 40), st.integers(1, 4), st.integers(0, 2**20))
+def test_circuits_turned_round_lead_back(period: int, turns: int, degree: int, seed: int) -> None:
+    ranks, rng = period * turns, np.random.default_rng(seed)
+    residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
+    ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
+    ahead[0] = 1
+    there = Lift.of(ranks, ahead)
+    back = there.turned_round()
+    rank = np.arange(ranks)
+    for plane in range(degree):
+        onward = (rank + ahead[plane, rank % period]) % ranks
+        assert sorted(onward.tolist()) == rank.tolist()
+        assert ((onward + back.ahead[plane, onward % period]) % ranks == rank).all()
+        assert (there.origin[onward, plane] == rank).all()
+    # Hops from here to there are hops from there to here the other way.
+    assert back.hops.sum() == there.hops.sum()
 
 
 @given(st.integers(2, 80), st.integers(2, 10))

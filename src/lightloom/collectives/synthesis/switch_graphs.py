@@ -50,15 +50,6 @@ def circulant(ranks: int, degree: int) -> Ints:
     return min(found, key=lambda each: each[0])[1]
 
 
-def hops_ahead(offsets: Ints, ranks: int) -> Ints:
-    """Hops to the rank so far ahead, in the circulant of these connections: [ranks]."""
-    from lightloom.collectives.synthesis import _switch_kernels as kernels
-
-    hops = np.empty(ranks, np.int64)
-    kernels.circulant_hops(offsets, ranks, hops, np.empty(ranks, np.int64))
-    return hops
-
-
 @lru_cache(maxsize=64)
 def lift(ranks: int, degree: int, period: int) -> Ints:
     """How far ahead the circuits of one period of ranks lead, over which an all-to-all's fullest circuit carries few
