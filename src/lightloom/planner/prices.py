@@ -96,6 +96,15 @@ class SchedulePrices:
         """The verified schedule of one collective."""
         return self._build(kind, nbytes).schedule.resized(self.sent_nbytes(kind, nbytes))
 
+    @property
+    def known(self) -> Mapping[tuple[Kind, float], tuple[Priced, Bound]]:
+        """What was priced so far, by kind and bytes."""
+        return self._priced
+
+    def know(self, priced: Mapping[tuple[Kind, float], tuple[Priced, Bound]]) -> None:
+        """Take prices that the same schedules had before; these are built only if somebody looks at them."""
+        self._priced.update(priced)
+
     def forget_schedules(self) -> None:
         """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
         self._built.clear()

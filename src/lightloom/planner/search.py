@@ -18,6 +18,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.load import STRATEGIES, make_plan
 from lightloom.parallelism.plan import Exchange, ParallelPlan
 from lightloom.planner.compression import Compression, gradient_bytes
+from lightloom.planner.kept_prices import keep_prices, prices_path, read_prices
 from lightloom.planner.prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
@@ -122,8 +123,10 @@ def _rank(
 ) -> tuple[list[Candidate], list[Refused]]:
     found: list[Candidate] = []
     refused: list[Refused] = []
+    wanted = {(exchange.kind, exchange.nbytes) for plan in plans for exchange in plan.exchanges}
     for each in tried:
-        prices = SchedulePrices(each, fabric, model)
+        prices, kept_at = SchedulePrices(each, fabric, model), prices_path(each, fabric, model, wanted)
+        prices.know(kept := read_prices(kept_at))
         smaller = None if compression is None else prices.compressed(compression, gradient_bytes(cluster.training))
         for plan in plans:
             advance()
@@ -146,6 +149,8 @@ def _rank(
             result = simulate_step(plan, cluster.accelerator, fabric, smaller, overlap=overlap)
             found.append(replace(plain, result=result, prices=smaller, plain=plain))
         prices.forget_schedules()
+        if len(prices.known) > len(kept):
+            keep_prices(kept_at, prices.known)
     return sorted(found, key=_order), refused
 
 
