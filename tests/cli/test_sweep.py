@@ -63,6 +63,7 @@ def test_results_page_and_document_agree(sweep, tmp_path: Path) -> None:  # type
         (SMALL, ["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs 2: expected without --dask and --ray"),
         (SMALL, ["--dask", "a", "--ray", "b"], "--dask a --ray b: expected one cluster"),
         (SMALL, ["--dask", "nowhere"], "--dask nowhere: no Dask scheduler answers there"),
+        (SMALL, ["--ray", "nowhere"], "--ray nowhere: expected host:port"),
         (SMALL, ["--out", "/proc/out"], "cannot write in folder '/proc/out'"),
         (SMALL, ["--out", __file__], "cannot write in folder"),
         (SMALL, ["--out", str(Path(__file__).parent)], "holds other files"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.sweep_kills import EXPERIMENT
 
 from lightloom.core.errors import ConfigError
 from lightloom.sweeps.run import sweep
@@ -14,9 +15,10 @@ from lightloom.sweeps.workers import Workers
 from tests.sweeps.experiments import PLANS, SMALL, points
 
 
-def test_two_dask_workers_give_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [SMALL + PLANS, pytest.param(EXPERIMENT, marks=pytest.mark.slow)])
+def test_two_dask_workers_give_the_same_bytes(tmp_path: Path, text: str) -> None:
     distributed: Any = import_module("distributed")
-    wanted = points(tmp_path, SMALL + PLANS)
+    wanted = points(tmp_path, text)
     here = sweep("small", wanted, tmp_path / "here", Workers(jobs=1))
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,

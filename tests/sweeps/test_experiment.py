@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import InputError
 from lightloom.sweeps.expand import points_of
-from lightloom.sweeps.experiment import read_experiment
+from lightloom.sweeps.experiment import read_experiment, schema
 from lightloom.sweeps.points import CollectivePoint, PlanPoint
 from tests.sweeps.experiments import PLANS, SMALL, points, written
 
@@ -152,3 +153,21 @@ def test_bad_input_names_file_place_and_expectation(tmp_path: Path, text: str, c
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*none\.yaml"):
         read_experiment(tmp_path / "none.yaml")
+
+
+def test_the_schema_knows_every_field_of_the_example_and_both_ways_to_say_it() -> None:
+    example = Path(__file__).parents[2] / "examples" / "sweep.yaml"
+    read_experiment(example)
+    document = schema()
+    data = read_yaml(example)
+    assert data.keys() <= document["properties"].keys()
+    for part in ("collectives", "plans"):
+        name = document["properties"][part]["items"]["$ref"].rpartition("/")[2]
+        fields = document["$defs"][name]["properties"]
+        for block in data[part]:
+            assert block.keys() <= fields.keys()
+        for field, said in fields.items():
+            if field != "set":
+                one, several = said["anyOf"]
+                assert several["items"] == one
+                assert several["minItems"] == 1

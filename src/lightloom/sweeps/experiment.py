@@ -5,10 +5,14 @@ Each block stands for the product of its lists.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, StrictBool, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool, model_validator
+from pydantic.json_schema import models_json_schema
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
@@ -23,7 +27,19 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-Several = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+@dataclass(frozen=True)
+class _OneOrMore:
+    """Reads a single value as a list of one, and documents both in the JSON Schema."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(_listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several | {"minItems": 1}]}
+
+
+Several = Annotated[tuple[T, ...], _OneOrMore()]
 """One value or a list of them."""
 Text = Annotated[str, Field(strict=True, min_length=1)]
 
@@ -126,6 +142,20 @@ def read_experiment(path: Path) -> Experiment:
         plans=_blocks(PlanBlock, head.plans, f"{path}: plans"),
         path=path,
     )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an experiment's file."""
+    _, document = models_json_schema([(kind, "validation") for kind in (_Head, CollectiveBlock, PlanBlock)])
+    head = document["$defs"].pop(_Head.__name__)
+    for field, block in (("collectives", CollectiveBlock), ("plans", PlanBlock)):
+        head["properties"][field]["items"] = {"$ref": f"#/$defs/{block.__name__}"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **head,
+        "title": "lightloom experiment",
+        **document,
+    }
 
 
 def _blocks(kind: type[Any], blocks: list[dict[str, Any]], where: str) -> tuple[Any, ...]:

@@ -139,8 +139,10 @@ def _told_once() -> Iterator[None]:
 
 
 def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
-    ray = _import("ray", "ray")
     host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not port.isdecimal():
+        raise ConfigError(f"--ray {address}: expected host:port")
+    ray = _import("ray", "ray")
     try:
         # First, for Ray itself tries for minutes.
         socket.create_connection((host, int(port)), _PATIENCE).close()
