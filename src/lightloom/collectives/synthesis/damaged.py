@@ -86,13 +86,17 @@ def _designs(collective: Collective, fabric: DamagedWdmRing) -> Iterator[tuple[L
 
 
 def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
-    """Chords of one or two lengths from every rank; at the ends of a line, where no chord leads back, short ones that
-    are wide serve better than long ones that lie alone."""
+    """Chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+
+    At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
+    must be wide.
+    """
     ranks, channels = fabric.ranks, fabric.usable_channels
-    for skips in ((2,), (4,), (8,), (2, 6), (4, 16), (3, 9, 27)):
-        widths = [channels // ((len(skips) + 1) * skip) for skip in skips]
-        if min(widths) >= 1 and 2 * skips[-1] < ranks:
-            yield tuple(Level(ranks, skip, width) for skip, width in zip(skips, widths, strict=True))
+    for *below, top in ((2,), (4,), (8,), (3, 9), (4, 12), (3, 9, 27)):
+        chords = [Level(ranks, skip, max(1, channels // (4 * len(below) * skip))) for skip in below]
+        chords.append(Level(ranks, top, 4 * channels // (7 * top)))
+        if chords[-1].width >= 1 and 2 * top < ranks:
+            yield tuple(chords)
 
 
 def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> StandingCircuits | None:
