@@ -179,6 +179,19 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
                 yield start, same * (far - near), same * width, same * (base + channel)
 
 
+def longest_circuit(wiring: Wiring, ranks: int) -> int:
+    """Most links that a circuit passes."""
+    lengths = [
+        -(-skip * ranks // each.hubs)
+        for each in wiring.chords
+        for skip in (each.skips if isinstance(each, Tours) else (each.skip,))
+    ]
+    if wiring.feeder is not None:
+        half = -(-ranks // wiring.hubs) // 2
+        lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, half)]
+    return max(lengths)
+
+
 def reaches(feeder: Feeder, ranks: int) -> bool:
     """Whether a tree on one side of a hub has room for so many ranks."""
     return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lightloom.collectives.synthesis.exchange_circuits import DEEPEST, Feeder, Tours, Wiring, reaches
+from lightloom.collectives.synthesis.exchange_circuits import DEEPEST, Feeder, Tours, Wiring, longest_circuit, reaches
 from lightloom.collectives.synthesis.hubs import Level
 from lightloom.fabrics.base import Floats
 
@@ -29,11 +29,12 @@ _SHARES = (1.0, 1.25, 1.6, 2.5)
 class Designs:
     """Wirings of one ring."""
 
-    def __init__(self, ranks: int, channels: int) -> None:
+    def __init__(self, ranks: int, channels: int, reach: int | None = None) -> None:
         """Args:
         channels: wavelengths each way.
+        reach: most links that a circuit may pass; None for no limit.
         """
-        self._ranks, self._channels = ranks, channels
+        self._ranks, self._channels, self._reach = ranks, channels, reach
         self._rng = np.random.default_rng(0)
         self._most = _BLOCKS * max(ranks, _LEAST_RANKS)
         self.hubs = self._hub_counts()
@@ -57,7 +58,10 @@ class Designs:
                 return False
         if wiring.period(ranks) * ranks > self._most:
             return False
-        return feeder is None or (1 <= feeder.depth <= DEEPEST and reaches(feeder, -(-ranks // hubs) // 2))
+        half = -(-ranks // hubs) // 2
+        if feeder is not None and not (1 <= feeder.depth <= DEEPEST and reaches(feeder, half)):
+            return False
+        return self._reach is None or longest_circuit(wiring, ranks) <= self._reach
 
     def plain(self) -> Iterator[Wiring | None]:
         """Wirings of few parts."""

@@ -32,6 +32,8 @@ class Exchange:
     timing: Timing
     bound: float
     """Seconds that no schedule beats, circuits in place."""
+    reach: int | None = None
+    """Most links that a circuit may pass."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +84,7 @@ def route(
     # Not in step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
     count = len(which)
-    busy = exchange.nbytes / (ring.width * timing.bandwidth) + timing.occupancy
+    busy = np.asarray(exchange.nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
     found = np.empty((trees, count, ring.ranks), np.int32)
     chosen = np.full((count, ring.ranks), -1, np.int8)

@@ -43,7 +43,7 @@ class ExchangeSearch:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._ranks = exchange, exchange.ranks
-        self._designs = Designs(exchange.ranks, exchange.channels)
+        self._designs = Designs(exchange.ranks, exchange.channels, exchange.reach)
         self._sources = max(_SOURCES, _BLOCKS // exchange.ranks)
         self._spent, self._best = 0.0, np.inf
         self._seconds: dict[Wiring, float] = {}

@@ -26,8 +26,8 @@ _NEAR = 1.01
 
 def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     """The fastest all-to-all found, not yet verified."""
-    straight = None
-    if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
+    straight, ranks, reach = None, fabric.ranks, fabric.reach
+    if (reach is None or reach >= ranks // 2) and ring_all_to_all_wavelengths(ranks) <= fabric.usable_channels:
         straight = one_stage(collective, fabric, striped=True)
         straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
         if cost(straight, fabric).time <= _NEAR * lower_bound(collective, fabric).time:
@@ -35,9 +35,9 @@ def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     block = max(collective.nbytes / collective.ranks, 1e-3)
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
-    wanted = Exchange(fabric.ranks, fabric.usable_channels, block, timing, bound)
+    wanted = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
     wiring, found = ExchangeSearch(wanted).run()
-    queued = exchange_schedule(collective, fabric, found, (_note(wiring, fabric.ranks),))
+    queued = exchange_schedule(collective, fabric, found, (_note(wiring, ranks),))
     return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
 
 
