@@ -8,7 +8,7 @@ allowed, so that real schedules can only be slower. Where circuits stand, their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -18,6 +18,52 @@ from scipy.sparse import coo_array
 
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import CLOCKWISE, Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.strategies import wdm_ring
+
+SLOT, BANDWIDTH = 1e-3, 1e9
+"""Seconds, and bytes a second of the channel on which a chunk takes them."""
+
+
+def _ring(ranks: int, wavelengths: int, lag: int, **fields: object) -> WdmRing:
+    given: dict[str, object] = {"wavelength_bandwidth": BANDWIDTH, "reconfiguration_time": 0.0}
+    return wdm_ring(ranks, wavelengths, **given | {"conversion_time": lag * SLOT} | fields)
+
+
+def _switch(ranks: int, degree: int, lag: int, setup: float = 0.0) -> CircuitSwitch:
+    return CircuitSwitch(
+        ranks=ranks, degree=degree, bandwidth=BANDWIDTH, hop_latency=lag * SLOT, reconfiguration_time=setup
+    )
+
+
+STANDING = 1.0
+"""Seconds of a set-up that nobody pays twice."""
+FABRICS: dict[str, Callable[[int, int], Fabric]] = {
+    "ring of one wavelength": lambda n, lag: _ring(n, 1, lag),
+    "ring of two wavelengths": lambda n, lag: _ring(n, 2, lag),
+    "ring of one that stands": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING),
+    "ring of two that stand": lambda n, lag: _ring(n, 2, lag, reconfiguration_time=STANDING),
+    "ring with propagation": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING, hop_latency=SLOT),
+    "ring with taps": lambda n, lag: _ring(n, 1, lag, multicast_taps=n),
+    "ring with taps that stands": lambda n, lag: _ring(n, 1, lag, multicast_taps=n, reconfiguration_time=STANDING),
+    "ring whose light does not reach": lambda n, lag: _ring(n, 2, lag, lightpath_reach=1),
+    "ring with few transceivers": lambda n, lag: _ring(n, 4, lag, transceivers=2, reconfiguration_time=STANDING),
+    "one plane": lambda n, lag: _switch(n, 1, lag),
+    "two planes": lambda n, lag: _switch(n, 2, lag),
+    "one plane that stands": lambda n, lag: _switch(n, 1, lag, STANDING),
+    "two planes that stand": lambda n, lag: _switch(n, 2, lag, STANDING),
+    "electrical ring": lambda n, lag: Ring(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "mesh": lambda n, lag: Mesh(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "torus": lambda n, lag: Torus(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "switch": lambda n, lag: PacketSwitch(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
+    "two tiers": lambda n, lag: TwoTierSwitch(
+        ranks=n, domain_size=2 - n % 2, domain_bandwidth=3 * BANDWIDTH, bandwidth=BANDWIDTH, oversubscription=2 - n % 2,
+        hop_latency=lag * SLOT, domain_latency=lag * SLOT,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,8 +74,6 @@ class Problem:
     collective: Collective
     pieces: int
     """Chunks of a share, of a block, or of what a root has."""
-    slot: float
-    """Seconds."""
     standing: bool = False
     """Whether circuits are chosen once."""
 
@@ -45,13 +89,11 @@ class Send:
     lag: int
 
 
-def problem(
-    kind: str, fabric: Fabric, pieces: int, bandwidth: float, slot: float, *, standing: bool = False
-) -> Problem:
-    """The collective whose chunks take one slot on a channel of ``bandwidth`` bytes a second."""
+def problem(kind: str, fabric: Fabric, pieces: int = 1, *, standing: bool = False) -> Problem:
+    """The collective whose chunks take one slot on a channel."""
     n = fabric.ranks
     shares = {"all-to-all": n, "broadcast": 1, "reduce": 1}.get(kind, n)
-    return Problem(fabric, Collective(kind, n, bandwidth * slot * pieces * shares), pieces, slot, standing)  # type: ignore[arg-type]
+    return Problem(fabric, Collective(kind, n, BANDWIDTH * SLOT * pieces * shares), pieces, standing)  # type: ignore[arg-type]
 
 
 def fewest_slots(asked: Problem, first: int = 1) -> int:
@@ -77,7 +119,7 @@ def sends_of(asked: Problem) -> list[Send]:
         ]
         if fabric.reach is not None and len(links) > fabric.reach:
             continue
-        lag = (float(fabric.latency(*ends)[0]) + fabric.step_overhead) / asked.slot
+        lag = (float(fabric.latency(*ends)[0]) + fabric.step_overhead) / SLOT
         assert abs(lag - round(lag)) < 1e-6, "delays must be whole slots"
         ahead = 1 if route == CLOCKWISE else -1
         passed: tuple[int, ...] = (b,)
@@ -142,7 +184,7 @@ def feasible(asked: Problem, slots: int) -> bool:
     sent: dict[tuple[int, int], list[int]] = {}
     for chunk in _chunks(asked):
         _carry(programme, sends, chunk, slots, fabric.ranks, sent)
-    unit = asked.collective.distinct_nbytes / (asked.pieces * _distinct(asked)) / asked.slot
+    unit = asked.collective.distinct_nbytes / (asked.pieces * _distinct(asked)) / SLOT
     ports = np.full(2 * fabric.ranks, fabric.transmitters or 0)
     capacity = np.concatenate([np.floor(fabric.link_bandwidth() / unit + 1e-9), ports])
     if not asked.standing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 
@@ -21,11 +20,10 @@ from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing, Failure
-from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
-from tests.collectives.optimum import Problem, feasible, fewest_slots, problem
+from tests.collectives.optimum import FABRICS, SLOT, STANDING, Problem, feasible, fewest_slots, problem
 from tests.collectives.strategies import jobs, wdm_ring
 
 
@@ -114,52 +112,10 @@ def test_a_cost_below_the_bound_is_our_error() -> None:
         evaluate(find("optree"), Collective("all-gather", 8, 1e6), _SlowOnPaper(ranks=8, wavelengths=4))
 
 
-SLOT, BANDWIDTH = 1e-3, 1e9
-"""Seconds, and bytes a second of the channel on which a chunk takes them."""
-
-
-def _ring(ranks: int, wavelengths: int, lag: int, **fields: object) -> WdmRing:
-    given: dict[str, object] = {"wavelength_bandwidth": BANDWIDTH, "reconfiguration_time": 0.0}
-    return wdm_ring(ranks, wavelengths, **given | {"conversion_time": lag * SLOT} | fields)
-
-
-def _switch(ranks: int, degree: int, lag: int, setup: float = 0.0) -> CircuitSwitch:
-    return CircuitSwitch(
-        ranks=ranks, degree=degree, bandwidth=BANDWIDTH, hop_latency=lag * SLOT, reconfiguration_time=setup
-    )
-
-
-STANDING = 1.0
-"""Seconds of a set-up that nobody pays twice."""
-FABRICS: dict[str, Callable[[int, int], Fabric]] = {
-    "ring of one wavelength": lambda n, lag: _ring(n, 1, lag),
-    "ring of two wavelengths": lambda n, lag: _ring(n, 2, lag),
-    "ring of one that stands": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING),
-    "ring of two that stand": lambda n, lag: _ring(n, 2, lag, reconfiguration_time=STANDING),
-    "ring with propagation": lambda n, lag: _ring(n, 1, lag, reconfiguration_time=STANDING, hop_latency=SLOT),
-    "ring with taps": lambda n, lag: _ring(n, 1, lag, multicast_taps=n),
-    "ring with taps that stands": lambda n, lag: _ring(n, 1, lag, multicast_taps=n, reconfiguration_time=STANDING),
-    "ring whose light does not reach": lambda n, lag: _ring(n, 2, lag, lightpath_reach=1),
-    "ring with few transceivers": lambda n, lag: _ring(n, 4, lag, transceivers=2, reconfiguration_time=STANDING),
-    "one plane": lambda n, lag: _switch(n, 1, lag),
-    "two planes": lambda n, lag: _switch(n, 2, lag),
-    "one plane that stands": lambda n, lag: _switch(n, 1, lag, STANDING),
-    "two planes that stand": lambda n, lag: _switch(n, 2, lag, STANDING),
-    "electrical ring": lambda n, lag: Ring(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
-    "mesh": lambda n, lag: Mesh(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
-    "torus": lambda n, lag: Torus(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
-    "switch": lambda n, lag: PacketSwitch(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
-    "two tiers": lambda n, lag: TwoTierSwitch(
-        ranks=n, domain_size=2 - n % 2, domain_bandwidth=3 * BANDWIDTH, bandwidth=BANDWIDTH, oversubscription=2 - n % 2,
-        hop_latency=lag * SLOT, domain_latency=lag * SLOT,
-    ),
-}  # fmt: skip
-
-
 def _held_against_the_optimum(name: str, kind: str, ranks: int, lag: int, pieces: int = 1) -> tuple[Problem, float]:
     """The bound in slots, after proving that no schedule takes fewer whole ones."""
     fabric = FABRICS[name](ranks, lag)
-    asked = problem(kind, fabric, pieces, BANDWIDTH, SLOT, standing=fabric.setup_time == STANDING)
+    asked = problem(kind, fabric, pieces, standing=fabric.setup_time == STANDING)
     bound = (lower_bound(asked.collective, fabric).time - fabric.setup_time) / SLOT
     fewer = ceil(bound - 1e-6) - 1
     assert fewer < 1 or not feasible(asked, fewer), f"the bound is {bound} slots, and {fewer} are enough"
