@@ -213,3 +213,10 @@ def test_what_has_failed_bounds_a_root_by_receptions_alone() -> None:
     whole = lower_bound(Collective("reduce", 4, 1e9), wdm_ring(4, 4, reconfiguration_time=0.0)).time
     bound = lower_bound(Collective("broadcast", 4, 1e9), damaged).time
     assert bound == pytest.approx(3 * 1e9 / damaged.total_receive_bandwidth()) and bound < 1.1 * whole
+
+
+def test_a_root_in_the_middle_of_a_broken_ring_is_half_as_far() -> None:
+    """Twelve hops between the ends of the line, six from its middle; nothing but distance binds."""
+    cut = DamagedWdmRing(ranks=13, wavelengths=64, hop_latency=1.0, failures=(Failure.parse("cable:6"),))
+    assert lower_bound(Collective("broadcast", 13, 1.0), cut).time == pytest.approx(6.0, rel=1e-4)
+    assert lower_bound(Collective("all-gather", 13, 1.0), cut).time == pytest.approx(12.0, rel=1e-4)

@@ -42,9 +42,11 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
+    # A root that failures leave in the middle is at least half as far from some rank as the farthest two are.
+    apart = 0.5 if fabric.blocked() is not None and collective.kind in ROOTED else 1.0
     bounds = [
         (fabric.neighbour_latency() + moving, resource),
-        (fabric.diameter_latency(), "the distance between the farthest ranks"),
+        (apart * fabric.diameter_latency(), "the distance between the farthest ranks"),
     ]
     if fabric.wavelength_routed:
         bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]

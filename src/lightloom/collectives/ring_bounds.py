@@ -21,8 +21,9 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
     if fabric.reach is not None:
-        hops = -(-fabric.diameter() // fabric.reach)
-        seconds = fabric.diameter_latency() + hops * fabric.step_overhead
+        # At the least half the ring away lies some rank even from a root, whatever has failed.
+        hops = -(-(fabric.ranks // 2) // fabric.reach)
+        seconds = hops * _hop(fabric)
         found.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
     return found
 
