@@ -73,6 +73,7 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
         rng = np.random.default_rng(seed)
         residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
         ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
+        ahead[0] = 1  # All ranks are joined from the start, and stay so.
         draws = rng.integers(degree, size=tries), rng.integers(period, size=(tries, 2)), rng.integers(turns, size=tries)
         found.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
     return min(found, key=lambda each: each[0])[1]
