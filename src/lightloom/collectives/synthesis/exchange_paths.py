@@ -125,6 +125,7 @@ def plan(
     is as busy as the circuit back.
     """
     from lightloom.collectives.synthesis import _exchange_kernels as kernels
+    from lightloom.collectives.synthesis._exchange_queue_kernels import list_schedule
 
     routed = route(wiring, exchange, trees, sources, limit)
     if routed is None:
@@ -145,5 +146,5 @@ def plan(
     place = np.empty(hops, np.int64)
     place[urgency] = np.arange(hops)
     sent, when = np.empty(hops, np.int64), np.empty(hops)
-    seconds = kernels.list_schedule(begin, path, busy, routed.delay, urgency, place, sent, when)
+    seconds = list_schedule(begin, path, busy, routed.delay, urgency, place, sent, when)
     return Plan(ring, begin, path, sent, routed.load * busy * len(routed.chosen) / ring.period, float(seconds))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lightloom.collectives.algorithms.one_stage import one_stage
+from lightloom.collectives.algorithms.one_stage import one_stage, one_stage_steps
 from lightloom.collectives.bounds import lower_bound
 from lightloom.collectives.cost import cost
 from lightloom.collectives.folding import Folding
@@ -17,17 +17,19 @@ from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
 from lightloom.collectives.synthesis.hubs import Level
 from lightloom.collectives.synthesis.trees import Timing
-from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
 from lightloom.fabrics.wdm_ring import WdmRing
 
 _NEAR = 1.01
 """Times the bound at which straight circuits suffice."""
+_STEPS = 8
+"""In which circuits for all pairs may take turns, as pays where changing them takes no time."""
 
 
 def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     """The fastest all-to-all found, not yet verified."""
     straight, ranks, reach = None, fabric.ranks, fabric.reach
-    if (reach is None or reach >= ranks // 2) and ring_all_to_all_wavelengths(ranks) <= fabric.usable_channels:
+    few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
+    if few and (reach is None or reach >= ranks // 2):
         straight = one_stage(collective, fabric, striped=True)
         straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
         if cost(straight, fabric).time <= _NEAR * lower_bound(collective, fabric).time:
