@@ -13,11 +13,11 @@ Failures count nodes as they were. Ranks are those of the nodes that are left, i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, model_validator
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
@@ -83,6 +83,9 @@ def _fields(text: str) -> dict[str, Any]:
     return {"what": what, "at": int(rest[0]), "way": way} | ({"channel": int(rest[1])} if takes_channel else {})
 
 
+_Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list(_FORMS.values())})]
+
+
 class DamagedWdmRing(WavelengthRing):
     """What is left of a ring of wavelengths; ``ranks`` are the nodes that are left.
 
@@ -90,7 +93,7 @@ class DamagedWdmRing(WavelengthRing):
     """
 
     kind: Literal["damaged-wdm-ring"] = "damaged-wdm-ring"
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[_Written, ...] = ()
     """What has failed."""
 
     @model_validator(mode="after")
