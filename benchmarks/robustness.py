@@ -33,6 +33,7 @@ SHARES = (1e3, 1e4, 1e6)
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 FAILURES = ("wavelength:3", "transceiver:9:2", "segment:17:clockwise", "cable:17", "node:5", "dark-node:5")
 PLAYED = ("synthesized", "ring-striped", "optree-striped", "one-stage-striped")
+PLAYED_SHARE = 1e4
 LATE, SLOWER = 10e-6, 2.0
 
 
@@ -124,7 +125,7 @@ def _main() -> None:
             for wavelengths in WAVELENGTHS:
                 for share in SHARES:
                     failed += failures(kind, options.ranks, wavelengths, share)
-                    played += stragglers(kind, options.ranks, wavelengths, share)
+                played += stragglers(kind, options.ranks, wavelengths, PLAYED_SHARE)
     document = {"cpu": cpu_name(), "rows": failed, "stragglers": played, "summary": summary(failed)}
     print(json.dumps(document["summary"], indent=1))
     if options.json:

@@ -4,7 +4,7 @@
                                                                     ──► trees without symmetry ──► the fastest
 
 A ring that is broken one way or both is a line that way: data goes as far along it as halfway around a ring of twice as
-many ranks, and so the design for such a ring is tried too.
+many ranks, so that the design for such a ring is taken; and a few plain families of chords are tried beside it.
 """
 
 from __future__ import annotations
@@ -67,26 +67,27 @@ def _seconds(half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuit
 
 
 def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
-    for chords in dict.fromkeys([(), *_designs(collective, fabric), *_simple(fabric)]):
+    broken = bool(fabric.blocked().all(axis=1).any())
+    designs = [_design(collective, fabric, 2), *_simple(fabric)] if broken else [_design(collective, fabric, 1)]
+    for chords in dict.fromkeys([(), *designs]):
         found = standing_circuits(fabric, chords)
         if found is not None:
             yield found
 
 
-def _designs(collective: Collective, fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
-    """Chords that a sound ring would have; of one with twice the ranks, the same distances apart."""
-    ranks, channels = fabric.ranks, fabric.usable_channels
+def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple[Level, ...]:
+    """Chords of a sound ring with so many times the ranks, the same distances apart."""
+    ranks, channels = times * fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     hop = fabric.step_overhead + fabric.neighbour_latency()
-    for times in (1, 2):
-        bound = joint_seconds(times * ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-        design, _ = RingSearch(times * ranks, channels, nbytes, timing, bound).run(_EFFORT * times * ranks)
-        yield tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
+    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(_EFFORT * fabric.ranks)
+    return tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
 
 
 def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
-    """Chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+    """For a line, chords of one to three lengths from every rank, the longest on about half of the wavelengths.
 
     At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
     must be wide.
