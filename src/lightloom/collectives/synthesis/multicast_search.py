@@ -29,6 +29,10 @@ _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.1, 1.35, 1.7, 2.2, 3.0)
 _SHARE = 0.3
 """Of the effort, for candidates in the order of their estimates."""
+_QUICK = 0.1
+"""Of a hop, in which a piece is sent."""
+_QUICK_PART = 0.004
+"""Of the effort, for a candidate in many pieces."""
 _LARGEST_PART = 0.02
 """Of the effort, that one design may take."""
 _OVERHEAD = 1500
@@ -57,6 +61,7 @@ class MulticastSearch:
         self._spent = 0
         self._tried: dict[MulticastDesign, float] = {}
         self._best: tuple[float, MulticastDesign] | None = None
+        self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
 
     def run(self, effort: int) -> tuple[MulticastDesign, MulticastTrees]:
         """The best design found, and its trees; ``effort`` counts receptions scheduled."""
@@ -84,7 +89,14 @@ class MulticastSearch:
             for design in each:
                 if self._content() or self._spent > until:
                     break
-                self._try(design)
+                self._try(replace(design, pieces=self._pieces(design, effort)))
+
+    def _pieces(self, design: MulticastDesign, effort: int) -> int:
+        """So many that a piece is sent in a fraction of a hop, as long paths pay that at every hop, if not too dear."""
+        sending = self._nbytes / (min(each.width for each in design.arcs) * self._timing.bandwidth)
+        most = _QUICK_PART * effort / self._cost(design)
+        quick = next((each for each in _PIECES if sending <= each * _QUICK * self._timing.hop), _PIECES[-1])
+        return max(each for each in _PIECES if each == 1 or (each <= quick and each <= most))
 
     def _content(self) -> bool:
         return self._best is not None and self._best[0] <= _NEAR * self._bound
@@ -100,6 +112,9 @@ class MulticastSearch:
         trees = make_multicast_trees(design, self._ranks, self._nbytes, self._timing, self._bound)
         if trees is not None:
             self._tried[design] = trees.time
+            shape = tuple((each.hubs, each.spacing) for each in design.arcs)
+            if shape not in self._leading or trees.time < self._tried[self._leading[shape]]:
+                self._leading[shape] = design
             if self._best is None or trees.time < self._best[0]:
                 self._best = trees.time, design
 
@@ -112,8 +127,9 @@ class MulticastSearch:
     def _walk(self, effort: int) -> None:
         rng = np.random.default_rng(0)
         misses = 0
-        leaders = nsmallest(_KEPT, self._tried, key=lambda each: self._tried[each])
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:
+            # The best of each shape, since the best of all are all alike.
+            leaders = nsmallest(_KEPT, self._leading.values(), key=lambda each: self._tried[each])
             design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
             if rng.random() < 0.3 and design is not None:
                 design = self._step(design, rng)
@@ -121,8 +137,6 @@ class MulticastSearch:
                 misses += 1
                 continue
             self._try(design)
-            if self._tried[design] < self._tried[leaders[-1]]:
-                leaders = sorted({*leaders, design}, key=lambda each: self._tried[each])[:_KEPT]
 
     def _step(self, design: MulticastDesign, rng: Any) -> MulticastDesign | None:
         """A design near this one; None where the step leads nowhere."""
