@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 def stages(collective: Collective, fabric: Fabric) -> Schedule:
     """The fastest of the best estimates, of OpTree and of WRHT, not yet verified.
 
-    Nothing that sets circuits twice is faster than the bound and one more set-up: there is no need to ask where
+    Steps that set circuits twice take both set-ups besides what the joint bound asks for: there is no need to ask where
     circuits that stand are as fast as that.
 
     Raises:
