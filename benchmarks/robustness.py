@@ -1,4 +1,4 @@
-"""Failures and stragglers measured: ``python -m benchmarks.robustness [--json FILE] [--ranks N] [--kinds KIND ...]``.
+"""Failures and stragglers measured: ``python -m benchmarks.robustness [--json FILE] [--ranks N] [--kinds KIND ...] [--shares D ...]``.
 
 A ring of wavelengths of 40 Gb/s, 25 µs to set up, 1 µs a hop. One thing fails at a time: a new schedule is found,
 verified and costed, nothing kept from an earlier run, kernels compiled. Every rank's share stays as it was. Then one
@@ -110,6 +110,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.robustness", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--ranks", type=int, default=256)
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="bytes of one rank")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     options = parser.parse_args()
     if options.json:
@@ -123,9 +124,10 @@ def _main() -> None:
             for warm in (ring(8, 4), damaged(ring(8, 4), [Failure.parse("wavelength:3")])):
                 evaluate(find("synthesized"), Collective(kind, 8, 8e4), warm)
             for wavelengths in WAVELENGTHS:
-                for share in SHARES:
+                for share in options.shares:
                     failed += failures(kind, options.ranks, wavelengths, share)
-                played += stragglers(kind, options.ranks, wavelengths, PLAYED_SHARE)
+                if PLAYED_SHARE in options.shares:
+                    played += stragglers(kind, options.ranks, wavelengths, PLAYED_SHARE)
     document = {"cpu": cpu_name(), "rows": failed, "stragglers": played, "summary": summary(failed)}
     print(json.dumps(document["summary"], indent=1))
     if options.json:

@@ -4,7 +4,7 @@
                                                                     ──► trees without symmetry ──► the fastest
 
 A ring that is broken one way or both is a line that way: data goes as far along it as halfway around a ring of twice as
-many ranks, so that the design for such a ring is taken; and a few plain families of chords are tried beside it.
+many ranks, so that the design for such a ring is tried too; and beside them a few plain families of chords.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _seconds(half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuit
 
 def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
     broken = bool(fabric.blocked().all(axis=1).any())
-    designs = [_design(collective, fabric, 2), *_simple(fabric)] if broken else [_design(collective, fabric, 1)]
-    for chords in dict.fromkeys([(), *designs]):
+    designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
+    for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
         found = standing_circuits(fabric, chords)
         if found is not None:
             yield found
@@ -87,7 +87,7 @@ def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple
 
 
 def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
-    """For a line, chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+    """Chords of one to three lengths from every rank, the longest on about half of the wavelengths.
 
     At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
     must be wide.
