@@ -1,4 +1,5 @@
-"""Failures and stragglers measured: ``python -m benchmarks.robustness [--json FILE] [--ranks N] [--kinds KIND ...] [--shares D ...]``.
+"""Failures and stragglers measured: ``python -m benchmarks.robustness [--json FILE] [--kinds KIND ...]``; also
+``--ranks N`` and ``--shares D ...``.
 
 A ring of wavelengths of 40 Gb/s, 25 µs to set up, 1 µs a hop. One thing fails at a time: a new schedule is found,
 verified and costed, nothing kept from an earlier run, kernels compiled. Every rank's share stays as it was. Then one
