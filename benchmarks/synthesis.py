@@ -2,8 +2,8 @@
 
 Collectives on rings of wavelengths of 40 Gb/s, 25 µs to set up, 1 µs a hop: every schedule is verified, its time stands
 over the bound, set-up included in both. ``--guard-time`` lets every piece hold its lightpath longer, ``--taps`` lets
-lightpaths serve several ranks. Beside it, up to 256 ranks, the fastest other algorithm charged physically, and OpTree or
-WRHT. CPU seconds of search, verification and cost, nothing kept from an earlier run, and then of the same again with
+lightpaths serve several ranks. Beside it, up to 256 ranks, the fastest other algorithm charged physically, and OpTree
+or WRHT. CPU seconds of search, verification and cost, nothing kept from an earlier run, and then of the same again with
 the schedule kept; kernels compiled.
 """
 
@@ -46,7 +46,8 @@ def measure(kind: Kind, ranks: int, wavelengths: int, share: float, guard_time: 
     _, again = _timed(wanted, fabric)
     row = {
         "kind": kind, "ranks": ranks, "wavelengths": wavelengths, "share": share, "time_s": found.cost.time,
-        "bound_s": found.bound.time, "ratio": found.cost.time / found.bound.time, "cpu_s": round(spent, 2), "kept_cpu_s": round(again, 3),
+        "bound_s": found.bound.time, "ratio": found.cost.time / found.bound.time, "cpu_s": round(spent, 2),
+        "kept_cpu_s": round(again, 3),
         "rows": len(found.schedule), "design": found.schedule.notes[0],
     }  # fmt: skip
     return row | (_others(wanted, fabric) if ranks <= OTHERS_UP_TO else {})

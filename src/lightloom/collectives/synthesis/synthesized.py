@@ -6,7 +6,9 @@ What was found before comes from the disk, and is verified like any other schedu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from lightloom.collectives.bounds import lower_bound
 from lightloom.collectives.cost import cost
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
@@ -18,6 +20,7 @@ from lightloom.collectives.synthesis.ring_exchange import exchange
 from lightloom.collectives.synthesis.ring_gather import gather, in_few_steps
 from lightloom.collectives.synthesis.rooted import rooted
 from lightloom.collectives.synthesis.rounds import in_rounds
+from lightloom.collectives.synthesis.stages import MOST_RANKS, stages
 from lightloom.collectives.synthesis.switch import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -82,7 +85,12 @@ def _on_ring(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
     elif collective.kind == "all-to-all":
         yield exchange(collective, fabric)
     else:
-        yield gather(collective, fabric)
-        yield from in_few_steps(collective, fabric)
+        standing = [gather(collective, fabric), *in_few_steps(collective, fabric)]
         if fabric.taps > 1 and collective.kind == "all-gather":
-            yield multicast(collective, fabric)
+            standing.append(multicast(collective, fabric))
+        yield from standing
+        # Stages take a second set-up besides what the bound asks for.
+        least = min(cost(each, fabric).time for each in standing)
+        staged = fabric.ranks <= MOST_RANKS and least > lower_bound(collective, fabric).time + fabric.setup_time
+        if staged and (fabric.reach is None or fabric.reach >= fabric.diameter()):
+            yield replace(stages(collective, fabric), algorithm="synthesized")
