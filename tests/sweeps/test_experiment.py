@@ -115,6 +115,7 @@ def _number(value: object) -> bool:
         ("name: [", "not YAML"),
         ("name: x", "nothing to compute"),
         ("collectives: []", "field 'name' is missing"),
+        ("name: ../x\ncollectives: []", "field 'name': '../x': String should match"),
         ("name: x\nsizes: 1", "unknown field 'sizes'"),
         (
             f"name: x\ncollectives: [{{kind: all-gather, {_RING}, size: 1}}]",

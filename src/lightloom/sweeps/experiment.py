@@ -106,8 +106,8 @@ class PlanBlock(Block):
 
 
 class _Head(Config):
-    name: Text
-    """What the sweep is called; a folder holds the results of one name."""
+    name: Annotated[str, Field(strict=True, pattern=r"^[^./][^/]*$")]
+    """What the sweep is called, without a slash; a folder holds the results of one name."""
     description: str = ""
     """One line for people."""
     collectives: list[dict[str, Any]] = Field(default_factory=list)
