@@ -133,7 +133,7 @@ def test_the_bound_never_exceeds_the_exhaustive_optimum(name: str, kind: str, la
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FABRICS)
 def test_nor_for_sums_of_four(name: str) -> None:
-    """What takes an integer programme minutes."""
+    """What takes an integer programme seconds each."""
     for lag in (0, 1):
         _held_against_the_optimum(name, "all-reduce", 4, lag)
 
