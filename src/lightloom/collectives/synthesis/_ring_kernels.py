@@ -76,7 +76,7 @@ def grow(
                             continue
                         ahead = (to - source) % ranks if way == 0 else (source - to) % ranks
                         chord = (to - at) % ranks if way == 0 else (at - to) % ranks
-                        if by <= level and 2 * ahead > ranks + chord:
+                        if level == levels - 1 and 2 * ahead > ranks + chord:
                             continue
                     then = arrival[source, at] + delay[level]
                     which = (level * 2 + way) * period + at % period

@@ -12,6 +12,7 @@ bisection, for all combinations of levels at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -74,6 +75,19 @@ def candidates(ranks: int, channels: int, nbytes: float, timing: Timing, limit: 
             for row in order[np.sort(first)][:4000].tolist()
         ]
     return sorted(found, key=lambda each: each.seconds)
+
+
+def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
+    """These chords, each as wide as its estimated load asks; None where they are not nested, or do not fit."""
+    levels = sorted((each._replace(width=1) for each in chords), key=lambda each: each.length(ranks))
+    if not all(each.skip < each.hubs for each in levels) or sum(each.colours for each in levels) >= channels:
+        return None
+    rows = _estimated(levels, len(levels), ranks, nbytes, timing)
+    seconds, rows = _fitted(levels, rows, channels, ranks * (timing.hop + nbytes / timing.bandwidth))
+    if not len(seconds):
+        return None
+    row = int(np.argmin(seconds))
+    return _design(levels, rows, row, float(seconds[row]), channels, ranks)
 
 
 def hub_counts(ranks: int) -> list[int]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.effort import scaled
 from lightloom.collectives.synthesis.hubs import Circuits, Level, hub_ranks
 from lightloom.collectives.synthesis.ring_search import RingSearch
 from lightloom.collectives.synthesis.standing import StandingCircuits, busy_and_delay, forest, gather_over
@@ -82,7 +83,7 @@ def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     hop = fabric.step_overhead + fabric.neighbour_latency()
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(_EFFORT * fabric.ranks)
+    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(scaled(_EFFORT * fabric.ranks))
     return tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
 
 

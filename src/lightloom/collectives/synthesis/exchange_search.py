@@ -49,7 +49,7 @@ class ExchangeSearch:
         self._seconds: dict[Wiring, float] = {}
         self._load: dict[Wiring, Floats] = {}
 
-    def run(self, effort: float = EFFORT) -> tuple[Wiring, Plan]:
+    def run(self, effort: float) -> tuple[Wiring, Plan]:
         """The best wiring found, and its plan."""
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None)

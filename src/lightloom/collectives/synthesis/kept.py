@@ -25,7 +25,7 @@ from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
 
-_VERSION = 2
+_VERSION = 3
 """Of the search: a better one must not find what a worse one has kept."""
 _MOST_PIECES = 64
 _MOST_ROWS = 1 << 22

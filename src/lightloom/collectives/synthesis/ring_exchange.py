@@ -12,9 +12,10 @@ from lightloom.collectives.cost import cost
 from lightloom.collectives.folding import Folding
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.effort import scaled
 from lightloom.collectives.synthesis.exchange_circuits import Tours, Wiring
 from lightloom.collectives.synthesis.exchange_paths import Exchange, Plan
-from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
+from lightloom.collectives.synthesis.exchange_search import EFFORT, ExchangeSearch
 from lightloom.collectives.synthesis.hubs import Level
 from lightloom.collectives.synthesis.trees import Timing
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -38,7 +39,7 @@ def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
     wanted = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
-    wiring, found = ExchangeSearch(wanted).run()
+    wiring, found = ExchangeSearch(wanted).run(scaled(EFFORT))
     queued = exchange_schedule(collective, fabric, found, (_note(wiring, ranks),))
     return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.synthesis.candidates import Candidate, candidates, hub_counts
+from lightloom.collectives.synthesis.candidates import Candidate, candidates, hub_counts, widened
 from lightloom.collectives.synthesis.hubs import Level, repetition
 from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
 
@@ -25,6 +25,8 @@ _COARSE = 0.8
 _FEW = 4
 _DOUBLE = 0.4
 """Of the random steps, those that are followed by another before the design is tried."""
+_WIDENED = 0.25
+"""Of the random steps, those whose chords are as wide as their estimated loads ask."""
 _LOOK = 5_000
 """Transfers' worth of looking at any design, also at one that does not fit."""
 _QUICK = 0.1
@@ -125,6 +127,8 @@ class RingSearch:
             design = self._step(leader, rng)
             if design is not None and rng.random() < _DOUBLE:
                 design = self._step(design, rng)
+            if design is not None and design.chords and rng.random() < _WIDENED:
+                design = widened(design.chords, *self._problem[:4])
             if design is not None and coarse:
                 design = replace(design, pieces=min(self._pieces(design), _FEW))
             if design is None or design in self._tried:

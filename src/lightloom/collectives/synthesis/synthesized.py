@@ -42,8 +42,7 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
     if isinstance(fabric, WdmRing):
-        # Circuits of an all-to-all are as long as they can be.
-        return KINDS if fabric.reach is None else (*FROM_ALL_GATHER, *ROOTED)
+        return KINDS
     if isinstance(fabric, CircuitSwitch):
         return SERVES
     return FROM_ALL_GATHER if isinstance(fabric, (DamagedWdmRing, Mesh, Ring)) else ()
@@ -85,9 +84,9 @@ def _on_ring(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
     elif collective.kind == "all-to-all":
         yield exchange(collective, fabric)
     else:
-        standing = [gather(collective, fabric), *in_few_steps(collective, fabric)]
-        if fabric.taps > 1 and collective.kind == "all-gather":
-            standing.append(multicast(collective, fabric))
+        # Lightpaths with one tap are among those of the search for multicasts.
+        by_taps = fabric.taps > 1 and collective.kind == "all-gather"
+        standing = [(multicast if by_taps else gather)(collective, fabric), *in_few_steps(collective, fabric)]
         yield from standing
         # Stages take a second set-up besides what the bound asks for.
         least = min(cost(each, fabric).time for each in standing)
