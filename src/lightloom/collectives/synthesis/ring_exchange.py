@@ -90,4 +90,6 @@ def _chord(chords: Level | Tours, ranks: int) -> str:
     hubs = "every rank" if chords.hubs == ranks else f"each of {chords.hubs} hubs"
     skips = chords.skips if isinstance(chords, Tours) else (chords.skip,)
     lengths = " and ".join(f"{each * ranks / chords.hubs:.4g}" for each in skips)
+    if lengths == "1":
+        return f"{chords.width} wavelengths of each link join neighbours"
     return f"chords of {lengths} ranks start at {hubs}, {chords.width} wavelengths wide"
