@@ -21,18 +21,18 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.effort import scaled
 from lightloom.collectives.synthesis.hubs import Circuits, Level, hub_ranks
 from lightloom.collectives.synthesis.ring_search import RingSearch
-from lightloom.collectives.synthesis.standing import StandingCircuits, busy_and_delay, forest, gather_over
+from lightloom.collectives.synthesis.standing import Forest, StandingCircuits, busy_and_delay, forest, gather_over
 from lightloom.collectives.synthesis.trees import Timing
 from lightloom.fabrics.base import Ints
 from lightloom.fabrics.damage import DamagedWdmRing
 
 _EFFORT = 1_000
 """Transfers a rank that the search for a sound ring's design may schedule; less than a CPU second for 256 ranks."""
-_PIECES = (1, 4, 8, 16)
-_FIRST_PIECES = 2
-"""With which circuits are compared."""
+_PIECES = (1, 8, 16)
+_FIRST_PIECES, _MORE_PIECES = 2, 4
+"""With which all circuits are compared, and then the best of them."""
 _LEADERS, _NEAR = 2, 1.15
-"""Circuits that are tried with other pieces: how many, and how much slower than the best they may be."""
+"""Circuits that are compared again: how many, and how much slower than the best they may be."""
 _THIN = 4
 """Times that a circuit may be wider than another one beside it."""
 _TRANSFERS = 1 << 19
@@ -49,22 +49,24 @@ def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
     first = min(_FIRST_PIECES, most)
     # What is good for one half of an all-reduce is good for the other.
     half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
-    tried = [(_seconds(half, fabric, each, first), i, each) for i, each in enumerate(_circuits_to_try(half, fabric))]
-    tried.sort(key=lambda each: each[:2])
-    leaders = [each for each in tried[:_LEADERS] if each[0] <= _NEAR * tried[0][0]]
-    finer = [
-        (_seconds(half, fabric, circuits, pieces), pieces, circuits)
-        for _, _, circuits in leaders
-        for pieces in _PIECES
-        if pieces <= most
-    ]
-    _, pieces, circuits = min([*finer, (tried[0][0], first, tried[0][2])], key=lambda each: each[0])
-    return gather_over(collective, fabric, circuits, pieces, notes=(_note(fabric, circuits, pieces),))
+    tried = [_grown(half, fabric, each, first) for each in _circuits_to_try(half, fabric)]
+    tried.sort(key=lambda each: each[1].time)
+    leaders = [each for each in tried[:_LEADERS] if each[1].time <= _NEAR * tried[0][1].time]
+    best = min(
+        [tried[0], *(_grown(half, fabric, circuits, min(_MORE_PIECES, most)) for circuits, _ in leaders)],
+        key=lambda each: each[1].time,
+    )
+    finer = [_grown(half, fabric, best[0], pieces) for pieces in _PIECES if pieces <= most]
+    circuits, trees = min([best, *finer], key=lambda each: each[1].time)
+    note = _note(fabric, circuits, len(trees.parent))
+    return gather_over(collective, fabric, circuits, len(trees.parent), grown=trees, notes=(note,))
 
 
-def _seconds(half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> float:
+def _grown(
+    half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int
+) -> tuple[StandingCircuits, Forest]:
     timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
-    return forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter").time
+    return circuits, forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter")
 
 
 def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:

@@ -68,6 +68,7 @@ def gather_over(
     pieces: int,
     *,
     slack: float = 1.0,
+    grown: Forest | None = None,
     name: str = "synthesized",
     notes: tuple[str, ...] = (),
 ) -> Schedule:
@@ -76,6 +77,7 @@ def gather_over(
     Args:
         slack: how much later than the last rank can have received all, or the deepest tree ends, trees may end so that
             circuits are shared more evenly.
+        grown: trees for this size, if they have been grown; of a reduce-scatter over the circuits turned round.
 
     Raises:
         UnsupportedError: another kind of collective, circuits that do not join all ranks, or too many transfers.
@@ -86,9 +88,11 @@ def gather_over(
     timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
     parts = []
     if collective.kind != "all-gather":
-        parts.append(_rows(circuits, forest(circuits, *timing, pieces, slack=slack, turned=True), turned=True))
+        up = grown if collective.kind == "reduce-scatter" else None
+        up = up or forest(circuits, *timing, pieces, slack=slack, turned=True)
+        parts.append(_rows(circuits, up, turned=True))
     if collective.kind != "reduce-scatter":
-        parts.append(_rows(circuits, forest(circuits, *timing, pieces, slack=slack), turned=False))
+        parts.append(_rows(circuits, grown or forest(circuits, *timing, pieces, slack=slack), turned=False))
     return _schedule(name, collective, fabric, circuits, pieces, parts, notes)
 
 
