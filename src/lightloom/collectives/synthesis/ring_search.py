@@ -59,7 +59,8 @@ class RingSearch:
     def run(self, effort: int) -> tuple[Design, Trees]:
         """The best design found, and its trees."""
         for pieces in _PIECES:
-            if not self._content():
+            # Two pieces halve what opposite ranks have from each other, however near the bound one piece is.
+            if pieces <= 2 or not self._content():
                 self._try(Design((), pieces))
         if not self._content():
             self._sweep(effort // 2)
