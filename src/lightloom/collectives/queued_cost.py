@@ -29,7 +29,7 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
     seconds = play(schedule, fabric)[0]
     conversion = min(fabric.step_overhead, seconds)
     copies = 1 if schedule.folding is None else schedule.folding.copies
-    transmissions = len(schedule) - int(_follows(schedule, _queue_order(schedule)).sum())
+    transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
     bits = 8.0 * copies * transmissions * schedule.chunk_nbytes
     return Cost(
         steps=1,
@@ -53,7 +53,7 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     order = _queue_order(schedule)
     origin, target, held = _cells(schedule)
     seconds = kernels.play(
-        order, schedule.lightpath, _follows(schedule, order), origin, target, schedule.reduces, held, busy, delay, begin
+        order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, held, busy, delay, begin
     )
     return float(seconds), begin
 
@@ -67,7 +67,7 @@ def _queue_order(schedule: Schedule) -> Ints:
     return order
 
 
-def _follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
+def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
     """Whether a row is of the same transmission as the one before it in the order: [place in the order]."""
     same = np.zeros(len(order), np.bool_)
     same[1:] = True

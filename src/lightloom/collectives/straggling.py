@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.cost import step_times
-from lightloom.collectives.queued_cost import play
+from lightloom.collectives.queued_cost import follows, play
 from lightloom.collectives.schedule import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric, Floats, Ints
@@ -76,7 +75,7 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
     cells, number = np.unique(np.concatenate([read, written]), return_inverse=True)
     end = np.zeros(1 + period)
     shared = (
-        order, whole.lightpath, _follows(whole, order), whole.source, number[: len(whole)], number[len(whole) :], busy,
+        order, whole.lightpath, follows(whole, order), whole.source, number[: len(whole)], number[len(whole) :], busy,
         away, len(cells),
     )  # fmt: skip
     kernels.replay(*shared, np.array([-1]), 0.0, 1.0, end[:1])
@@ -88,15 +87,6 @@ def _sending_order(schedule: Schedule, fabric: Fabric) -> Ints:
     """Rows in the order in which they begin."""
     order: Ints = np.lexsort((schedule.step, schedule.lightpath, play(schedule, fabric)[1]))
     return order
-
-
-def _follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
-    """Whether a row shares the transmission of the one before it: [place in the order]."""
-    same = np.zeros(len(order), np.bool_)
-    same[1:] = True
-    for column in (schedule.lightpath, schedule.step, schedule.chunk):
-        same[1:] &= column[order[1:]] == column[order[:-1]]
-    return same
 
 
 def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:

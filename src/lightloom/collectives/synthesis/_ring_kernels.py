@@ -1,4 +1,4 @@
-"""Compiled loops of synthesis on rings: broadcast trees over circuits, their balance, and list scheduling.
+"""Compiled loops of synthesis on rings: broadcast trees over circuits, and their balance.
 
 Trees exist for one period of sources; all others are rotations. A circuit is numbered
 ``(level · 2 + direction) · period + start % period``; its ``load`` counts the pieces of all sources that pass it.
@@ -146,81 +146,3 @@ def rebalance(
             arrival[source, at] = arrival[source, parent[source, at]] + delay[circuit[source, at] // (2 * period)]
         order[source] = np.argsort(arrival[source], kind="mergesort")
     return moves
-
-
-@njit(cache=True)
-def remaining(delay: Any, period: int, parent: Any, circuit: Any, order: Any, left: Any) -> None:
-    """Seconds of the longest path below each rank of each tree, into ``left`` [period, rank]."""
-    ranks = parent.shape[1]
-    for source in range(period):
-        left[source, :] = 0.0
-        for i in range(ranks - 1, 0, -1):
-            at = order[source, i]
-            up = parent[source, at]
-            left[source, up] = max(left[source, up], left[source, at] + delay[circuit[source, at] // (2 * period)])
-
-
-@njit(cache=True)
-def list_schedule(delay: Any, busy: Any, parent: Any, circuit: Any, left: Any, begin: Any) -> float:
-    """Every circuit sends, whenever it is free, the piece whose longest path below is longest.
-
-    Args:
-        parent, circuit, left: [piece, period, rank].
-        begin: out, seconds at which each rank's piece begins to be sent to it; [piece, period, rank].
-
-    Returns:
-        Seconds until the last arrival.
-    """
-    pieces, period, ranks = parent.shape
-    child = np.full(parent.shape, -1, np.int32)
-    sibling = np.full(parent.shape, -1, np.int32)
-    for piece in range(pieces):
-        for source in range(period):
-            for rank in range(ranks):
-                up = parent[piece, source, rank]
-                if up >= 0:
-                    sibling[piece, source, rank] = child[piece, source, up]
-                    child[piece, source, up] = rank
-    circuits = 2 * len(busy) * period
-    queues = [[(0.0, 0)] for _ in range(circuits)]
-    for queue in queues:
-        queue.pop()
-    sending = np.zeros(circuits, np.bool_)
-    touched, marked = np.empty(circuits, np.int64), np.zeros(circuits, np.bool_)
-    events = [
-        (0.0, 0, (piece * period + source) * ranks + source) for piece in range(pieces) for source in range(period)
-    ]
-    heapq.heapify(events)
-    end = 0.0
-    while len(events):
-        now, count = events[0][0], 0
-        while len(events) and events[0][0] <= now + 1e-15:
-            _, kind, i = heapq.heappop(events)
-            if kind == 1:
-                sending[i] = False
-                if not marked[i]:
-                    marked[i], touched[count] = True, i
-                    count += 1
-                continue
-            rank, source, piece = i % ranks, i // ranks % period, i // ranks // period
-            end = max(end, now)
-            to = child[piece, source, rank]
-            while to >= 0:
-                which = circuit[piece, source, to]
-                heapq.heappush(queues[which], (-left[piece, source, to], (piece * period + source) * ranks + to))
-                if not marked[which]:
-                    marked[which], touched[count] = True, which
-                    count += 1
-                to = sibling[piece, source, to]
-        for k in range(count):
-            which = touched[k]
-            marked[which] = False
-            if sending[which] or not len(queues[which]):
-                continue
-            i = heapq.heappop(queues[which])[1]
-            level = which // (2 * period)
-            begin[i // ranks // period, i // ranks % period, i % ranks] = now
-            sending[which] = True
-            heapq.heappush(events, (now + busy[level], 1, which))
-            heapq.heappush(events, (now + delay[level], 0, i))
-    return end

@@ -114,6 +114,7 @@ def forest(
     Raises:
         UnsupportedError: the circuits do not join all ranks, or there would be too many transfers.
     """
+    from lightloom.collectives.synthesis import _list_kernels as lists
     from lightloom.collectives.synthesis import _standing_kernels as kernels
 
     ranks, shape = circuits.ranks, (pieces, circuits.ranks, circuits.ranks)
@@ -139,8 +140,8 @@ def forest(
         if not moves:
             break
     for piece in range(pieces):
-        kernels.remaining(delay, parent[piece], circuit[piece], order[piece], left[piece])
-    time = kernels.list_schedule(delay, busy, parent, circuit, left, begin)
+        lists.remaining(delay, parent[piece], circuit[piece], order[piece], left[piece])
+    time = lists.list_schedule(delay, busy, parent, circuit, left, begin)
     return Forest(parent, circuit, begin, float(time))
 
 

@@ -164,25 +164,25 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> dict[str, Any]:
     """Every transfer of the shares of one period of ranks, and when it begins, in an all-gather."""
-    from lightloom.collectives.synthesis import _ring_kernels, _switch_kernels
+    from lightloom.collectives.synthesis import _list_kernels, _switch_kernels
 
     planes, period = lift.ahead.shape
     choice = np.empty((pieces, *lift.hops.shape), np.int64)
     _switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))
     rank = np.arange(fabric.ranks)
     parent = np.where(choice < 0, -1, lift.origin[rank, choice]).astype(np.int32)
-    # As the loops of rings number circuits: (level · 2 + direction) · period + start, a level being a plane.
-    plane, start = np.divmod(lift.circuit[rank, choice], period)
-    circuit = np.where(choice < 0, -1, 2 * plane * period + start).astype(np.int32)
+    circuit = np.where(choice < 0, -1, lift.circuit[rank, choice]).astype(np.int32)
     order = np.argsort(lift.hops, axis=1, kind="stable")
-    busy = np.full(planes, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead)
+    busy = np.full(
+        planes * period, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead
+    )
     delay = busy + fabric.step_overhead + fabric.neighbour_latency()
     left, begin = np.zeros(parent.shape), np.zeros(parent.shape)
     for each in range(pieces):
-        _ring_kernels.remaining(delay, period, parent[each], circuit[each], order, left[each])
-    _ring_kernels.list_schedule(delay, busy, parent, circuit, left, begin)
+        _list_kernels.remaining(delay, parent[each], circuit[each], order, left[each])
+    _list_kernels.list_schedule(delay, busy, parent, circuit, left, begin)
     piece, owner, reached = at = np.nonzero(choice >= 0)
     return {
         "source": parent[at].astype(np.int64), "destination": reached, "owner": owner, "piece": piece,
-        "plane": plane[at], "when": begin[at],
+        "plane": circuit[at] // period, "when": begin[at],
     }  # fmt: skip

@@ -71,6 +71,7 @@ def make_trees(design: Design, ranks: int, channels: int, nbytes: float, timing:
 
     Time: period · ranks · pieces, times the logarithm of what waits.
     """
+    from lightloom.collectives.synthesis import _list_kernels as lists
     from lightloom.collectives.synthesis import _ring_kernels as kernels
 
     circuits = Circuits.of(ranks, channels, design.chords)
@@ -98,7 +99,8 @@ def make_trees(design: Design, ranks: int, channels: int, nbytes: float, timing:
     for _ in range(_SWEEPS):
         if not sum(kernels.rebalance(*shared, load, *of(piece), deadline) for piece in range(design.pieces)):
             break
+    delay, busy = np.repeat(delay, 2 * circuits.period), np.repeat(busy, 2 * circuits.period)
     for piece in range(design.pieces):
-        kernels.remaining(delay, circuits.period, parent[piece], circuit[piece], order[piece], left[piece])
-    time = kernels.list_schedule(delay, busy, parent, circuit, left, begin)
+        lists.remaining(delay, parent[piece], circuit[piece], order[piece], left[piece])
+    time = lists.list_schedule(delay, busy, parent, circuit, left, begin)
     return Trees(circuits, parent, circuit, begin, float(time))
