@@ -127,7 +127,7 @@ def by_hand(which: str, ranks: int) -> tuple[Schedule, WdmRing]:
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.sampled_from(["all-reduce", "all-to-all", "multicast"]), st.data())
+@given(st.sampled_from(["all-reduce", "all-to-all", "multicast", "broadcast", "reduce"]), st.data())
 def test_a_changed_row_is_rejected_unless_a_set_based_replay_accepts_it(which: str, data: st.DataObject) -> None:
     whole, fabric = by_hand(which, 12 if which == "all-reduce" else 7)
     assert accepted(whole, fabric)
