@@ -89,6 +89,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.synthesis", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
+    parser.add_argument("--wavelengths", type=int, nargs="+", default=WAVELENGTHS)
     parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="bytes of one rank")
     parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS)
     parser.add_argument("--guard-time", type=float, default=0.0, help="seconds that a piece holds a lightpath besides")
@@ -102,7 +103,7 @@ def _main() -> None:
         for kind in options.kinds:
             measure(kind, 8, 2, 1e4, 0.0, options.taps)
         for ranks in options.ranks:
-            for wavelengths in WAVELENGTHS:
+            for wavelengths in options.wavelengths:
                 for share in options.shares:
                     for kind in options.kinds:
                         rows.append(measure(kind, ranks, wavelengths, share, options.guard_time, options.taps))

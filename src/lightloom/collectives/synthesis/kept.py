@@ -28,7 +28,7 @@ from lightloom.core.provenance import content_hash
 _VERSION = 3
 """Of the search: a better one must not find what a worse one has kept."""
 _MOST_PIECES = 64
-_MOST_ROWS = 1 << 22
+_MOST_ROWS = 1 << 23
 """Of a schedule that is kept; a row takes 28 bytes."""
 _FIELDS = ("algorithm", "chunks", "steps", "queued", "notes")
 
@@ -74,7 +74,7 @@ def read_schedule(question: Any) -> Schedule | None:
 
 
 def keep_schedule(question: Any, schedule: Schedule) -> None:
-    """Keep an answer of up to some millions of rows; where the folder cannot be written, it will be searched for
+    """Keep an answer of up to eight million rows; where the folder cannot be written, it will be searched for
     again."""
     if len(schedule) > _MOST_ROWS:
         return
