@@ -162,3 +162,13 @@ def test_other_collectives_and_rings_without_taps_are_refused() -> None:
         multicast(Collective("reduce-scatter", 8, 8e3), ring(8, 8))
     with pytest.raises(UnsupportedError, match="set multicast_taps"):
         multicast(Collective("all-gather", 8, 8e3), ring(8, 8, taps=1))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 11])
+@pytest.mark.parametrize("wavelengths", [1, 2, 64])
+def test_a_ring_may_have_fewer_ranks_than_its_light_has_taps(ranks: int, wavelengths: int) -> None:
+    fabric = WdmRing(ranks=ranks, wavelengths=wavelengths, conversion_time=1e-6, multicast_taps=10)
+    wanted = Collective("all-gather", ranks, ranks * 1e4)
+    schedule = multicast(wanted, fabric)
+    verify(schedule, fabric)
+    costed(schedule, fabric)

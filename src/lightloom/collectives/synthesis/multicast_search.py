@@ -66,8 +66,9 @@ class MulticastSearch:
     def run(self, effort: int) -> tuple[MulticastDesign, MulticastTrees]:
         """The best design found, and its trees; ``effort`` counts receptions scheduled."""
         channels, (taps, reach) = self._channels, self._limits
+        most = min(taps, self._ranks - 1)
         for pieces in _PIECES:
-            for near in sorted({1, *(each for each in (2, 4, 5, 8, taps) if each <= taps)}):
+            for near in sorted({1, *(each for each in (2, 4, 5, 8, most) if each <= most)}):
                 alone = Arc(self._ranks, 1, near, 1)
                 width = channels // alone.level(self._ranks).colours
                 self._try(MulticastDesign((alone._replace(width=width),), pieces))
