@@ -87,15 +87,17 @@ def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
             )
     if not np.any(schedule.destination != schedule.destination[first][which]):
         return first.astype(np.int64)
-    taps = np.bincount(np.unique(np.stack([which, schedule.destination]), axis=1)[0])
+    reached, at = np.unique(which * np.int64(fabric.ranks) + schedule.destination, return_index=True)
+    which = reached // fabric.ranks
+    taps = np.bincount(which)
     if taps.max() > fabric.taps:
         worst = int(np.argmax(taps))
         raise VerificationError(
             f"lightpath {labels[worst]} from rank {schedule.source[first[worst]]} serves {taps[worst]} destinations: "
             f"the fabric's light can be tapped by {fabric.taps}"
         )
-    order = np.lexsort((fabric.hops(*schedule.ends(slice(None))), which))
-    return order[np.cumsum(np.bincount(which)) - 1].astype(np.int64)
+    order = at[np.lexsort((fabric.hops(*schedule.ends(at)), which))]
+    return order[np.cumsum(taps) - 1].astype(np.int64)
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
