@@ -96,8 +96,9 @@ def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
             f"lightpath {labels[worst]} from rank {schedule.source[first[worst]]} serves {taps[worst]} destinations: "
             f"the fabric's light can be tapped by {fabric.taps}"
         )
-    order = at[np.lexsort((fabric.hops(*schedule.ends(at)), which))]
-    return order[np.cumsum(taps) - 1].astype(np.int64)
+    nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), which))
+    farthest: NDArray[np.int64] = at[nearest_first[np.cumsum(taps) - 1]].astype(np.int64)
+    return farthest
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
