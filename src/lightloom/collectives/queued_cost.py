@@ -28,9 +28,6 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
         )
     seconds = play(schedule, fabric)[0]
     conversion = min(fabric.step_overhead, seconds)
-    copies = 1 if schedule.folding is None else schedule.folding.copies
-    transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
-    bits = 8.0 * copies * transmissions * schedule.chunk_nbytes
     return Cost(
         steps=1,
         time=fabric.setup_time + seconds,
@@ -39,8 +36,15 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
         reconfiguration=fabric.setup_time,
         setup=fabric.setup_time,
         static=True,
-        energy=None if fabric.energy_per_bit is None else fabric.energy_per_bit * bits,
+        energy=None if fabric.energy_per_bit is None else fabric.energy_per_bit * _sent_bits(schedule),
     )
+
+
+def _sent_bits(schedule: Schedule) -> float:
+    """Bits of all transmissions of all copies, each counted once however many ranks tap it."""
+    copies = 1 if schedule.folding is None else schedule.folding.copies
+    transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
+    return 8.0 * copies * transmissions * schedule.chunk_nbytes
 
 
 def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify_light import check_light
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
 _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
-_ROOTED = ("broadcast", "reduce")
 _STORING = ("all-gather", "all-to-all", "broadcast")
 _ADDING = ("reduce-scatter", "reduce")
 
@@ -62,7 +62,7 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
             f"folded every {folding.period} of {ranks} ranks with channels of shape {folding.channel.shape}: expected "
             f"a divisor of the ranks and ({ranks // max(folding.period, 1)}, {paths})"
         )
-    if schedule.collective.kind in _ROOTED:
+    if schedule.collective.kind in ROOTED:
         raise VerificationError(f"{schedule.collective.kind} has one root and cannot be folded")
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
@@ -87,8 +87,8 @@ def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
             )
     if not np.any(schedule.destination != schedule.destination[first][which]):
         return first.astype(np.int64)
-    reached, at = np.unique(which * np.int64(fabric.ranks) + schedule.destination, return_index=True)
-    which = reached // fabric.ranks
+    at = _reached(schedule, fabric)
+    which = which[at]
     taps = np.bincount(which)
     if taps.max() > fabric.taps:
         worst = int(np.argmax(taps))
@@ -101,16 +101,26 @@ def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
     return farthest
 
 
+def _reached(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
+    """One row for every destination of every lightpath, by lightpath."""
+    served = schedule.lightpath.astype(np.int64) * fabric.ranks + schedule.destination
+    return np.unique(served, return_index=True)[1].astype(np.int64)
+
+
+def _copies(schedule: Schedule, fabric: Fabric, rows: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
+    if schedule.folding is not None:
+        return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
+    channel = schedule.fibre[rows].astype(np.int64) * fabric.fibre_channels + schedule.first_wavelength[rows]
+    return fabric.ranks, channel[None, :]
+
+
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
     from lightloom.collectives import _queued_replay_kernels as kernels
 
     source, destination, route = schedule.ends(farthest)
     count = schedule.wavelength_count[farthest].astype(np.int64)
-    period, channel = fabric.ranks, schedule.fibre[farthest].astype(np.int64) * fabric.fibre_channels
-    channel = (channel + schedule.first_wavelength[farthest])[None, :]
-    if schedule.folding is not None:
-        period = schedule.folding.period
-        channel = schedule.folding.channel[:, schedule.lightpath[farthest]].astype(np.int64)
+    period, channel = _copies(schedule, fabric, farthest)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
         raise VerificationError(
@@ -138,15 +148,10 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> None:
     """That light gets to every destination of every lightpath, in all copies."""
     if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
         return
-    reached = schedule.lightpath.astype(np.int64) * fabric.ranks + schedule.destination
-    rows = np.unique(reached, return_index=True)[1]
+    rows = _reached(schedule, fabric)
     source, destination, route = schedule.ends(rows)
     count = schedule.wavelength_count[rows].astype(np.int64)
-    period, channels = fabric.ranks, schedule.fibre[rows].astype(np.int64) * fabric.fibre_channels
-    channels = (channels + schedule.first_wavelength[rows])[None, :]
-    if schedule.folding is not None:
-        period = schedule.folding.period
-        channels = schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
+    period, channels = _copies(schedule, fabric, rows)
     for copy, channel in enumerate(channels):
         begin, end = ((each + copy * period) % fabric.ranks for each in (source, destination))
         check_light(fabric, begin, end, route, channel, count, lambda at: f"row {rows[at]}")
@@ -156,8 +161,8 @@ def _check_transceivers(schedule: Schedule, fabric: Fabric, farthest: NDArray[np
     if fabric.transmitters is None:
         return
     period = fabric.ranks if schedule.folding is None else schedule.folding.period
-    tapped = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1, return_index=True)[1]
-    for verb, nodes, rows in (("sends", schedule.source, farthest), ("receives", schedule.destination, tapped)):
+    reached = _reached(schedule, fabric)
+    for verb, nodes, rows in (("sends", schedule.source, farthest), ("receives", schedule.destination, reached)):
         used = np.bincount(nodes[rows] % period, weights=schedule.wavelength_count[rows], minlength=period)
         if used.max() > fabric.transmitters:
             raise VerificationError(
@@ -170,7 +175,7 @@ def _replay(schedule: Schedule) -> None:
     from lightloom.collectives import _queued_replay_kernels as kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    sharers = 1 if kind in _ROOTED else ranks**2 if kind == "all-to-all" else ranks
+    sharers = 1 if kind in ROOTED else ranks**2 if kind == "all-to-all" else ranks
     if chunks < 1 or chunks % sharers:
         raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
     if kind in _STORING and schedule.reduces.any():

@@ -6,6 +6,7 @@ behind the other on each circuit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,8 @@ def ring_schedule(
     gather = _gather_rows(trees)
     scatter = _reversed(gather, circuits, pieces)
     parts = {"all-gather": [gather], "reduce-scatter": [scatter], "all-reduce": [scatter, gather]}[collective.kind]
-    rows = {key: np.concatenate([part[key] for part in parts]) for key in gather}
-    phase = np.concatenate([np.full(len(part["chunk"]), i) for i, part in enumerate(parts)])
-    order = np.lexsort((rows["when"], phase, rows["lightpath"]))
-    rows = {key: column[order] for key, column in rows.items()}
-    used, path = np.unique(rows["lightpath"], return_inverse=True)
+    rows, used, path, step = in_queues(parts)
     channel = copied_channels(circuits, used)
-    first = np.searchsorted(path, np.arange(len(used)))
-    step = np.arange(len(path)) - first[path]
     return Schedule(
         algorithm=name,
         collective=collective,
@@ -55,6 +50,17 @@ def ring_schedule(
         folding=Folding(circuits.period, channel),
         notes=notes,
     )
+
+
+def in_queues(parts: Sequence[_Rows]) -> tuple[_Rows, Any, Any, Any]:
+    """Rows of parts that follow each other on every circuit, by circuit and by ``when`` in a part; the circuits that
+    are used, and of each row the place of its circuit among them and its own place in the queue."""
+    rows = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    phase = np.repeat(np.arange(len(parts)), [len(part["when"]) for part in parts])
+    order = np.lexsort((rows["when"], phase, rows["lightpath"]))
+    rows = {key: column[order] for key, column in rows.items()}
+    used, path = np.unique(rows["lightpath"], return_inverse=True)
+    return rows, used, path, np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
 
 
 def _gather_rows(trees: Trees) -> _Rows:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.synthesis.ring_schedule import in_queues
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric, Floats, Ints
 
@@ -176,12 +177,7 @@ def _schedule(
     name: str, collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int,
     parts: list[dict[str, Any]], notes: tuple[str, ...],
 ) -> Schedule:  # fmt: skip
-    rows = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    phase = np.repeat(np.arange(len(parts)), [len(part["when"]) for part in parts])
-    order = np.lexsort((rows["when"], phase, rows["lightpath"]))
-    rows = {key: column[order] for key, column in rows.items()}
-    used, path = np.unique(rows["lightpath"], return_inverse=True)
-    step = np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
+    rows, used, path, step = in_queues(parts)
     return Schedule(
         algorithm=name,
         collective=collective,
