@@ -87,9 +87,9 @@ def _on_ring(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
         # Lightpaths with one tap are among those of the search for multicasts.
         by_taps = fabric.taps > 1 and collective.kind == "all-gather"
         standing = [(multicast if by_taps else gather)(collective, fabric), *in_few_steps(collective, fabric)]
-        yield from standing
+        least, best = min(((cost(each, fabric).time, each) for each in standing), key=lambda each: each[0])
+        yield best
         # Stages take a second set-up besides what the bound asks for.
-        least = min(cost(each, fabric).time for each in standing)
         staged = fabric.ranks <= MOST_RANKS and least > lower_bound(collective, fabric).time + fabric.setup_time
         if staged and (fabric.reach is None or fabric.reach >= fabric.diameter()):
             yield replace(stages(collective, fabric), algorithm="synthesized")
