@@ -9,7 +9,7 @@ from math import ceil
 
 from tests.collectives.optimum import FABRICS, SLOT, STANDING, fewest_slots, problem
 
-from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.spec import KINDS
 
 

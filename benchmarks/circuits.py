@@ -146,11 +146,22 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
         verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
     duty = 1.0 if turns.circuits.holds == 1 else Timing(HOLD, RECONFIGURATION).duty_cycle
     return {
-        "ranks": ranks, "kind": kind, "spread": spread, "seed": seed, "bound": relaxed.service,
-        "bound_of_counts": counts_bound, "gap_one_hold": once.gap, "holds": turns.circuits.holds, "gap": turns.gap,
-        "gap_to_counts": 1 - turns.max_min / counts_bound, "gap_with_duty": 1 - duty * turns.max_min / relaxed.service,
-        "lost": turns.lost, "bound_cpu_s": bound_s, "one_hold_cpu_s": once_s, "turns_cpu_s": turns_s,
-    }  # fmt: skip
+        "ranks": ranks,
+        "kind": kind,
+        "spread": spread,
+        "seed": seed,
+        "bound": relaxed.service,
+        "bound_of_counts": counts_bound,
+        "gap_one_hold": once.gap,
+        "holds": turns.circuits.holds,
+        "gap": turns.gap,
+        "gap_to_counts": 1 - turns.max_min / counts_bound,
+        "gap_with_duty": 1 - duty * turns.max_min / relaxed.service,
+        "lost": turns.lost,
+        "bound_cpu_s": bound_s,
+        "one_hold_cpu_s": once_s,
+        "turns_cpu_s": turns_s,
+    }
 
 
 def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
@@ -248,14 +259,19 @@ def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
 def _summary(found: dict[str, Any]) -> dict[str, Any]:
     rows = found["ring"]
     finished = [
-        row[f"{name} {objective} gap"] for row in found["switch"] for name in ("permutations", "multiplicities")
-        for objective in OBJECTIVES if row[f"{name} {objective} status"] == "optimal"
-    ]  # fmt: skip
+        row[f"{name} {objective} gap"]
+        for row in found["switch"]
+        for name in ("permutations", "multiplicities")
+        for objective in OBJECTIVES
+        if row[f"{name} {objective} status"] == "optimal"
+    ]
     exact = [row["gap"] for row in found["ring_program"] if row["status"] == "optimal"]
     return {
         "ring_cases": len(rows),
-        **{f"ring_median_{name}": median(row[name] for row in rows)
-           for name in ("gap", "gap_to_counts", "gap_with_duty", "gap_one_hold")},
+        **{
+            f"ring_median_{name}": median(row[name] for row in rows)
+            for name in ("gap", "gap_to_counts", "gap_with_duty", "gap_one_hold")
+        },
         "ring_worst_gap": max(row["gap"] for row in rows),
         "ring_worst_gap_to_counts": max(row["gap_to_counts"] for row in rows),
         "ring_lost": sum(row["lost"] for row in rows),
@@ -263,7 +279,7 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
         "ring_worst_gap_to_program": max(exact, default=None),
         "switch_programs_finished": len(finished),
         "switch_worst_gap": max(finished, default=None),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

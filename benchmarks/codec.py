@@ -34,9 +34,14 @@ from lightloom.core.provenance import provenance
 from lightloom.reports.progress import progress
 
 OURS = (
-    "inceptionn:2^-10", "inceptionn:2^-6", "inceptionn:2^-8", "inceptionn:2^-14", "inceptionn-printed:2^-10",
-    "truncate:16", "block-fixed-point:8",
-)  # fmt: skip
+    "inceptionn:2^-10",
+    "inceptionn:2^-6",
+    "inceptionn:2^-8",
+    "inceptionn:2^-14",
+    "inceptionn-printed:2^-10",
+    "truncate:16",
+    "block-fixed-point:8",
+)
 MEGABYTES = 64
 ROUNDS = 7
 PACKAGES = ("numpy", "torch", "imagecodecs", "zstandard", "blosc2", "fpzip")

@@ -34,7 +34,7 @@ def measure(name: str, values: Any) -> dict[str, object]:
     """
     import torch
 
-    from lightloom.training import gpu_codec
+    from lightloom.training.hooks import gpu_codec
 
     codec: Any = find(name)
     stream = gpu_codec.encode(codec, values)
@@ -77,7 +77,7 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
     """
     import torch
 
-    from lightloom.training import gpu_codec
+    from lightloom.training.hooks import gpu_codec
 
     if not torch.cuda.is_available():
         raise UnsupportedError("this benchmark needs a CUDA device: torch sees none")
@@ -87,21 +87,27 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
 
     count = megabytes * 1_000_000 // 4
     found: dict[str, Any] = {
-        "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "megabytes": megabytes, "rounds": ROUNDS, "data": {},
-    }  # fmt: skip
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "megabytes": megabytes,
+        "rounds": ROUNDS,
+        "data": {},
+    }
     data = {path.stem: np.resize(load(path), count) for path in files} | {"laplace 1e-3": laplace(count)}
     for name, array in data.items():
         values = torch.from_numpy(array).cuda()
         rows: list[dict[str, object]] = []
         for label, target in (("copy", torch.empty_like(values)), ("torch fp16", values.half())):
             back = values.clone()
-            rows.append({
-                "codec": label,
-                "encode_GBps": values.nbytes / _seconds(partial(target.copy_, values)) / 1e9,
-                "decode_GBps": values.nbytes / _seconds(partial(back.copy_, target)) / 1e9,
-                "ratio": 4 / target.element_size(),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "codec": label,
+                    "encode_GBps": values.nbytes / _seconds(partial(target.copy_, values)) / 1e9,
+                    "decode_GBps": values.nbytes / _seconds(partial(back.copy_, target)) / 1e9,
+                    "ratio": 4 / target.element_size(),
+                }
+            )
         found["data"][name] = [*rows, *(measure(codec, values) for codec in CODECS)]
         print_rows([{"data": name, **row} for row in found["data"][name]])
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightloom.reports.figures import save, styled
-from lightloom.reports.palette import FAINT
+from lightloom.reports.figures.base import save, styled
+from lightloom.reports.figures.palette import FAINT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +16,12 @@ OURS = "inceptionn:2^-10"
 OF_MEMCPY = 0.5
 FASTER = {"encode": 10.0, "decode": 5.0}
 """How many times faster than each peer ours should be."""
-_MARKS = {"copy": ("memcpy", "s", "#a3abb8"), "ours": ("this package", "o", "#e0892b"),
-          "cast": ("torch casts", "^", "#5ba8a0"), "peer": ("other codecs", "D", "#4c78c8")}  # fmt: skip
+_MARKS = {
+    "copy": ("memcpy", "s", "#a3abb8"),
+    "ours": ("this package", "o", "#e0892b"),
+    "cast": ("torch casts", "^", "#5ba8a0"),
+    "peer": ("other codecs", "D", "#4c78c8"),
+}
 
 
 def print_table(found: dict[str, Any]) -> None:
@@ -45,13 +49,19 @@ def verdicts(found: dict[str, Any]) -> list[str]:
     """Ours against memcpy on the middle file, and against every peer and cast on every file; losses as they are."""
     middle = found["middle"]
     ours = _row(found["data"][middle], OURS)
-    lines = ["", f"{OURS} over memcpy on {middle}: " + ", ".join(
-        f"{way} {ours[f'{way}_of_memcpy']:.2f} ({_met(ours[f'{way}_of_memcpy'], OF_MEMCPY)})" for way in FASTER
-    )]  # fmt: skip
+    lines = [
+        "",
+        f"{OURS} over memcpy on {middle}: "
+        + ", ".join(
+            f"{way} {ours[f'{way}_of_memcpy']:.2f} ({_met(ours[f'{way}_of_memcpy'], OF_MEMCPY)})" for way in FASTER
+        ),
+    ]
     for data, rows in found["data"].items():
         ours = _row(rows, OURS)
-        lines.append(f"{OURS} over each on {data}: times as fast to encode (target {FASTER['encode']:g} for other "
-                     f"codecs), to decode (target {FASTER['decode']:g}), times the ratio")  # fmt: skip
+        lines.append(
+            f"{OURS} over each on {data}: times as fast to encode (target {FASTER['encode']:g} for other "
+            f"codecs), to decode (target {FASTER['decode']:g}), times the ratio"
+        )
         for row in rows:
             if row["kind"] not in ("peer", "cast"):
                 continue
@@ -132,8 +142,16 @@ def _name(axes: Axes, rows: list[dict[str, Any]], key: str) -> None:
             at -= 0.004
         taken.append((left, right, at))
         line = {"arrowstyle": "-", "lw": 0.3, "color": FAINT, "shrinkA": 0, "relpos": (0, 0.5)}
-        axes.annotate(row["codec"], (x, y), (left, at), "axes fraction", "axes fraction", va="center", fontsize=6.5,
-                      arrowprops=line)  # fmt: skip
+        axes.annotate(
+            row["codec"],
+            (x, y),
+            (left, at),
+            "axes fraction",
+            "axes fraction",
+            va="center",
+            fontsize=6.5,
+            arrowprops=line,
+        )
 
 
 def _row(rows: list[dict[str, Any]], codec: str) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from benchmarks.links import SIZES, digits, link_bytes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.links import launch_limited
-from lightloom.training.worker import Worker
+from lightloom.training.transport.links import launch_limited
+from lightloom.training.transport.worker import Worker
 
 if TYPE_CHECKING:
     from torch import nn
@@ -161,8 +161,8 @@ def _worker_aggregator(
 ) -> Step:
     import torch.distributed as dist
 
-    from lightloom.training.tree import Tree, node_from_store
-    from lightloom.training.worker_aggregator import RootTrainer, WorkerTrainer
+    from lightloom.training.transport.tree import Tree, node_from_store
+    from lightloom.training.transport.worker_aggregator import RootTrainer, WorkerTrainer
 
     node = opened.enter_context(node_from_store(store, Tree.star(WORKERS), worker.rank, host=worker.host))
     if worker.rank == WORKERS:
@@ -192,9 +192,9 @@ def _ring(
 ) -> Step:
     import torch.distributed as dist
 
-    from lightloom.training.rendezvous import ring_from_store
-    from lightloom.training.ring_exchange import ring_all_reduce
-    from lightloom.training.worker_aggregator import flat_gradients, set_gradients, trainable
+    from lightloom.training.transport.rendezvous import ring_from_store
+    from lightloom.training.transport.ring_exchange import ring_all_reduce
+    from lightloom.training.transport.worker_aggregator import flat_gradients, set_gradients, trainable
 
     if worker.rank == WORKERS:
 

@@ -25,11 +25,11 @@ from benchmarks.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.launch import launch
-from lightloom.training.worker import Worker
+from lightloom.training.transport.launch import launch
+from lightloom.training.transport.worker import Worker
 
 if TYPE_CHECKING:
-    from lightloom.collectives.schedule import Schedule
+    from lightloom.collectives.schedule.columns import Schedule
 
 SIZES = (0, 10_000, 100_000, 1_000_000, 10_000_000)
 """Bytes of a rank's vector."""
@@ -43,7 +43,7 @@ def schedules(ranks: int, nbytes: float) -> dict[str, Schedule]:
     from lightloom.collectives.registry import build, find
     from lightloom.collectives.spec import Collective
     from lightloom.collectives.synthesis.synthesized import synthesized
-    from lightloom.collectives.verify import verify
+    from lightloom.collectives.verify.stepped import verify
     from lightloom.fabrics.wdm_ring import WdmRing
 
     fabric = WdmRing(ranks=ranks, wavelengths=8, conversion_time=1e-6)
@@ -66,7 +66,7 @@ def _rounds(worker: Worker, nbytes: int) -> dict[str, list[float]]:
     import torch
     import torch.distributed as dist
 
-    from lightloom.training.schedule_execution import ScheduleExecutor
+    from lightloom.training.schedules.execution import ScheduleExecutor
 
     tensor = torch.ones(nbytes // 4)
     ways: dict[str, Callable[[Any], Any]] = {"gloo": dist.all_reduce}

@@ -24,18 +24,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import cpu_name, exit_clearly, print_rows
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
-from lightloom.collectives.degree_bound import ranks_by_hops
+from lightloom.collectives.bounds.degree import ranks_by_hops
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.rounds import in_rounds
-from lightloom.collectives.synthesis.switch import on_switch
-from lightloom.collectives.synthesis.switch_exchange import exchange_over_lift
-from lightloom.collectives.synthesis.switch_graphs import Lift, lift
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.synthesis.switch.exchange import exchange_over_lift
+from lightloom.collectives.synthesis.switch.gather import on_switch
+from lightloom.collectives.synthesis.switch.graphs import Lift, lift
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.fabrics.base import Fabric
@@ -88,8 +88,15 @@ def flows(hop: float) -> Iterator[Row]:  # noqa: ARG001 - loads have no latency
             hops = ranks_by_hops(ranks, degree)
             any_graph = sum((k + 1) * number for k, number in enumerate(hops)) / degree
             least = _least_load(circuits)
-            yield {"fabric": "lift", "kind": "all-to-all", "ranks": ranks, "degree": degree, "ratio": ours / least,
-                   "over_any_graph": ours / any_graph, "least_over_any_graph": least / any_graph}  # fmt: skip
+            yield {
+                "fabric": "lift",
+                "kind": "all-to-all",
+                "ranks": ranks,
+                "degree": degree,
+                "ratio": ours / least,
+                "over_any_graph": ours / any_graph,
+                "least_over_any_graph": least / any_graph,
+            }
 
 
 def _least_load(lift: Lift) -> float:
@@ -112,9 +119,13 @@ def _least_load(lift: Lift) -> float:
     columns = np.concatenate([flow, np.full(len(fullest), len(flow))])
     load = coo_matrix((np.concatenate([np.ones(len(flow)), np.full(len(fullest), -1.0)]), (rows, columns)))
     found = linprog(
-        np.append(np.zeros(len(flow)), 1.0), A_ub=load.tocsr(), b_ub=np.zeros(len(fullest)), A_eq=balance.tocsr(),
-        b_eq=wanted.ravel(), method="highs",
-    )  # fmt: skip
+        np.append(np.zeros(len(flow)), 1.0),
+        A_ub=load.tocsr(),
+        b_ub=np.zeros(len(fullest)),
+        A_eq=balance.tocsr(),
+        b_eq=wanted.ravel(),
+        method="highs",
+    )
     return float(found.fun)
 
 
@@ -131,8 +142,15 @@ def stars(hop: float) -> Iterator[Row]:
                 times = {each.name: evaluate(each, wanted, fabric).cost.time for each in others}
                 bound = lower_bound(wanted, fabric).time
                 best = min(times, key=lambda name: times[name])
-                yield {"fabric": "switch", "kind": kind, "ranks": ranks, "share": share, "fastest": best,
-                       "ratio": times[best] / bound, "one_stage_ratio": times["one-stage"] / bound}  # fmt: skip
+                yield {
+                    "fabric": "switch",
+                    "kind": kind,
+                    "ranks": ranks,
+                    "share": share,
+                    "fastest": best,
+                    "ratio": times[best] / bound,
+                    "one_stage_ratio": times["one-stage"] / bound,
+                }
 
 
 def _measured(kind: str, share: float, fabric: Fabric, build: Callable[[Collective, Fabric], Schedule]) -> Row:
@@ -145,10 +163,16 @@ def _measured(kind: str, share: float, fabric: Fabric, build: Callable[[Collecti
     spent = time.process_time() - started
     bound = lower_bound(wanted, fabric).time
     row: Row = {
-        "fabric": type(fabric).__name__.lower(), "kind": kind, "ranks": fabric.ranks, "share": share,
-        "time_s": found.time, "ratio": (found.time - fabric.setup_time) / (bound - fabric.setup_time),
-        "cpu_s": round(spent, 2), "rows": len(schedule), "note": schedule.notes[0],
-    }  # fmt: skip
+        "fabric": type(fabric).__name__.lower(),
+        "kind": kind,
+        "ranks": fabric.ranks,
+        "share": share,
+        "time_s": found.time,
+        "ratio": (found.time - fabric.setup_time) / (bound - fabric.setup_time),
+        "cpu_s": round(spent, 2),
+        "rows": len(schedule),
+        "note": schedule.notes[0],
+    }
     if fabric.ranks > OTHERS_UP_TO:
         return row
     rivals = [each for each in admitted(kind, fabric) if not each.by_size]

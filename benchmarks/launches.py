@@ -15,7 +15,7 @@ from typing import Any
 
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.launch import launch
+from lightloom.training.transport.launch import launch
 
 RANKS = 4
 TIMEOUT = 240.0

@@ -28,8 +28,8 @@ from typing import Any
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.links import launch_limited
-from lightloom.training.worker import Worker
+from lightloom.training.transport.links import launch_limited
+from lightloom.training.transport.worker import Worker
 
 RANKS = 4
 RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 10e9, "no limit": None}
@@ -126,7 +126,7 @@ def attached(mode: str, net: Any, host: str) -> tuple[Any, Any]:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    from lightloom.training.ddp_hook import attach_inceptionn
+    from lightloom.training.hooks.ddp import attach_inceptionn
 
     if mode == "powersgd":
         model = DistributedDataParallel(net, bucket_cap_mb=1000)

@@ -79,14 +79,21 @@ def measure(sizes: list[int], seconds: float, rounds: int) -> dict[str, Any]:
     target = [row for row in rows if row["package"] == "lightloom" and row["kind"] == "rectangular, complex"]
     at = [row for row in target if row["size"] == 512]
     return {
-        "schema": "lightloom.mesh-benchmark/1", "cpu": cpu_name(), "provenance": provenance({"sizes": sizes}, seed=0),
-        "decomposition": rows, "missing": missing, "forward": forward,
+        "schema": "lightloom.mesh-benchmark/1",
+        "cpu": cpu_name(),
+        "provenance": provenance({"sizes": sizes}, seed=0),
+        "decomposition": rows,
+        "missing": missing,
+        "forward": forward,
         "targets": {
-            "decomposition_512_cpu_s": at[0]["cpu_s"] if at else None, "limit_cpu_s": DECOMPOSITION_LIMIT,
-            "decomposition_512_error": at[0]["error"] if at else None, "limit_error": ERROR_LIMIT,
-            "forward_over_dense": forward["propagate_over_dense"], "limit_forward_over_dense": FORWARD_LIMIT,
+            "decomposition_512_cpu_s": at[0]["cpu_s"] if at else None,
+            "limit_cpu_s": DECOMPOSITION_LIMIT,
+            "decomposition_512_error": at[0]["error"] if at else None,
+            "limit_error": ERROR_LIMIT,
+            "forward_over_dense": forward["propagate_over_dense"],
+            "limit_forward_over_dense": FORWARD_LIMIT,
         },
-    }  # fmt: skip
+    }
 
 
 def haar(size: int, *, real: bool = False) -> NDArray[Any]:
@@ -122,11 +129,13 @@ def _ours(sizes: list[int], rounds: int) -> list[dict[str, Any]]:
             mesh = decompose(unitary, kind)
             rows.append(
                 {
-                    "package": "lightloom", "kind": f"{kind}, {'real' if real else 'complex'}", "size": size,
+                    "package": "lightloom",
+                    "kind": f"{kind}, {'real' if real else 'complex'}",
+                    "size": size,
                     "cpu_s": _best(lambda u=unitary, k=kind: decompose(u, k), rounds),  # type: ignore[misc]
                     "error": float(np.abs(mesh.matrix() - unitary).max()),
                 }
-            )  # fmt: skip
+            )
     return rows
 
 
@@ -185,18 +194,24 @@ def _forward(rounds: int) -> dict[str, Any]:
         for name, work in ways.items():
             times[name] = min(times[name], _best(work, 1))
     return {
-        "modes": MODES, "batch": BATCH, "phase_error": PHASE_ERROR, "difference": difference, **times,
+        "modes": MODES,
+        "batch": BATCH,
+        "phase_error": PHASE_ERROR,
+        "difference": difference,
+        **times,
         "propagate_over_dense": times["propagate_s"] / times["dense_s"],
         "by_columns_over_dense": times["by_columns_s"] / times["dense_s"],
-    }  # fmt: skip
+    }
 
 
 def _peers() -> tuple[dict[str, tuple[Decompose, Rebuild | None]], dict[str, str]]:
     """Decompositions of packages that can be imported, and why the others cannot."""
     families: dict[str, Callable[[], tuple[Decompose, Rebuild | None]]] = {
-        "interferometer": _interferometer, "piquasso": _piquasso, "perceval-quandela": _perceval,
+        "interferometer": _interferometer,
+        "piquasso": _piquasso,
+        "perceval-quandela": _perceval,
         "strawberryfields": _strawberryfields,
-    }  # fmt: skip
+    }
     found, missing = {}, {}
     for package, family in families.items():
         try:

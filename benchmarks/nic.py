@@ -25,8 +25,8 @@ from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.nic import MARK
-from lightloom.training.nic_namespaces import ADDRESSES, Hosts, hosts
+from lightloom.training.nic.namespaces import ADDRESSES, Hosts, hosts
+from lightloom.training.nic.packets import MARK
 
 CODEC = "inceptionn:2^-10"
 MTUS = (9000, 1500)

@@ -21,8 +21,8 @@ from benchmarks.measure import cpu_name
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.launch import launch
-from lightloom.training.worker import Worker
+from lightloom.training.transport.launch import launch
+from lightloom.training.transport.worker import Worker
 
 RANKS = 4
 MEGABYTES = (1, 25, 100)
@@ -60,7 +60,7 @@ def time_all(worker: Worker) -> dict[str, dict[str, list[list[float]]]]:
     import torch
     import torch.distributed as dist
 
-    from lightloom.training.optical_hook import OpticalAverageState, optical_average
+    from lightloom.training.hooks.optical import OpticalAverageState, optical_average
 
     torch.set_num_threads(1)
     found: dict[str, dict[str, list[list[float]]]] = {}

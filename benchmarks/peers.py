@@ -55,8 +55,12 @@ class Memory:
 def peers(memory: Memory) -> tuple[list[Candidate], list[str]]:
     """Lossless and error-bounded codecs that are installed, and the packages that are not."""
     families = {
-        "imagecodecs": _imagecodecs, "zstandard": _zstandard, "blosc2": _blosc2, "fpzip": _fpzip, "torch": _torch
-    }  # fmt: skip
+        "imagecodecs": _imagecodecs,
+        "zstandard": _zstandard,
+        "blosc2": _blosc2,
+        "fpzip": _fpzip,
+        "torch": _torch,
+    }
     found: list[Candidate] = []
     missing: list[str] = []
     for package, family in families.items():
@@ -78,15 +82,17 @@ def _imagecodecs(module: Any, memory: Memory) -> Iterator[Candidate]:
         "lz4", "peer", lambda: module.lz4_encode(raw, out=buffer), lambda b: module.lz4_decode(b, out=raw_out)
     )
     yield Candidate(
-        "SZ3 2^-10", "peer",
+        "SZ3 2^-10",
+        "peer",
         lambda: module.sz3_encode(values, mode="abs", abs=BOUND, out=buffer),
         lambda b: module.sz3_decode(b, values.shape, values.dtype, out=out),
-    )  # fmt: skip
+    )
     yield Candidate(
-        "zfp 2^-10", "peer",
+        "zfp 2^-10",
+        "peer",
         lambda: module.zfp_encode(values, BOUND, mode="accuracy", execution="serial", numthreads=1, out=buffer),
         lambda b: module.zfp_decode(b, numthreads=1, out=out),
-    )  # fmt: skip
+    )
 
 
 def _zstandard(module: Any, memory: Memory) -> Iterator[Candidate]:
@@ -95,10 +101,11 @@ def _zstandard(module: Any, memory: Memory) -> Iterator[Candidate]:
     def candidate(level: int) -> Candidate:
         compressor = module.ZstdCompressor(level=level, threads=0)
         return Candidate(
-            f"zstd -{level}", "peer",
+            f"zstd -{level}",
+            "peer",
             lambda: compressor.compress(memory.raw),
             lambda b: decompressor.stream_reader(b).readinto(memory.raw_out),
-        )  # fmt: skip
+        )
 
     yield candidate(1)
     yield candidate(3)
@@ -111,10 +118,11 @@ def _blosc2(module: Any, memory: Memory) -> Iterator[Candidate]:
     def candidate(name: str, filters: list[Any], meta: list[int]) -> Candidate:
         settings = {"codec": module.Codec.LZ4, "typesize": 4, "filters": filters, "filters_meta": meta, "nthreads": 1}
         return Candidate(
-            name, "peer",
+            name,
+            "peer",
             lambda: module.compress2(memory.values, **settings),
             lambda b: module.decompress2(b, dst=memory.raw_out, nthreads=1),
-        )  # fmt: skip
+        )
 
     yield candidate("blosc2 bitshuffle+lz4", [module.Filter.BITSHUFFLE], [0])
     yield candidate(f"blosc2 trunc_prec {kept}", [module.Filter.TRUNC_PREC, module.Filter.BITSHUFFLE], [kept, 0])
@@ -122,10 +130,11 @@ def _blosc2(module: Any, memory: Memory) -> Iterator[Candidate]:
 
 def _fpzip(module: Any, memory: Memory) -> Iterator[Candidate]:
     yield Candidate(
-        "fpzip", "peer",
+        "fpzip",
+        "peer",
         lambda: module.compress(memory.values, precision=0),
         lambda b: module.decompress(b, order="C").reshape(-1),
-    )  # fmt: skip
+    )
 
 
 def _torch(torch: Any, memory: Memory) -> Iterator[Candidate]:
@@ -151,7 +160,9 @@ def _torch(torch: Any, memory: Memory) -> Iterator[Candidate]:
         return torch.quantize_per_tensor(values, scale, 0, torch.qint8), scale
 
     yield Candidate(
-        "torch int8 per tensor", "cast", quantise,
+        "torch int8 per tensor",
+        "cast",
+        quantise,
         lambda pair: back.copy_(pair[0].int_repr()).mul_(pair[1]).numpy(),
         lambda pair: int(pair[0].numel()) + 4,
-    )  # fmt: skip
+    )

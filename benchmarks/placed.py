@@ -93,10 +93,13 @@ def costs() -> Iterator[dict[str, Any]]:
         began = time.process_time()
         intervals = len(step.timeline.intervals)
         yield {
-            "model": case[0], "sub_operators": plan.balanced.size, "nodes": len(step.work.waits),
-            "simulate_cpu_s": round(spent, 3), "timeline_cpu_s": round(time.process_time() - began, 3),
+            "model": case[0],
+            "sub_operators": plan.balanced.size,
+            "nodes": len(step.work.waits),
+            "simulate_cpu_s": round(spent, 3),
+            "timeline_cpu_s": round(time.process_time() - began, 3),
             "intervals": intervals,
-        }  # fmt: skip
+        }
 
 
 def main() -> int:

@@ -107,10 +107,15 @@ def exhaustive(case: Case) -> float:
     problem = placing._problem(case.balanced, case.devices, case.reach, case.memory, LINK)
     return float(
         _exhaustive(
-            problem.order, problem.before, problem.after, problem.durations, case.balanced.memory, problem.capacity,
+            problem.order,
+            problem.before,
+            problem.after,
+            problem.durations,
+            case.balanced.memory,
+            problem.capacity,
             problem.allowed,
         )
-    )  # fmt: skip
+    )
 
 
 @njit(cache=True)
@@ -246,11 +251,18 @@ def models() -> Iterator[dict[str, Any]]:
                 spent = time.process_time() - began
                 without = case.place(repair=False)
                 yield {
-                    "model": name, "k": k, "degree": degree, "rule": rule, "sub_operators": balanced.size,
-                    "makespan_s": found.makespan, "speedup": float(times.sum()) / found.makespan,
-                    "method": found.method, "repaired": found.repaired,
-                    "gain_of_repair": without.makespan / found.makespan, "cpu_s": round(spent, 3),
-                }  # fmt: skip
+                    "model": name,
+                    "k": k,
+                    "degree": degree,
+                    "rule": rule,
+                    "sub_operators": balanced.size,
+                    "makespan_s": found.makespan,
+                    "speedup": float(times.sum()) / found.makespan,
+                    "method": found.method,
+                    "repaired": found.repaired,
+                    "gain_of_repair": without.makespan / found.makespan,
+                    "cpu_s": round(spent, 3),
+                }
 
 
 def large() -> dict[str, Any]:

@@ -25,7 +25,7 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.planner.search import Candidate, search
-from lightloom.reports.figures import check_format, save
+from lightloom.reports.figures.base import check_format, save
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -40,9 +40,12 @@ _SAME = 1e-6
 def cluster(ranks: int, batch: int) -> Cluster:
     """The ring, without the electrical reference."""
     settings = {
-        "ranks": ranks, "fabric.fibres": 1, "fabric.transceivers": 128, "fabric.conversion_time": "1us",
+        "ranks": ranks,
+        "fabric.fibres": 1,
+        "fabric.transceivers": 128,
+        "fabric.conversion_time": "1us",
         "training.batch_per_rank": batch,
-    }  # fmt: skip
+    }
     return replace(load_cluster("terarack-64", settings), reference=None)
 
 
@@ -70,12 +73,16 @@ def _row(each: Candidate, model: str, ranks: int) -> dict[str, Any]:
     costs = [each.prices.cost(exchange.kind, exchange.nbytes) for exchange in each.result.plan.exchanges]
     busy = each.result.busy_time
     return {
-        "model": model, "ranks": ranks, "strategy": each.strategy, "algorithm": each.algorithm.name,
-        "step_s": each.result.step_time, "breakdown": dict(each.result.breakdown),
+        "model": model,
+        "ranks": ranks,
+        "strategy": each.strategy,
+        "algorithm": each.algorithm.name,
+        "step_s": each.result.step_time,
+        "breakdown": dict(each.result.breakdown),
         "communication_s": busy["transmission"] + busy["reconfiguration"],
         "over_bound": sum(cost.time for cost, _ in costs) / sum(bound.time for _, bound in costs),
         "fits_memory": each.result.fits,
-    }  # fmt: skip
+    }
 
 
 def compare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -83,18 +90,26 @@ def compare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for model, ranks, strategy in dict.fromkeys((row["model"], row["ranks"], row["strategy"]) for row in rows):
         same = {
-            row["algorithm"]: row for row in rows
+            row["algorithm"]: row
+            for row in rows
             if (row["model"], row["ranks"], row["strategy"]) == (model, ranks, strategy)
-        }  # fmt: skip
+        }
         ours = same[OURS]["step_s"]
         longer = {name: same[name]["step_s"] / ours - 1 for name in OTHERS if name in same}
         best = min(longer, key=lambda name: longer[name])
         verdict = "ties" if abs(longer[best]) <= _SAME else "wins" if longer[best] > 0 else "loses"
-        found.append({
-            "model": model, "ranks": ranks, "strategy": strategy, "step_ms": round(ours * 1e3, 4), "verdict": verdict,
-            "exposed_ms": round((ours - same[OURS]["breakdown"]["compute_s"]) * 1e3, 4), "next": best,
-            "longer_percent": {name: round(100 * each, 4) for name, each in longer.items()},
-        })  # fmt: skip
+        found.append(
+            {
+                "model": model,
+                "ranks": ranks,
+                "strategy": strategy,
+                "step_ms": round(ours * 1e3, 4),
+                "verdict": verdict,
+                "exposed_ms": round((ours - same[OURS]["breakdown"]["compute_s"]) * 1e3, 4),
+                "next": best,
+                "longer_percent": {name: round(100 * each, 4) for name, each in longer.items()},
+            }
+        )
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.units import format_time
-from lightloom.reports.figures import styled
-from lightloom.reports.palette import FAINT, SHARES
+from lightloom.reports.figures.base import styled
+from lightloom.reports.figures.palette import FAINT, SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +37,10 @@ def plans_figure(rows: list[dict[str, Any]]) -> Figure:
             axes.set_title(f"{model}, {_NAMES[strategy]}, {ranks:,} ranks")
     keys = [key for key in SHARES if any(row["breakdown"].get(key) for row in rows)]
     figure.legend(
-        handles=[Patch(color=SHARES[key][1], label=SHARES[key][0]) for key in keys], loc="outside upper left",
+        handles=[Patch(color=SHARES[key][1], label=SHARES[key][0]) for key in keys],
+        loc="outside upper left",
         ncols=len(keys),
-    )  # fmt: skip
+    )
     return figure
 
 

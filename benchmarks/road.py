@@ -10,10 +10,10 @@ from benchmarks.measure import Charge, middle, print_rows, run, warm_and_cold
 
 _COLLECTIVE = """
 import time
-from lightloom.collectives.cost import cost
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.fabrics.wdm_ring import WdmRing
 import numba
 begin = time.process_time()

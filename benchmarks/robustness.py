@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.straggling import straggling
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.fabrics.damage import Failure, damaged
@@ -41,9 +41,12 @@ LATE, SLOWER = 10e-6, 2.0
 def ring(ranks: int, wavelengths: int) -> WdmRing:
     """The sound ring."""
     return WdmRing(
-        ranks=ranks, wavelengths=wavelengths, wavelength_bandwidth=5e9, conversion_time=1e-6,
+        ranks=ranks,
+        wavelengths=wavelengths,
+        wavelength_bandwidth=5e9,
+        conversion_time=1e-6,
         reconfiguration_time=25e-6,
-    )  # fmt: skip
+    )
 
 
 def failures(kind: Kind, ranks: int, wavelengths: int, share: float) -> list[dict[str, Any]]:
@@ -58,10 +61,17 @@ def failures(kind: Kind, ranks: int, wavelengths: int, share: float) -> list[dic
         spent = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu}
         sound_s = rows[0]["time_s"] if rows else found.cost.time
         row = {
-            "kind": kind, "ranks": ranks, "wavelengths": wavelengths, "share": share, "failed": text,
-            "time_s": found.cost.time, "slowdown": found.cost.time / sound_s, "bound_s": found.bound.time,
-            "ratio": found.cost.time / found.bound.time, "bound_by": found.bound.bound_by,
-        }  # fmt: skip
+            "kind": kind,
+            "ranks": ranks,
+            "wavelengths": wavelengths,
+            "share": share,
+            "failed": text,
+            "time_s": found.cost.time,
+            "slowdown": found.cost.time / sound_s,
+            "bound_s": found.bound.time,
+            "ratio": found.cost.time / found.bound.time,
+            "bound_by": found.bound.bound_by,
+        }
         rows.append(row | {name: round(value, 2) for name, value in spent.items()})
         print_rows(rows[-1:])
     return rows
@@ -78,12 +88,18 @@ def stragglers(kind: Kind, ranks: int, wavelengths: int, share: float) -> list[d
             late, slow = straggling(schedule, fabric, late=LATE), straggling(schedule, fabric, slower=SLOWER)
             rows.append(
                 {
-                    "kind": kind, "ranks": ranks, "wavelengths": wavelengths, "share": share, "algorithm": each.name,
-                    "time_s": late.time, "late_worst_s": float(late.later.max()),
-                    "late_mean_s": float(late.later.mean()), "slow_worst_s": float(slow.later.max()),
+                    "kind": kind,
+                    "ranks": ranks,
+                    "wavelengths": wavelengths,
+                    "share": share,
+                    "algorithm": each.name,
+                    "time_s": late.time,
+                    "late_worst_s": float(late.later.max()),
+                    "late_mean_s": float(late.later.mean()),
+                    "slow_worst_s": float(slow.later.max()),
                     "slow_mean_s": float(slow.later.mean()),
                 }
-            )  # fmt: skip
+            )
             print_rows(rows[-1:])
     return rows
 
@@ -95,10 +111,13 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         mine = [row for row in rows if row["failed"] == text]
         slowdown, ratio = (np.array([row[name] for row in mine]) for name in ("slowdown", "ratio"))
         found[text] = {
-            "slowdown": float(np.exp(np.log(slowdown).mean())), "worst_slowdown": float(slowdown.max()),
-            "ratio": float(np.exp(np.log(ratio).mean())), "worst_ratio": float(ratio.max()),
-            "longest_cpu_s": max(row["cpu_s"] for row in mine), "longest_wall_s": max(row["wall_s"] for row in mine),
-        }  # fmt: skip
+            "slowdown": float(np.exp(np.log(slowdown).mean())),
+            "worst_slowdown": float(slowdown.max()),
+            "ratio": float(np.exp(np.log(ratio).mean())),
+            "worst_ratio": float(ratio.max()),
+            "longest_cpu_s": max(row["cpu_s"] for row in mine),
+            "longest_wall_s": max(row["wall_s"] for row in mine),
+        }
     return found
 
 

@@ -52,14 +52,22 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     whole = time.process_time() - started
     winner, counts = found.winner, found.counts
     return {
-        "model": model, "cluster": cluster, "ranks": ranks, "rows": counts.rows, "refused": counts.refused,
-        "too_fine": counts.too_fine, "too_large": counts.too_large, "placed": counts.placed,
-        "simulated": counts.simulated, "cpu_s": round(whole, 2),
+        "model": model,
+        "cluster": cluster,
+        "ranks": ranks,
+        "rows": counts.rows,
+        "refused": counts.refused,
+        "too_fine": counts.too_fine,
+        "too_large": counts.too_large,
+        "placed": counts.placed,
+        "simulated": counts.simulated,
+        "cpu_s": round(whole, 2),
         "bounded_per_s": round(_bounding(graph, on, batches)),
-        "tightness": round(winner.bound / winner.step_time, 4), "samples_per_s": round(winner.samples_per_second),
+        "tightness": round(winner.bound / winner.step_time, 4),
+        "samples_per_s": round(winner.samples_per_second),
         "winner": f"{winner.label} · {winner.global_batch} samples",
         **{f"slower_{kind}": _slower(found.best_of(kind), winner.sample_time) for kind in KINDS},
-    }  # fmt: skip
+    }
 
 
 def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 from itertools import product
 
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.ring_gather import gather, in_few_steps
-from lightloom.collectives.synthesis.stages import stages
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
+from lightloom.collectives.synthesis.ring.stages import stages
+from lightloom.collectives.verify.stepped import verify
 from lightloom.fabrics.wdm_ring import WdmRing
 
 SIZES = (1e3, 1e4, 1e5, 1e6)

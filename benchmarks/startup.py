@@ -19,9 +19,16 @@ def main() -> None:
     for command in _COMMANDS:
         charges = [run(_call(command)) for _ in range(7)]
         cpu = middle([each.cpu for each in charges])
-        rows.append({"command": " ".join(command), "cpu_s": cpu, "limit_cpu_s": _LIMIT, "within": cpu < _LIMIT,
-                     "mebibytes": middle([each.mebibytes for each in charges]), "slowest_imports":
-                     _slowest(command)})  # fmt: skip
+        rows.append(
+            {
+                "command": " ".join(command),
+                "cpu_s": cpu,
+                "limit_cpu_s": _LIMIT,
+                "within": cpu < _LIMIT,
+                "mebibytes": middle([each.mebibytes for each in charges]),
+                "slowest_imports": _slowest(command),
+            }
+        )
     print_rows(rows)
 
 

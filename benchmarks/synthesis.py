@@ -38,18 +38,30 @@ OTHERS_UP_TO = 256
 def measure(kind: Kind, ranks: int, wavelengths: int, share: float, guard_time: float, taps: int) -> dict[str, Any]:
     """One collective on one ring; ``share`` is one rank's part, in an all-to-all what a rank sends to all together."""
     fabric = WdmRing(
-        ranks=ranks, wavelengths=wavelengths, wavelength_bandwidth=5e9, conversion_time=1e-6,
-        reconfiguration_time=25e-6, guard_time=guard_time, multicast_taps=taps,
-    )  # fmt: skip
+        ranks=ranks,
+        wavelengths=wavelengths,
+        wavelength_bandwidth=5e9,
+        conversion_time=1e-6,
+        reconfiguration_time=25e-6,
+        guard_time=guard_time,
+        multicast_taps=taps,
+    )
     wanted = Collective(kind, ranks, share if kind == "all-to-all" else share * ranks)
     found, spent = _timed(wanted, fabric)
     _, again = _timed(wanted, fabric)
     row = {
-        "kind": kind, "ranks": ranks, "wavelengths": wavelengths, "share": share, "time_s": found.cost.time,
-        "bound_s": found.bound.time, "ratio": found.cost.time / found.bound.time, "cpu_s": round(spent, 2),
+        "kind": kind,
+        "ranks": ranks,
+        "wavelengths": wavelengths,
+        "share": share,
+        "time_s": found.cost.time,
+        "bound_s": found.bound.time,
+        "ratio": found.cost.time / found.bound.time,
+        "cpu_s": round(spent, 2),
         "kept_cpu_s": round(again, 3),
-        "rows": len(found.schedule), "design": found.schedule.notes[0],
-    }  # fmt: skip
+        "rows": len(found.schedule),
+        "design": found.schedule.notes[0],
+    }
     return row | (_others(wanted, fabric) if ranks <= OTHERS_UP_TO else {})
 
 

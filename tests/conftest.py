@@ -16,7 +16,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 @pytest.fixture(autouse=True, scope="session")
 def little_effort() -> Iterator[None]:
     """Synthesis that many tests draw among other algorithms: any design will do for what they prove."""
-    from lightloom.collectives.synthesis import effort
+    from lightloom.collectives.synthesis.engine import effort
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(effort, "SCALE", 1 / 300)

@@ -24,9 +24,19 @@ def document(*arguments: str) -> dict[str, Any]:
 
 def test_collective_rows_are_verified_and_fastest_first() -> None:
     found = document(
-        "collective", "all-gather", "--fabric", "ring", "--ranks", "64", "--nbytes", "64MiB",
-        "--set", "bandwidth=50GiB/s", "--set", "hop_latency=0.5us",
-    )  # fmt: skip
+        "collective",
+        "all-gather",
+        "--fabric",
+        "ring",
+        "--ranks",
+        "64",
+        "--nbytes",
+        "64MiB",
+        "--set",
+        "bandwidth=50GiB/s",
+        "--set",
+        "hop_latency=0.5us",
+    )
     rows = {row["algorithm"]: row for row in found["rows"]}
     assert rows["ring-two-way"]["time_s"] == pytest.approx(641.0e-6, rel=0.002)
     assert rows["ring"]["time_s"] == pytest.approx(1262.0e-6, rel=0.002)

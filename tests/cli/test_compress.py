@@ -118,9 +118,19 @@ def test_a_table_and_a_page_show_compression(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     page = tmp_path / "report.html"
     done = lightloom(
-        "plan", "hdc", "--cluster", "inceptionn-4", "--compression", "inceptionn", "--compression-ratio", "8",
-        "--compression-engine", "nic", "--report", str(page),
-    )  # fmt: skip
+        "plan",
+        "hdc",
+        "--cluster",
+        "inceptionn-4",
+        "--compression",
+        "inceptionn",
+        "--compression-ratio",
+        "8",
+        "--compression-engine",
+        "nic",
+        "--report",
+        str(page),
+    )
     assert done.returncode == 0, done.stderr
     assert "compression" in done.stdout and "given, not measured" in " ".join(done.stdout.split())
     text = page.read_text()

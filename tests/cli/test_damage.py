@@ -10,9 +10,23 @@ import pytest
 from tests.cli.commands import run
 
 WANTED = [
-    "damage", "all-gather", "--ranks", "12", "--wavelengths", "4", "--nbytes-per-rank", "10kB",
-    "--set", "conversion_time=1us", "--kill", "wavelength:3", "--kill", "cable:7", "--kill", "node:5",
-]  # fmt: skip
+    "damage",
+    "all-gather",
+    "--ranks",
+    "12",
+    "--wavelengths",
+    "4",
+    "--nbytes-per-rank",
+    "10kB",
+    "--set",
+    "conversion_time=1us",
+    "--kill",
+    "wavelength:3",
+    "--kill",
+    "cable:7",
+    "--kill",
+    "node:5",
+]
 
 
 def test_the_document_says_what_the_table_says(
@@ -25,8 +39,12 @@ def test_the_document_says_what_the_table_says(
     assert document["schema"] == "lightloom.damage/1"
     rows = document["rows"]
     assert [row["failures"] for row in rows] == [
-        [], ["wavelength:3"], ["cable:7"], ["node:5"], ["wavelength:3", "cable:7", "node:5"],
-    ]  # fmt: skip
+        [],
+        ["wavelength:3"],
+        ["cable:7"],
+        ["node:5"],
+        ["wavelength:3", "cable:7", "node:5"],
+    ]
     assert [row["ranks"] for row in rows] == [12, 12, 12, 11, 11]
     for row in rows:
         assert row["verified"] and row["time_s"] >= row["lower_bound_s"] > 0

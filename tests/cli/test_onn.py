@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.photonics.averaging.files import load_network
+from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes import load_phases, mesh_of
 from tests.cli.test_onn_bad_input import run
 
@@ -32,8 +32,10 @@ class Command:
     def json(self, *arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.text(*arguments, "--json"))
         assert found["schema"].startswith("lightloom.onn-") and set(found["provenance"]) == {
-            "lightloom", "configuration", "seed",
-        }  # fmt: skip
+            "lightloom",
+            "configuration",
+            "seed",
+        }
         return found
 
 

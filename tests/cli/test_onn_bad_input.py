@@ -14,7 +14,7 @@ import pytest
 
 from lightloom.cli.main import main
 from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.files import FunctionArguments, save_network
+from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
 from lightloom.photonics.meshes import map_matrix, save_phases
 from tests.cli.test_bad_input import _assert_refused, lightloom
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.cli.plan_algorithms import algorithm_table, circuit_tables
-from lightloom.cli.plan_report import plan_report
+from lightloom.cli.plan.algorithms import algorithm_table, circuit_tables
+from lightloom.cli.plan.report import plan_report
 from lightloom.clusters.load import load_cluster
 from lightloom.core.provenance import provenance
 from lightloom.planner.search import PlanSearch, search

@@ -34,9 +34,26 @@ def document(done: Done) -> dict[str, Any]:
 
 def test_the_document_ranks_every_kind_together(plan: Command) -> None:
     done = plan(
-        "hdc", "--split", "--cluster", "sip-ocs-1024", "--cluster", "sip-ring-1024", "--ranks", "4", "--ranks", "8",
-        "--global-batch", "8", "--global-batch", "64", "--quantum", "1us", "--quantum", "10us", "--json",
-    )  # fmt: skip
+        "hdc",
+        "--split",
+        "--cluster",
+        "sip-ocs-1024",
+        "--cluster",
+        "sip-ring-1024",
+        "--ranks",
+        "4",
+        "--ranks",
+        "8",
+        "--global-batch",
+        "8",
+        "--global-batch",
+        "64",
+        "--quantum",
+        "1us",
+        "--quantum",
+        "10us",
+        "--json",
+    )
     found = document(done)
     assert done.err == "" and found["schema"] == "lightloom.splits/1"
     rows = found["ranking"]
@@ -83,10 +100,21 @@ def _product(values: list[int]) -> int:
 def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("report.html", "trace.json", "figure.svg", "job.toml", "arguments.sh")}
     done = plan(
-        *_SMALL, "--report", str(files["report.html"]), "--trace", str(files["trace.json"]), "--figure",
-        str(files["figure.svg"]), "--export-torchtitan", str(files["job.toml"]), "--export-megatron",
-        str(files["arguments.sh"]), "--pictures", str(tmp_path / "pictures"), "--json",
-    )  # fmt: skip
+        *_SMALL,
+        "--report",
+        str(files["report.html"]),
+        "--trace",
+        str(files["trace.json"]),
+        "--figure",
+        str(files["figure.svg"]),
+        "--export-torchtitan",
+        str(files["job.toml"]),
+        "--export-megatron",
+        str(files["arguments.sh"]),
+        "--pictures",
+        str(tmp_path / "pictures"),
+        "--json",
+    )
     found = document(done)
     page = files["report.html"].read_text()
     for title in ("Where the time goes", "Time and energy of a sample", "Placement", "Traffic and circuits"):

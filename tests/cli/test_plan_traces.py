@@ -59,9 +59,14 @@ def test_an_execution_trace_of_pytorch_is_planned_for_the_batch_of_the_cluster(
     ],
 )
 def test_malformed_traces_are_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...], name: str, content: bytes | None, complaint: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    name: str,
+    content: bytes | None,
+    complaint: str,
+) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

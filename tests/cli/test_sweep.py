@@ -109,9 +109,12 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     experiment, folder = written(tmp_path, text), tmp_path / "out"
     command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", "sweep", str(experiment)]
     with subprocess.Popen(
-        [*command, "--out", str(folder), "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, "--out", str(folder), "--jobs", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         journal, patience = folder / "journal.jsonl", time.monotonic() + 60
         while not (journal.exists() and journal.stat().st_size) and time.monotonic() < patience:
             time.sleep(0.005)

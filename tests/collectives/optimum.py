@@ -60,10 +60,15 @@ FABRICS: dict[str, Callable[[int, int], Fabric]] = {
     "torus": lambda n, lag: Torus(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
     "switch": lambda n, lag: PacketSwitch(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
     "two tiers": lambda n, lag: TwoTierSwitch(
-        ranks=n, domain_size=2 - n % 2, domain_bandwidth=3 * BANDWIDTH, bandwidth=BANDWIDTH, oversubscription=2 - n % 2,
-        hop_latency=lag * SLOT, domain_latency=lag * SLOT,
+        ranks=n,
+        domain_size=2 - n % 2,
+        domain_bandwidth=3 * BANDWIDTH,
+        bandwidth=BANDWIDTH,
+        oversubscription=2 - n % 2,
+        hop_latency=lag * SLOT,
+        domain_latency=lag * SLOT,
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -210,9 +215,13 @@ def _distinct(asked: Problem) -> int:
 
 
 def _carry(
-    programme: _Programme, sends: list[Send], chunk: tuple[list[int], list[int]], slots: int, ranks: int,
+    programme: _Programme,
+    sends: list[Send],
+    chunk: tuple[list[int], list[int]],
+    slots: int,
+    ranks: int,
     sent: dict[tuple[int, int], list[int]],
-) -> None:  # fmt: skip
+) -> None:
     """Variables of one chunk: who holds what of it when, and when it is sent."""
     contributors, readers = chunk
     summed = len(contributors) > 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.folding import Folding
-from lightloom.collectives.schedule import COLUMNS, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.wdm_ring import WdmRing
 
@@ -101,10 +101,23 @@ def of_rows(collective: Collective, chunks: int, rows: Sequence[tuple[int, ...]]
     table = np.array(rows, np.int64).reshape(-1, 7)
     path, source, destination, route, channel, chunk, reduces = table.T
     return Schedule(
-        algorithm="by hand", collective=collective, chunks=chunks, steps=len(rows), step=_places(path, chunk),
-        lightpath=path, source=source, destination=destination, route=route, fibre=0 * path, first_wavelength=channel,
-        wavelength_count=1 + 0 * path, chunk=chunk, reduces=reduces, queued=True, folding=folding,
-    )  # fmt: skip
+        algorithm="by hand",
+        collective=collective,
+        chunks=chunks,
+        steps=len(rows),
+        step=_places(path, chunk),
+        lightpath=path,
+        source=source,
+        destination=destination,
+        route=route,
+        fibre=0 * path,
+        first_wavelength=channel,
+        wavelength_count=1 + 0 * path,
+        chunk=chunk,
+        reduces=reduces,
+        queued=True,
+        folding=folding,
+    )
 
 
 def _places(path: Any, chunk: Any) -> Any:

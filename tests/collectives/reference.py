@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.fabrics.base import CLOCKWISE
 from lightloom.fabrics.wdm_ring import WdmRing
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import COST_MODELS
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.stepped import COST_MODELS
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
-from lightloom.collectives.wavelengths import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch

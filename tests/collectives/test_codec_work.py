@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.codec_work import codec_work
-from lightloom.collectives.cost import cost
+from lightloom.collectives.cost.codec_work import codec_work
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
-from lightloom.training.ring_exchange import ring_all_reduce
+from lightloom.training.transport.ring_exchange import ring_all_reduce
 from tests.training.rings import on_ring
 
 FABRICS = ("switch", "ring", "wdm-ring", "torus", "optical-averager")

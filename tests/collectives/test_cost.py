@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import COST_MODELS, cost
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.stepped import COST_MODELS, cost
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.price import CostModel
 from lightloom.collectives.registry import Algorithm, build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnknownNameError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch

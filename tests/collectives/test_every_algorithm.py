@@ -89,8 +89,10 @@ def test_only_neighbour_exchange_refuses_odd_ranks() -> None:
     for kind in FROM_ALL_GATHER:
         refused = {a.name for a in algorithms().values() if kind in a.kinds and a.refusal(kind, fabric)}
         assert {name for name in refused if name != "in-network"} == {
-            "neighbour-exchange", "neighbour-exchange-striped", "neighbour-exchange-pairs",
-        }  # fmt: skip
+            "neighbour-exchange",
+            "neighbour-exchange-striped",
+            "neighbour-exchange-pairs",
+        }
     with pytest.raises(UnsupportedError, match="even number of ranks, not 17"):
         build(find("neighbour-exchange"), Collective("all-gather", 17, 1.0), fabric)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.link_use import broadcast_uses, closed_form, joint_seconds
+from lightloom.collectives.schedule.link_use import broadcast_uses, closed_form, joint_seconds
 
 
 @cache

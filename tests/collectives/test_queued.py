@@ -11,14 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import cost
-from lightloom.collectives.queued_cost import play
-from lightloom.collectives.schedule import COLUMNS, Schedule
+from lightloom.collectives.cost.queued import play
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.trees import Design, Timing, Trees, make_trees
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.ring import ring_two_way
-from lightloom.collectives.cost import cost
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.straggling import straggling
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing

@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, build, find
-from lightloom.collectives.schedule import COLUMNS, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.damage import DamagedWdmRing, Failure
@@ -224,10 +224,16 @@ def test_an_obvious_replay_agrees_on_mutants(job: tuple[Algorithm, Collective, F
     row = data.draw(st.integers(0, len(schedule) - 1))
     column, limit = data.draw(
         st.sampled_from(
-            [("chunk", schedule.chunks), ("step", schedule.steps), ("route", 2), ("reduces", 2),
-             ("first_wavelength", int(getattr(fabric, "wavelengths", 1))), ("destination", fabric.ranks)]
+            [
+                ("chunk", schedule.chunks),
+                ("step", schedule.steps),
+                ("route", 2),
+                ("reduces", 2),
+                ("first_wavelength", int(getattr(fabric, "wavelengths", 1))),
+                ("destination", fabric.ranks),
+            ]
         )
-    )  # fmt: skip
+    )
     # A lightpath of its own keeps the mutant from being rejected for disagreeing with its lightpath's other rows.
     alone = with_cell(schedule, "lightpath", row, len(schedule) - 1)
     if np.count_nonzero(schedule.lightpath == len(schedule) - 1):

@@ -39,12 +39,23 @@ def test_quantities_read_as_people_write_them(text: str, dimension: units.Dimens
 @pytest.mark.parametrize(
     ("text", "dimension"),
     [
-        ("40 Gbsp", "bandwidth"), ("40 parsec", "time"), ("-1us", "time"), ("nan", "time"), ("inf", "size"),
-        ("1e999", "size"), ("", "size"), ("GB", "size"), ("5 GB", "bandwidth"), ("5 GB/s", "size"),
-        ("3 mW/s", "power"), ("25 us us", "time"),
-        (True, "time"), (None, "time"), ([], "size"),
+        ("40 Gbsp", "bandwidth"),
+        ("40 parsec", "time"),
+        ("-1us", "time"),
+        ("nan", "time"),
+        ("inf", "size"),
+        ("1e999", "size"),
+        ("", "size"),
+        ("GB", "size"),
+        ("5 GB", "bandwidth"),
+        ("5 GB/s", "size"),
+        ("3 mW/s", "power"),
+        ("25 us us", "time"),
+        (True, "time"),
+        (None, "time"),
+        ([], "size"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_quantity_is_refused_in_one_line(text: object, dimension: str) -> None:
     with pytest.raises(UnitError) as refusal:
         units.parse(text, dimension)  # type: ignore[arg-type]

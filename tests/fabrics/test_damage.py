@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.collectives.bounds import lower_bound
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.damage import DamagedWdmRing, Failure, damaged
@@ -24,17 +24,27 @@ def failures(draw: st.DrawFn, ranks: int, wavelengths: int) -> str:
     node, wavelength = draw(st.integers(0, ranks - 1)), draw(st.integers(0, wavelengths - 1))
     way = draw(st.sampled_from(WAYS))
     forms = (
-        f"wavelength:{wavelength}", f"transceiver:{node}:{wavelength}", f"transceiver:{node}:{wavelength}:{way}",
-        f"segment:{node}:{way}", f"cable:{node}", f"node:{node}", f"dark-node:{node}",
-    )  # fmt: skip
+        f"wavelength:{wavelength}",
+        f"transceiver:{node}:{wavelength}",
+        f"transceiver:{node}:{wavelength}:{way}",
+        f"segment:{node}:{way}",
+        f"cable:{node}",
+        f"node:{node}",
+        f"dark-node:{node}",
+    )
     return draw(st.sampled_from(forms))
 
 
 @st.composite
 def damaged_rings(draw: st.DrawFn) -> tuple[WdmRing, DamagedWdmRing]:
     ranks, wavelengths = draw(st.integers(4, 12)), draw(st.integers(2, 6))
-    ring = WdmRing(ranks=ranks, wavelengths=wavelengths, fibres=draw(st.integers(1, 2)), hop_latency=1e-7,
-                   conversion_time=draw(st.sampled_from((0.0, 1e-6))))  # fmt: skip
+    ring = WdmRing(
+        ranks=ranks,
+        wavelengths=wavelengths,
+        fibres=draw(st.integers(1, 2)),
+        hop_latency=1e-7,
+        conversion_time=draw(st.sampled_from((0.0, 1e-6))),
+    )
     texts = draw(st.lists(failures(ranks, wavelengths), max_size=3))
     try:
         return ring, damaged(ring, map(Failure.parse, texts))
@@ -68,8 +78,8 @@ def test_distances_are_those_of_walks_over_links_that_are_left(drawn: tuple[WdmR
     dark: NDArray[np.bool_] = np.all(left.blocked(), axis=1)
     ranks = np.arange(left.ranks)
     source, destination = (each.ravel() for each in np.meshgrid(ranks, ranks))
-    apart = source != destination
-    source, destination = source[apart], destination[apart]
+    stride = source != destination
+    source, destination = source[stride], destination[stride]
     links, seconds = [], []
     for way in (0, 1):
         route = np.full(len(source), way)

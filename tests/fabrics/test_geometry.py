@@ -16,8 +16,8 @@ from tests.collectives.strategies import fabrics
 
 def _all_pairs(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
     source, destination = np.indices((fabric.ranks, fabric.ranks)).reshape(2, -1)
-    apart = source != destination
-    return source[apart], destination[apart]
+    stride = source != destination
+    return source[stride], destination[stride]
 
 
 def _links_of(fabric: Fabric, source: np.ndarray, destination: np.ndarray, route: np.ndarray) -> list[list[int]]:
@@ -31,7 +31,7 @@ def _links_of(fabric: Fabric, source: np.ndarray, destination: np.ndarray, route
             for k in range(length)
         ]
         for row in range(len(source))
-    ]  # fmt: skip
+    ]
 
 
 @given(fabrics(largest=20))

@@ -13,16 +13,18 @@ from lightloom.fabrics.wdm_ring import WdmRing
 
 
 @given(st.sampled_from([1, 2, 3, 4, 6, 8]), st.integers(1, 12), st.integers(2, 12), st.integers(1, 12))
-def test_domains_of_a_group_are_those_that_its_ranks_fall_into(size: int, domains: int, ranks: int, apart: int) -> None:
+def test_domains_of_a_group_are_those_that_its_ranks_fall_into(
+    size: int, domains: int, ranks: int, stride: int
+) -> None:
     whole = max(size * domains, 2 * size)
-    if whole % (ranks * apart):
+    if whole % (ranks * stride):
         return
-    part = TwoTierSwitch(ranks=whole, domain_size=size).group(ranks, apart)
+    part = TwoTierSwitch(ranks=whole, domain_size=size).group(ranks, stride)
     # Interleaved groups fill stretches of ranks · apart.
     spread = {
-        frozenset(Counter((begin + first + apart * each) // size for each in range(ranks)).values())
-        for begin in range(0, whole, ranks * apart)
-        for first in range(apart)
+        frozenset(Counter((begin + first + stride * each) // size for each in range(ranks)).values())
+        for begin in range(0, whole, ranks * stride)
+        for first in range(stride)
     }
     if part is None:
         assert len(spread) > 1 or len(next(iter(spread))) > 1

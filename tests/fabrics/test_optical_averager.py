@@ -13,10 +13,16 @@ from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.photonics.averaging.hardware import Parts, averager_for
 
 PARTS = {
-    "unit_latency": "10 ps", "receiver_latency": "1 ns", "unit_energy": 1e-14, "receiver_sensitivity": 1e-5,
-    "loss_db": 0.1, "laser_efficiency": 0.1, "modulator_energy": "1 pJ/bit", "receiver_energy": "1 pJ/bit",
+    "unit_latency": "10 ps",
+    "receiver_latency": "1 ns",
+    "unit_energy": 1e-14,
+    "receiver_sensitivity": 1e-5,
+    "loss_db": 0.1,
+    "laser_efficiency": 0.1,
+    "modulator_energy": "1 pJ/bit",
+    "receiver_energy": "1 pJ/bit",
     "amplifier_power": 0.01,
-}  # fmt: skip
+}
 
 
 def fabric(cluster: str, **settings: Any) -> OpticalAverager:

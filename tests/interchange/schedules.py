@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import build
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import fabrics, jobs

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule import COLUMNS
+from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.optical_averager import OpticalAverager
@@ -179,7 +179,7 @@ def last(**fields: Any) -> Callable[[list[Node]], list[Node]]:
         (first(type=COMPUTE), "nobody sends row|its schedule needs"),
         (first(attributes={}), "attribute 'lightloom.row' is missing or no row"),
     ],
-)  # fmt: skip
+)
 def test_a_changed_node_is_refused_by_name(
     tmp_path: Path, change: Callable[[list[Node]], list[Node]], complaint: str
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule import COLUMNS
+from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.interchange.files import read_schedule, write_schedule
@@ -124,7 +124,7 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put("columns", "source", 5, value=-1), "source -1 is not in 0..3"),
     (put("columns", "source", 5, value=99), "source 99 is not in 0..3"),
     (put("columns", "chunk", 5, value=2), "does not hold the chunk"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "complaint"), BAD)

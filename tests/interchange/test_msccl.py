@@ -177,7 +177,7 @@ BAD: list[tuple[Callable[[Program], None], str]] = [
     (lambda made: block(made).steps.clear(), "leaves a message|waits for ever|waits for step 0"),
     (_crossed, "waits for ever"),
     (_hurry, "nothing orders it after GPU"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "complaint"), BAD)

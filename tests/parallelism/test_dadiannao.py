@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.dadiannao import load_dadiannao
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.mesh import Mesh
 from lightloom.parallelism.dadiannao import (
@@ -141,12 +141,19 @@ def test_a_graph_is_counted_for_one_sample() -> None:
         batch=8,
         operators=(
             Operator(name="x", kind="input", dimensions={"sample": 8}, activation_bytes=8 * 300),
-            Operator(name="conv", kind="conv", inputs=("x",), dimensions=size, forward_flops=8 * 2000,
-                     activation_bytes=8 * 400),
-            Operator(name="relu", kind="activation", inputs=("conv",), dimensions={"sample": 8},
-                     activation_bytes=8 * 400),
+            Operator(
+                name="conv",
+                kind="conv",
+                inputs=("x",),
+                dimensions=size,
+                forward_flops=8 * 2000,
+                activation_bytes=8 * 400,
+            ),
+            Operator(
+                name="relu", kind="activation", inputs=("conv",), dimensions={"sample": 8}, activation_bytes=8 * 400
+            ),
         ),
-    )  # fmt: skip
+    )
     found = network_of(graph)
     assert (found.layers, found.synapses, found.neurons) == (2, 4 * 3 * 9 * 4, 700)
     assert (found.products, found.inputs) == (1000, 300)

@@ -46,7 +46,10 @@ def test_dense_models_and_experts_whose_tokens_stay_are_not_shared() -> None:
     open_ended = replace(graph, operators=tuple(each for each in graph.operators[:9]))
     assert open_ended.operators[-1].name == "layers.0.gelu"
     assert expert_split(open_ended, tensor_split(open_ended)).degree == 1
-    left = replace(graph, operators=tuple(
-        replace(each, kind="linear") if each.name == "layers.1.down" else each for each in graph.operators
-    ))  # fmt: skip
+    left = replace(
+        graph,
+        operators=tuple(
+            replace(each, kind="linear") if each.name == "layers.1.down" else each for each in graph.operators
+        ),
+    )
     assert expert_split(left, tensor_split(left)).degree == 1

@@ -78,9 +78,9 @@ def test_traffic_is_symmetric_and_counts_equal_contents_once() -> None:
     assert len(set(placement.device[1:].tolist())) == 2
     together = hybrid(_moved(placement, [0, 1, 1]), balanced, 2, 1).traffic().model_parallel.toarray()
     assert together.tolist() == [[0.0, 100.0], [100.0, 0.0]]
-    apart = fan(1, 2, nbytes=100.0)
-    apart.content[:] = [1, 2]
-    other = hybrid(_moved(placement, [0, 1, 1]), apart, 2, 1).traffic().model_parallel.toarray()
+    stride = fan(1, 2, nbytes=100.0)
+    stride.content[:] = [1, 2]
+    other = hybrid(_moved(placement, [0, 1, 1]), stride, 2, 1).traffic().model_parallel.toarray()
     assert other.tolist() == [[0.0, 200.0], [200.0, 0.0]]
 
 

@@ -69,9 +69,15 @@ def equal_chunks(stages: int, forward: float, backward: float, virtual: int = 1)
     """Equal chunks without communication."""
     none, chunk = np.zeros(stages), np.zeros(stages * virtual)
     return StageTimes(
-        forward=chunk + forward, backward=chunk + backward, forward_exchange=chunk, backward_exchange=chunk, send=chunk,
-        gather=none, exchange=none, update=none,
-    )  # fmt: skip
+        forward=chunk + forward,
+        backward=chunk + backward,
+        forward_exchange=chunk,
+        backward_exchange=chunk,
+        send=chunk,
+        gather=none,
+        exchange=none,
+        update=none,
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.floats(1e-6, 1), st.floats(1e-6, 1))

@@ -17,9 +17,15 @@ from tests.planner.jobs import HEADS, SEQUENCE, transformer
 @given(st.integers(1, 48), st.integers(1, 16), st.integers(1, 6), st.lists(st.integers(1, 96), min_size=1, unique=True))
 def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, batches: list[int]) -> None:
     space = strategy_space(
-        ranks, batches, tensor_degree=degree, blocks=blocks, algorithms=("ring", "optree"), ratios=(1.0, 4.0),
-        sequence_degree=6, expert_degree=4,
-    )  # fmt: skip
+        ranks,
+        batches,
+        tensor_degree=degree,
+        blocks=blocks,
+        algorithms=("ring", "optree"),
+        ratios=(1.0, 4.0),
+        sequence_degree=6,
+        expert_degree=4,
+    )
     rows = [space[index] for index in range(len(space))]
     assert len(set(rows)) == len(rows)
     for row in rows:
@@ -55,9 +61,12 @@ def test_slices_of_the_sequence_are_what_is_whole_otherwise() -> None:
     graph = transformer(2)
     split = tensor_split(graph)
     assert (split.sequenced ^ split.sliced).all() and split.sequence_degree == SEQUENCE
-    mixed = replace(graph, operators=tuple(
-        replace(each, kind="matmul") if each.name == "layers.1.add" else each for each in graph.operators
-    ))  # fmt: skip
+    mixed = replace(
+        graph,
+        operators=tuple(
+            replace(each, kind="matmul") if each.name == "layers.1.add" else each for each in graph.operators
+        ),
+    )
     assert tensor_split(mixed).sequence_degree == 1
     assert tensor_split(chain([(10, 10, 10)] * 4)).sequence_degree == 1
 

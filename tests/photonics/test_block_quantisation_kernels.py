@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.reference import average
+from lightloom.photonics.averaging.proved.reference import average
 from lightloom.photonics.block_quantisation import (
     UNFIT,
     BlockQuantisation,

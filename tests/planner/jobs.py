@@ -86,12 +86,20 @@ class _Maker:
         heads = {"head": HEADS} if kind == "attention" else {"channel": outer}
         self.operators.append(
             Operator(
-                name=name, kind=kind, inputs=inputs, dimensions={"sample": BATCH, "sequence": SEQUENCE} | heads | sizes,
-                forward_flops=tokens * flops, backward_flops=2 * tokens * flops, parameters=parameters,
-                parameter_bytes=4 * parameters, activation_bytes=4 * tokens * outer,
-                forward_bytes=4 * parameters + 8 * tokens * outer, shared_bytes=4 * parameters, block=self.block,
+                name=name,
+                kind=kind,
+                inputs=inputs,
+                dimensions={"sample": BATCH, "sequence": SEQUENCE} | heads | sizes,
+                forward_flops=tokens * flops,
+                backward_flops=2 * tokens * flops,
+                parameters=parameters,
+                parameter_bytes=4 * parameters,
+                activation_bytes=4 * tokens * outer,
+                forward_bytes=4 * parameters + 8 * tokens * outer,
+                shared_bytes=4 * parameters,
+                block=self.block,
             )
-        )  # fmt: skip
+        )
 
 
 class MadeUp:
@@ -100,11 +108,11 @@ class MadeUp:
     def __init__(self, price: Price) -> None:
         self._price = price
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
         """Serves everything."""
         return None
 
-    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
+    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
         """The one price."""
         return self._price
 

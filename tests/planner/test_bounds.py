@@ -143,7 +143,7 @@ def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> Non
 def test_groups_that_lie_apart_pay_for_the_network_between_domains() -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 64})
     prices = GroupPrices(on.fabric, on.training)
-    beside, spread, half = (prices.price("one-stage", 8, 1.0, apart) for apart in (1, 8, 2))
+    beside, spread, half = (prices.price("one-stage", 8, 1.0, stride) for stride in (1, 8, 2))
     across = on.fabric.pair(8)[0]
     assert across < on.fabric.total_receive_bandwidth() / 64
     times = [price("all-gather", 1e9).cost.time for price in (beside, half, spread)]
@@ -215,11 +215,11 @@ def test_slices_of_the_sequence_move_the_same_bytes_and_hold_less() -> None:
 def test_sharing_experts_sends_tokens_instead_of_gradients() -> None:
     of = job(4, price=linear(1e10), model=mixture)
     rows = space(of, (64,))
-    apart = rows.rows(rows.ep > 1)
-    assert set(apart.ep.tolist()) == {2, 4} and not (space(job(4)).ep > 1).any()
+    stride = rows.rows(rows.ep > 1)
+    assert set(stride.ep.tolist()) == {2, 4} and not (space(job(4)).ep > 1).any()
     held_experts = sum(each.parameters for each in of.graph.operators if each.kind == "experts")
-    for index in range(0, len(apart), 5):
-        row = apart[index]
+    for index in range(0, len(stride), 5):
+        row = stride[index]
         at_home = row._replace(ep=1)
         edges = of.chunks(Strategies.of(row))
         whole, experts = of.held_parameters(Strategies.of(row), edges)

@@ -61,16 +61,21 @@ def test_a_ratio_of_one_at_no_cost_changes_nothing(name: str, placement: str) ->
         assert "changes nothing" in str(verdict(with_codec))
 
 
-@given(st.lists(st.floats(1, 40), min_size=2, max_size=4).map(sorted), st.sampled_from(PLACEMENTS),
-       st.sampled_from([1e9, 3.2e9, 1e30]))  # fmt: skip
+@given(
+    st.lists(st.floats(1, 40), min_size=2, max_size=4).map(sorted),
+    st.sampled_from(PLACEMENTS),
+    st.sampled_from([1e9, 3.2e9, 1e30]),
+)
 @settings(max_examples=15)
 def test_a_step_never_gets_longer_as_the_ratio_grows(ratios: list[float], placement: str, rate: float) -> None:
     on = cluster(fabric__packet_time="0.5us")
     times = [
-        {(e.strategy, e.algorithm.name): e.result.step_time for e, _ in pairs(search(
-            graph(), on, algorithm="ring", compression=compression(ratio, placement, rate)))}
+        {
+            (e.strategy, e.algorithm.name): e.result.step_time
+            for e, _ in pairs(search(graph(), on, algorithm="ring", compression=compression(ratio, placement, rate)))
+        }
         for ratio in ratios
-    ]  # fmt: skip
+    ]
     for slower, faster in pairwise(times):
         assert all(faster[key] <= slower[key] * (1 + 1e-12) for key in slower)
 
@@ -89,9 +94,10 @@ def test_behind_the_port_every_packet_still_pays() -> None:
     prices = SchedulePrices(find("ring"), on.fabric, "physical")
     times = {
         placement: prices.compressed(compression(1e9, placement), gradient_bytes(on.training))
-        .cost("all-reduce", 4e6)[0].time
+        .cost("all-reduce", 4e6)[0]
+        .time
         for placement in PLACEMENTS
-    }  # fmt: skip
+    }
     packets = 2 * 3 / 4 * 4e6 / 1460
     assert times["nic"] == pytest.approx(packets * (78 / 1.25e9 + 0.5e-6), rel=1e-3)
     assert times["host"] < times["nic"] / 1000
@@ -107,9 +113,13 @@ def test_weights_are_gathered_as_they_are_and_narrow_gradients_are_widened_first
 
 
 def test_energy_of_transmission_shrinks_with_the_bytes() -> None:
-    found = search(graph(), cluster(fabric__energy_per_bit="5 pJ/bit", fabric__packet_payload=None,
-                                    fabric__packet_header=0), strategies=("ddp",), algorithm="ring",
-                   compression=compression(8.0, "host"))  # fmt: skip
+    found = search(
+        graph(),
+        cluster(fabric__energy_per_bit="5 pJ/bit", fabric__packet_payload=None, fabric__packet_header=0),
+        strategies=("ddp",),
+        algorithm="ring",
+        compression=compression(8.0, "host"),
+    )
     [(coded, plain)] = pairs(found)
     sent, whole = coded.result.energy.transmission_j, plain.result.energy.transmission_j
     assert sent is not None and whole is not None and sent == pytest.approx(whole / 8)
@@ -132,8 +142,9 @@ def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one_and_says_why
 
 def test_an_engine_slower_than_the_link_loses() -> None:
     codec = compression(12.0, "nic", 1e9)
-    found = search(graph(), cluster(fabric__bandwidth="100Gbps"), strategies=("ddp",), algorithm="ring",
-                   compression=codec)  # fmt: skip
+    found = search(
+        graph(), cluster(fabric__bandwidth="100Gbps"), strategies=("ddp",), algorithm="ring", compression=codec
+    )
     [(coded, _)] = pairs(found)
     assert found.winner.compression is None and str(verdict(coded)).startswith("loses")
     assert "the link waits for the engine" in str(verdict(coded))

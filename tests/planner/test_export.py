@@ -28,9 +28,15 @@ MIXED = space(job(BLOCKS, ranks=8, model=mixture), batches=(16, 48))
 def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
     """A row as it would be exported."""
     found = ExportedJob(
-        model="a \"model\"", cluster="here", ranks=8, strategy=strategy, label="τ 1 µs · \\ back", precision="bf16",
-        sequence_length=16, blocks=BLOCKS,
-    )  # fmt: skip
+        model='a "model"',
+        cluster="here",
+        ranks=8,
+        strategy=strategy,
+        label="τ 1 µs · \\ back",
+        precision="bf16",
+        sequence_length=16,
+        blocks=BLOCKS,
+    )
     return found._replace(**facts)
 
 
@@ -83,10 +89,16 @@ def megatron_parser() -> argparse.ArgumentParser:
     """The options that are exported, with the types and choices of Megatron's own parser."""
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
     for name in (
-        "tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size",
-        "seq-length", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
-        "recompute-num-layers", "expert-model-parallel-size",
-    ):  # fmt: skip
+        "tensor-model-parallel-size",
+        "pipeline-model-parallel-size",
+        "micro-batch-size",
+        "global-batch-size",
+        "seq-length",
+        "num-layers-per-virtual-pipeline-stage",
+        "num-virtual-stages-per-pipeline-rank",
+        "recompute-num-layers",
+        "expert-model-parallel-size",
+    ):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--recompute-granularity", choices=["full", "selective"])
     parser.add_argument("--recompute-method", choices=["uniform", "block"])
@@ -96,9 +108,14 @@ def megatron_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ckpt-format", choices=["torch", "torch_dist", "fsdp_dtensor"])
     for flag in (
-        "sequence-parallel", "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion",
-        "overlap-grad-reduce", "bf16", "fp16",
-    ):  # fmt: skip
+        "sequence-parallel",
+        "use-distributed-optimizer",
+        "use-megatron-fsdp",
+        "no-gradient-accumulation-fusion",
+        "overlap-grad-reduce",
+        "bf16",
+        "fp16",
+    ):
         parser.add_argument(f"--{flag}", action="store_true")
     return parser
 

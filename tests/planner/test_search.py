@@ -21,12 +21,21 @@ def graph(parameters: int = 5_000_000, layers: int = 8) -> ComputeGraph:
     share = parameters // layers
     operators = [
         Operator(
-            name=f"layer{i}", kind="linear", inputs=(f"layer{i - 1}",) if i else (), dimensions={"sample": 13},
-            forward_flops=13 * 2 * share, backward_flops=13 * 4 * share, parameters=share, parameter_bytes=4 * share,
-            activation_bytes=13 * 4096, forward_bytes=4 * share + 13 * 8192, shared_bytes=4 * share, block="",
+            name=f"layer{i}",
+            kind="linear",
+            inputs=(f"layer{i - 1}",) if i else (),
+            dimensions={"sample": 13},
+            forward_flops=13 * 2 * share,
+            backward_flops=13 * 4 * share,
+            parameters=share,
+            parameter_bytes=4 * share,
+            activation_bytes=13 * 4096,
+            forward_bytes=4 * share + 13 * 8192,
+            shared_bytes=4 * share,
+            block="",
         )
         for i in range(layers)
-    ]  # fmt: skip
+    ]
     return ComputeGraph(name="chain", batch=13, operators=tuple(operators))
 
 
@@ -57,10 +66,11 @@ def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_r
 
 def test_faster_wavelengths_never_make_the_winner_slower() -> None:
     times = [
-        search(graph(), load_cluster("terarack-64", {"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"}))
-        .winner.result.step_time
+        search(
+            graph(), load_cluster("terarack-64", {"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"})
+        ).winner.result.step_time
         for g in (1, 4, 16, 64)
-    ]  # fmt: skip
+    ]
     assert times == sorted(times, reverse=True)
 
 

@@ -9,7 +9,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Kind
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.parallelism.load import make_plan
 from lightloom.planner.prices import SchedulePrices
 from lightloom.planner.search import search
@@ -27,12 +27,21 @@ def uneven(parameters: tuple[int, ...]) -> ComputeGraph:
     """A chain of linear layers of these sizes, with next to nothing to compute."""
     operators = [
         Operator(
-            name=f"layer{i}", kind="linear", inputs=(f"layer{i - 1}",) if i else (), dimensions={"sample": 1},
-            forward_flops=2 * each, backward_flops=4 * each, parameters=each, parameter_bytes=4 * each,
-            activation_bytes=4096, forward_bytes=4 * each, shared_bytes=4 * each, block="",
+            name=f"layer{i}",
+            kind="linear",
+            inputs=(f"layer{i - 1}",) if i else (),
+            dimensions={"sample": 1},
+            forward_flops=2 * each,
+            backward_flops=4 * each,
+            parameters=each,
+            parameter_bytes=4 * each,
+            activation_bytes=4096,
+            forward_bytes=4 * each,
+            shared_bytes=4 * each,
+            block="",
         )
         for i, each in enumerate(parameters)
-    ]  # fmt: skip
+    ]
     return ComputeGraph(name="uneven", batch=1, operators=tuple(operators))
 
 

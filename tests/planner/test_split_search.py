@@ -27,8 +27,11 @@ PACKETS: dict[str, Any] = {"base": "ethernet-400g"}
 SLOW: dict[str, Any] = {"base": "circuit-switch", "degree": 3, "bandwidth": "5Gbps"}
 CASES = [
     *product((RING, SWITCH, PACKETS, SLOW), ((1, 4), (2, 8)), (64, 1024)),
-    (RING, (2, 6), 256), (SWITCH, (1, 6), 256), (PACKETS, (3, 2), 256), (SLOW, (3, 4), 2048),
-]  # fmt: skip
+    (RING, (2, 6), 256),
+    (SWITCH, (1, 6), 256),
+    (PACKETS, (3, 2), 256),
+    (SLOW, (3, 4), 2048),
+]
 
 
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
@@ -82,9 +85,13 @@ def test_experts_are_searched_too() -> None:
 def test_groups_get_verified_schedules_or_are_refused() -> None:
     on = load_cluster("terarack-64", {"ranks": 12, "training.unit_parameters": 300_000})
     found = search(
-        on, blocks=3, global_batches=(24,), algorithms=("neighbour-exchange", "wrht-striped"), kinds=STRATEGIES,
+        on,
+        blocks=3,
+        global_batches=(24,),
+        algorithms=("neighbour-exchange", "wrht-striped"),
+        kinds=STRATEGIES,
         prune=False,
-    )  # fmt: skip
+    )
     # WRHT only all-reduces, neighbour exchange needs an even group.
     for each in found.ranking:
         choice = each.choice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lightloom.core.claims import Claim
-from lightloom.reports.breakdown_figure import breakdown_figure
-from lightloom.reports.figures import to_svg
+from lightloom.reports.figures.base import to_svg
+from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.report import CollectiveRow, MemoryBar, Picture, RankingRow, Report, Table
 
 HOSTILE = "<script>alert('$x$ & \"y\"')</script>"

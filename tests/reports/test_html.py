@@ -105,15 +105,21 @@ def test_the_fastest_plan_always_shows(times: list[float]) -> None:
 
 def test_hostile_names_are_shown_not_run() -> None:
     report = Report(
-        title=HOSTILE, headline=HOSTILE, facts=((HOSTILE, HOSTILE),), notes=(HOSTILE,), not_sourced=(HOSTILE,),
+        title=HOSTILE,
+        headline=HOSTILE,
+        facts=((HOSTILE, HOSTILE),),
+        notes=(HOSTILE,),
+        not_sourced=(HOSTILE,),
         ranking=(
             replace(ROWS[0], strategy=HOSTILE, algorithm=HOSTILE, compression=HOSTILE, compression_effect=HOSTILE),
         ),
-        reference=(ROWS[1],), reference_name=HOSTILE, memory=MemoryBar(parts={HOSTILE: 1.0}),
+        reference=(ROWS[1],),
+        reference_name=HOSTILE,
+        memory=MemoryBar(parts={HOSTILE: 1.0}),
         claims=(replace(CLAIMS[1], id=HOSTILE, paper=HOSTILE, unit=HOSTILE, why=HOSTILE),),
         tables=(Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),), caption=HOSTILE),),
         provenance={HOSTILE: HOSTILE},
-    )  # fmt: skip
+    )
     text = render(report)
     page = Page(text)
     assert "<script" not in text

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.occupancy import channel_map, in_steps, lightpaths, link_use, utilisation
+from lightloom.reports.figures.occupancy import channel_map, in_steps, lightpaths, link_use, utilisation
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
 
@@ -66,10 +66,21 @@ def test_a_multicast_lights_its_links_once() -> None:
     fabric = wdm_ring(6, 2, multicast_taps=3)
     column = np.zeros(3)
     schedule = Schedule(
-        algorithm="drop and continue", collective=Collective("all-gather", 6, 6.0), chunks=6, steps=1,
-        step=column, lightpath=column, source=column + 4, destination=np.array([5, 1, 0]), route=column, fibre=column,
-        first_wavelength=column, wavelength_count=column + 2, chunk=column, reduces=column,
-    )  # fmt: skip
+        algorithm="drop and continue",
+        collective=Collective("all-gather", 6, 6.0),
+        chunks=6,
+        steps=1,
+        step=column,
+        lightpath=column,
+        source=column + 4,
+        destination=np.array([5, 1, 0]),
+        route=column,
+        fibre=column,
+        first_wavelength=column,
+        wavelength_count=column + 2,
+        chunk=column,
+        reduces=column,
+    )
     paths = lightpaths(schedule, fabric)
     assert (paths.destination.tolist(), paths.cells) == ([1], 3 * 2)
     assert np.array_equal(channel_map(paths, fabric, 0), painted(schedule, fabric, 0))

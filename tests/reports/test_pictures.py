@@ -14,11 +14,11 @@ from lightloom.collectives.spec import KINDS, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import kinds
-from lightloom.reports.breakdown_figure import breakdown_figure
-from lightloom.reports.figures import save, to_svg
-from lightloom.reports.palette import SHARES, TASKS, cyclic_colours
-from lightloom.reports.timeline_figure import timeline_figure, waits
-from lightloom.reports.wavelength_map import wavelength_caption, wavelength_map
+from lightloom.reports.figures.base import save, to_svg
+from lightloom.reports.figures.breakdown_figure import breakdown_figure
+from lightloom.reports.figures.palette import SHARES, TASKS, cyclic_colours
+from lightloom.reports.figures.timeline_figure import timeline_figure, waits
+from lightloom.reports.figures.wavelength_map import wavelength_caption, wavelength_map
 from lightloom.simulation.engine import Task, run
 from lightloom.simulation.timeline import SHARES as CATEGORIES
 from lightloom.simulation.timeline import Interval, Timeline
@@ -125,7 +125,7 @@ def interval(category: str, start: float, end: float, resource: str = "compute",
             interval("transmission", 2, 5, "net $a$ <b>", collective="all-reduce"),
         ],
     ],
-)  # fmt: skip
+)
 def test_timelines_are_drawn(intervals: list[Interval]) -> None:
     svg = to_svg(timeline_figure(Timeline.of(intervals)))
     assert "waits for" in svg

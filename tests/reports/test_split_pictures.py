@@ -23,13 +23,13 @@ from lightloom.parallelism.partition import PartitionRules, partition
 from lightloom.parallelism.placed import Link, Reach
 from lightloom.parallelism.placement import place
 from lightloom.reports.console import to_text
-from lightloom.reports.figures import to_svg
-from lightloom.reports.palette import KINDS, PARALLELISM
-from lightloom.reports.pareto_figure import Point, pareto_figure
-from lightloom.reports.placement_figure import placement_figure, shares
+from lightloom.reports.figures.base import to_svg
+from lightloom.reports.figures.palette import KINDS, PARALLELISM
+from lightloom.reports.figures.pareto_figure import Point, pareto_figure
+from lightloom.reports.figures.placement_figure import placement_figure, shares
+from lightloom.reports.figures.timeline_figure import busiest, timeline_figure
+from lightloom.reports.figures.traffic_figure import assignment_figure, group_figure
 from lightloom.reports.split_table import FRONT, SplitRow, page_table, split_table
-from lightloom.reports.timeline_figure import busiest, timeline_figure
-from lightloom.reports.traffic_figure import assignment_figure, group_figure
 from lightloom.simulation.timeline import Interval, Timeline
 from tests.planner.jobs import transformer
 
@@ -114,12 +114,14 @@ def test_equal_inputs_give_equal_bytes(draw: str) -> None:
     points = [Point("fsdp", "here", "a $1 name", 1e-3, 5.0), Point("placed", "there", "k 8", 2e-3, 4.0)]
     first, second = (
         to_svg(
-            placement_figure(plan) if draw == "placement"
-            else group_figure(plan, granted(plan, "ring")) if draw == "traffic"
+            placement_figure(plan)
+            if draw == "placement"
+            else group_figure(plan, granted(plan, "ring"))
+            if draw == "traffic"
             else pareto_figure(points, points)
         )
         for _ in range(2)
-    )  # fmt: skip
+    )
     assert first == second and "<script" not in first
 
 
@@ -177,11 +179,19 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
 
 def split_row(place: int, **facts: Any) -> SplitRow:
     given_facts: dict[str, Any] = {
-        "place": place, "kind": "fsdp", "label": "dp 64 · fsdp", "site": "here, 64 ranks", "global_batch": 64,
-        "step_time": 0.064 * place, "samples_per_second": 1000 / place, "energy_per_sample": 2.0,
-        "energy_complete": False, "memory": 2.0**30, "on_front": place == 1,
+        "place": place,
+        "kind": "fsdp",
+        "label": "dp 64 · fsdp",
+        "site": "here, 64 ranks",
+        "global_batch": 64,
+        "step_time": 0.064 * place,
+        "samples_per_second": 1000 / place,
+        "energy_per_sample": 2.0,
+        "energy_complete": False,
+        "memory": 2.0**30,
+        "on_front": place == 1,
         "breakdown": {"compute_s": 0.06 * place, "exposed_communication_s": 0.004 * place},
-    }  # fmt: skip
+    }
     return SplitRow(**given_facts | facts)
 
 

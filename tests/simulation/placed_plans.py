@@ -65,9 +65,18 @@ def plan_of(balanced: BalancedGraph, device: Any, k: int, groups: int) -> Hybrid
     """A plan with these devices; the times of the placement are not used."""
     none = np.zeros(balanced.size)
     placement = Placement(
-        device=np.asarray(device, np.int32), devices=k, reach=Reach(k), link=Link(bandwidth=1.0), start=none, end=none,
-        backward_start=none, backward_end=none, makespan=0.0, repaired=0, method="given",
-    )  # fmt: skip
+        device=np.asarray(device, np.int32),
+        devices=k,
+        reach=Reach(k),
+        link=Link(bandwidth=1.0),
+        start=none,
+        end=none,
+        backward_start=none,
+        backward_end=none,
+        makespan=0.0,
+        repaired=0,
+        method="given",
+    )
     return HybridPlan(placement=placement, balanced=balanced, k=k, groups=groups)
 
 
@@ -84,9 +93,9 @@ def pipes(
     """One pipe for each pair that could send; ``bandwidth`` broadcasts to [hold, pipe]."""
     k = plan.k
     source, destination = np.divmod(np.arange(k * k), k)
-    apart = source != destination
-    source = np.concatenate([source[apart], np.arange(k)])
-    destination = np.concatenate([destination[apart], k + np.arange(k)])
+    stride = source != destination
+    source = np.concatenate([source[stride], np.arange(k)])
+    destination = np.concatenate([destination[stride], k + np.arange(k)])
     rates = np.asarray(bandwidth, np.float64)
     return GroupCircuits(
         k=k,

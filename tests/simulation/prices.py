@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from lightloom.collectives.price import Cost
+from lightloom.collectives.cost.price import Cost
 from lightloom.simulation.lower import Price, Priced
 
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.roofline import memory_time
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.splitting import Floats
 from lightloom.simulation import placed_timeline
 from lightloom.simulation.placed_step import PlacedStep, simulate_best, simulate_placed
 from lightloom.simulation.placed_work import KINDS, held_parameters
@@ -198,9 +198,15 @@ def test_one_device_takes_the_sum_of_its_passes(seed: int) -> None:
     plan = plan_of(graph, np.zeros(graph.size), 1, 1)
     none = np.empty(0, np.int64)
     circuits = GroupCircuits(
-        k=1, source=none, destination=none, bandwidth=np.empty((1, 0)), latency=np.empty(0), port=none, timing=None,
+        k=1,
+        source=none,
+        destination=none,
+        bandwidth=np.empty((1, 0)),
+        latency=np.empty(0),
+        port=none,
+        timing=None,
         assignment=None,
-    )  # fmt: skip
+    )
     step = run(plan, circuits)
     assert step.step_time == pytest.approx(graph.forward.sum() + graph.backward.sum() + _update_seconds(plan).sum())
     assert step.memory.tolist() == pytest.approx([graph.memory.sum()])
@@ -233,11 +239,19 @@ def test_copies_go_to_owners_and_back() -> None:
     graph = random_graph(np.random.default_rng(0), 1, copied=0.0)
     graph = replace(
         graph,
-        first=np.array([0, 3]), operator=np.zeros(3, np.int32), part=np.arange(3, dtype=np.int32),
-        forward=np.full(3, 1.0), backward=np.array([2.0, 3.0, 5.0]), parameters=np.array([10, 10, 20]),
-        memory=np.ones(3), synchronised=np.array([0.0, 160.0, 160.0]), parent_start=np.zeros(4, np.int64),
-        parent=np.empty(0, np.int32), nbytes=np.empty(0), content=np.empty(0, np.int64),
-    )  # fmt: skip
+        first=np.array([0, 3]),
+        operator=np.zeros(3, np.int32),
+        part=np.arange(3, dtype=np.int32),
+        forward=np.full(3, 1.0),
+        backward=np.array([2.0, 3.0, 5.0]),
+        parameters=np.array([10, 10, 20]),
+        memory=np.ones(3),
+        synchronised=np.array([0.0, 160.0, 160.0]),
+        parent_start=np.zeros(4, np.int64),
+        parent=np.empty(0, np.int32),
+        nbytes=np.empty(0),
+        content=np.empty(0, np.int64),
+    )
     plan = plan_of(graph, [0, 1, 2], 3, 2)
     step = run(plan, pipes(plan, 40.0))
     messages, end = step.work.messages, step.events.end
@@ -298,12 +312,20 @@ def test_waiting_in_the_dark_is_counted() -> None:
     graph = random_graph(np.random.default_rng(0), 1, copied=0.0)
     graph = replace(
         graph,
-        operators=("a", "b"), first=np.array([0, 1, 2]), operator=np.arange(2, dtype=np.int32),
-        part=np.zeros(2, np.int32), forward=np.array([1.0, 1.0]), backward=np.array([1.0, 1.0]),
-        parameters=np.zeros(2, np.int64), memory=np.ones(2), synchronised=np.zeros(2),
-        parent_start=np.array([0, 0, 1]), parent=np.zeros(1, np.int32), nbytes=np.array([3.0]),
+        operators=("a", "b"),
+        first=np.array([0, 1, 2]),
+        operator=np.arange(2, dtype=np.int32),
+        part=np.zeros(2, np.int32),
+        forward=np.array([1.0, 1.0]),
+        backward=np.array([1.0, 1.0]),
+        parameters=np.zeros(2, np.int64),
+        memory=np.ones(2),
+        synchronised=np.zeros(2),
+        parent_start=np.array([0, 0, 1]),
+        parent=np.zeros(1, np.int32),
+        nbytes=np.array([3.0]),
         content=np.zeros(1, np.int64),
-    )  # fmt: skip
+    )
     plan = plan_of(graph, [0, 1], 2, 1)
     # Light from 2 to 4, 6 to 8, ...: ready at 1, sends 2 to 4 and 6 to 7; reads to 9; sends 10 to 12 and 14 to 15.
     step = run(plan, pipes(plan, 1.0, timing=Timing(2.0, 2.0)))
@@ -321,12 +343,19 @@ def test_bandwidth_never_hurts_a_chain_on_two_devices(seed: int, more: float) ->
     size = int(rng.integers(2, 12))
     graph = replace(
         random_graph(rng, size, copied=0.0),
-        first=np.arange(size + 1), operator=np.arange(size, dtype=np.int32), part=np.zeros(size, np.int32),
-        forward=rng.lognormal(0, 1, size) * 1e-6, backward=rng.lognormal(0, 1, size) * 1e-6,
-        parameters=np.zeros(size, np.int64), memory=np.ones(size), synchronised=np.zeros(size),
-        parent_start=np.concatenate(([0], np.arange(size))), parent=np.arange(size - 1, dtype=np.int32),
-        nbytes=rng.lognormal(8, 1, size - 1), content=np.zeros(size - 1, np.int64),
-    )  # fmt: skip
+        first=np.arange(size + 1),
+        operator=np.arange(size, dtype=np.int32),
+        part=np.zeros(size, np.int32),
+        forward=rng.lognormal(0, 1, size) * 1e-6,
+        backward=rng.lognormal(0, 1, size) * 1e-6,
+        parameters=np.zeros(size, np.int64),
+        memory=np.ones(size),
+        synchronised=np.zeros(size),
+        parent_start=np.concatenate(([0], np.arange(size))),
+        parent=np.arange(size - 1, dtype=np.int32),
+        nbytes=rng.lognormal(8, 1, size - 1),
+        content=np.zeros(size - 1, np.int64),
+    )
     plan = plan_of(graph, np.arange(size) % 2, 2, 1)
     slow, fast = run(plan, pipes(plan, 1e9)), run(plan, pipes(plan, 1e9 * more))
     assert fast.step_time <= slow.step_time * (1 + 1e-12)
@@ -367,9 +396,13 @@ def test_relays_deliver_everything(seed: int) -> None:
     kept |= full.destination == (full.source + 1) % plan.k
     kept[np.flatnonzero(full.destination >= plan.k)[0]] = True
     sparse = replace(
-        full, source=full.source[kept], destination=full.destination[kept], bandwidth=full.bandwidth[:, kept],
-        latency=full.latency[kept], port=np.arange(int(kept.sum())),
-    )  # fmt: skip
+        full,
+        source=full.source[kept],
+        destination=full.destination[kept],
+        bandwidth=full.bandwidth[:, kept],
+        latency=full.latency[kept],
+        port=np.arange(int(kept.sum())),
+    )
     step = run(plan, sparse)
     messages = step.work.messages
     hops = messages.last - messages.first + 1
@@ -436,12 +469,19 @@ def bursts(nbytes: float) -> HybridPlan:
     size = layers * k
     graph = replace(
         random_graph(rng, layers, copied=0.0),
-        first=np.arange(0, size + 1, k), operator=np.repeat(np.arange(layers, dtype=np.int32), k),
-        part=np.tile(np.arange(k, dtype=np.int32), layers), forward=np.full(size, 1e-6), backward=np.full(size, 2e-6),
-        parameters=np.zeros(size, np.int64), memory=np.ones(size), synchronised=np.zeros(size),
-        parent_start=np.searchsorted(reader, np.arange(size + 1)), parent=parent.astype(np.int32),
-        nbytes=np.full(len(edges), nbytes), content=np.zeros(len(edges), np.int64),
-    )  # fmt: skip
+        first=np.arange(0, size + 1, k),
+        operator=np.repeat(np.arange(layers, dtype=np.int32), k),
+        part=np.tile(np.arange(k, dtype=np.int32), layers),
+        forward=np.full(size, 1e-6),
+        backward=np.full(size, 2e-6),
+        parameters=np.zeros(size, np.int64),
+        memory=np.ones(size),
+        synchronised=np.zeros(size),
+        parent_start=np.searchsorted(reader, np.arange(size + 1)),
+        parent=parent.astype(np.int32),
+        nbytes=np.full(len(edges), nbytes),
+        content=np.zeros(len(edges), np.int64),
+    )
     return plan_of(graph, np.tile(np.arange(k), layers), k, 1)
 
 

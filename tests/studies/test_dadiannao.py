@@ -66,13 +66,25 @@ CHIPS = {
     "DenseNet121": (5, 114, 904),
 }
 DEVIATING = {
-    "neuron_inception_v1", "layers_inception_v3", "synapse_inception_v3", "neuron_inception_v3", "ratio_inception_v3",
-    "layers_inception_v3_variant", "neuron_inception_v3_variant", "neuron_resnet50", "neuron_resnet101",
+    "neuron_inception_v1",
+    "layers_inception_v3",
+    "synapse_inception_v3",
+    "neuron_inception_v3",
+    "ratio_inception_v3",
+    "layers_inception_v3_variant",
+    "neuron_inception_v3_variant",
+    "neuron_resnet50",
+    "neuron_resnet101",
     "neuron_resnet152",
-}  # fmt: skip
+}
 BEYOND = {
-    "400-O": 34.4, "800-O": 37.0, "1600-O": 38.3, "3200-O": 38.9, "infinite": 39.6, "ideal": 41.2,
-}  # fmt: skip
+    "400-O": 34.4,
+    "800-O": 37.0,
+    "1600-O": 38.3,
+    "3200-O": 38.9,
+    "infinite": 39.6,
+    "ideal": 41.2,
+}
 bandwidths = st.tuples(*[st.floats(1e8, 1e12)] * 3).filter(lambda each: 1.01 * each[0] < each[1] < each[2])
 
 

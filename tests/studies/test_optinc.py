@@ -187,7 +187,7 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("torch")
     import torch
 
-    from lightloom.training import language
+    from lightloom.training.runs import language
 
     trained: list[tuple[str, Any]] = []
 

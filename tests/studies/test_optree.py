@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
-from lightloom.collectives.cost import cost
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.claims import Claim, Status

@@ -107,9 +107,20 @@ def test_the_sweeps_are_those_of_the_repair() -> None:
     def sweep(rounds: int) -> tuple[bool, list[int], int]:
         device, moved = np.full(5, -1, np.int32), np.zeros(2, np.int64)
         settled = kernels.forward_pass(
-            np.array(convergence.ORDER), problem.before, problem.after, balanced.forward, balanced.memory,
-            problem.capacity, problem.offsets, problem.allowed, convergence.DEVICES, False, rounds, device, moved,
-        )  # fmt: skip
+            np.array(convergence.ORDER),
+            problem.before,
+            problem.after,
+            balanced.forward,
+            balanced.memory,
+            problem.capacity,
+            problem.offsets,
+            problem.allowed,
+            convergence.DEVICES,
+            False,
+            rounds,
+            device,
+            moved,
+        )
         return bool(settled), device.tolist(), int(moved[0])
 
     found = convergence.chase()

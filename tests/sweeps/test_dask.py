@@ -21,9 +21,13 @@ def test_two_dask_workers_give_the_same_bytes(tmp_path: Path, text: str) -> None
     wanted = points(tmp_path, text)
     here = sweep("small", wanted, tmp_path / "here", Workers(jobs=1))
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
         local_directory=str(tmp_path / "dask"),
-    ) as cluster:  # fmt: skip
+    ) as cluster:
         there = sweep("small", wanted, tmp_path / "there", Workers(dask=cluster.scheduler_address))
     assert there.computed == len(wanted)
     assert there.results.read_bytes() == here.results.read_bytes()

@@ -58,8 +58,12 @@ def test_rows_that_were_refused_enter_no_contest() -> None:
 
 
 def test_the_page_names_every_winner_and_counts_every_reason() -> None:
-    rows = [_row(ranks, nbytes, each, ranks + "bca".index(each)) for ranks in (4, 8) for nbytes in (1e3, 1e6)
-            for each in "abc"]  # fmt: skip
+    rows = [
+        _row(ranks, nbytes, each, ranks + "bca".index(each))
+        for ranks in (4, 8)
+        for nbytes in (1e3, 1e6)
+        for each in "abc"
+    ]
     why = ["needs <light>", "needs <light>", "odd"]
     rows += [_row(4, 1.0, "d", 1.0) | {"status": REFUSED, "why": each, "time_s": None} for each in why]
     report = sweep_report(_swept(rows), "what it is about")

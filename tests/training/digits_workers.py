@@ -9,8 +9,8 @@ from unittest.mock import patch
 import numpy as np
 
 from lightloom.training.datasets.mnist import Digits
-from lightloom.training.digits import train
-from lightloom.training.worker import Worker
+from lightloom.training.runs.digits import train
+from lightloom.training.transport.worker import Worker
 
 
 def resumed(worker: Worker) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:
         "folder": str(place),
     }
     with (
-        patch("lightloom.training.digits.training_digits", lambda _: _digits(200)),
-        patch("lightloom.training.digits.test_digits", lambda _: _digits(40)),
+        patch("lightloom.training.runs.digits.training_digits", lambda _: _digits(200)),
+        patch("lightloom.training.runs.digits.test_digits", lambda _: _digits(40)),
     ):
         record = train(Worker(worker.rank, worker.size, {**arguments, "snapshots": [4]}))
     record.pop("seconds")

@@ -16,13 +16,13 @@ from torch import nn
 
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
-from lightloom.training.errors import TransportError
-from lightloom.training.hierarchy import Groups, aggregator_from_store, hierarchy_from_store
-from lightloom.training.hop import Floats
-from lightloom.training.rendezvous import Store
-from lightloom.training.tree import Node, Tree, node_from_store
-from lightloom.training.worker import Worker
-from lightloom.training.worker_aggregator import RootTrainer, WorkerTrainer, flat, relay
+from lightloom.core.arrays import Float32s
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.hierarchy import Groups, aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.rendezvous import Store
+from lightloom.training.transport.tree import Node, Tree, node_from_store
+from lightloom.training.transport.worker import Worker
+from lightloom.training.transport.worker_aggregator import RootTrainer, WorkerTrainer, flat, relay
 
 
 def whereabouts(worker: Worker) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def rings_of_rings(worker: Worker) -> dict[str, Any]:
     raise AssertionError("nobody died")
 
 
-def _hierarchical_sum(worker: Worker, groups: Groups, name: str, values: Floats, codec: Codec) -> Floats | None:
+def _hierarchical_sum(worker: Worker, groups: Groups, name: str, values: Float32s, codec: Codec) -> Float32s | None:
     if worker.rank == groups.aggregator:
         with aggregator_from_store(_store(), groups, name=name) as aggregator:
             aggregator.serve(values.size, codec)

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import KINDS, ROOTED, Collective
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.training.errors import TransportError
-from lightloom.training.schedule_execution import ScheduleExecutor
-from lightloom.training.schedule_hook import ScheduleState, attach_schedule
-from lightloom.training.schedule_trial import draw, error_over_bound, reference
-from lightloom.training.worker import Worker
+from lightloom.training.hooks.schedule import ScheduleState, attach_schedule
+from lightloom.training.schedules.execution import ScheduleExecutor
+from lightloom.training.schedules.trial import draw, error_over_bound, reference
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.worker import Worker
 
 from .random_schedules import fabric_of, random_schedules
 from .workers import backward, loss_of, wrapped

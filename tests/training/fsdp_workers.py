@@ -14,8 +14,8 @@ from torch.distributed.tensor import DTensor
 
 from lightloom.compression import Inceptionn
 from lightloom.core.errors import ConfigError, LightloomError
-from lightloom.training.fsdp_hook import InceptionnFsdpState, attach_inceptionn_fsdp
-from lightloom.training.worker import Worker
+from lightloom.training.hooks.fsdp import InceptionnFsdpState, attach_inceptionn_fsdp
+from lightloom.training.transport.worker import Worker
 
 from .workers import backward, batch, loss_of, net, sgd
 

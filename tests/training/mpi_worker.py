@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from lightloom.compression import Inceptionn
 from lightloom.core.errors import InputError
-from lightloom.training import mpi
+from lightloom.training.transport import mpi
 
 COMM = MPI.COMM_WORLD
 BOUND = 2.0**-6

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lightloom.training.device_noise import train_both
-from lightloom.training.digits import lenet_recipe, train
-from lightloom.training.worker import Worker
+from lightloom.training.runs.device_noise import train_both
+from lightloom.training.runs.digits import lenet_recipe, train
+from lightloom.training.transport.worker import Worker
 
 from .digits_workers import _digits
 
@@ -17,8 +17,8 @@ from .digits_workers import _digits
 def several(worker: Worker) -> dict[str, Any]:
     """A run in one go and in two; a run with errors, in two; both trainings on devices."""
     with (
-        patch("lightloom.training.digits.training_digits", lambda _: _digits(400)),
-        patch("lightloom.training.digits.test_digits", lambda _: _digits(40)),
+        patch("lightloom.training.runs.digits.training_digits", lambda _: _digits(400)),
+        patch("lightloom.training.runs.digits.test_digits", lambda _: _digits(40)),
     ):
         whole = _train(worker, "whole", "optical:ideal", 6)
         _train(worker, "halves", "optical:ideal", 4)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lightloom.photonics.averaging.reference import average
+from lightloom.photonics.averaging.proved.reference import average
 from lightloom.photonics.block_quantisation import BlockQuantisation
 
 from . import workers

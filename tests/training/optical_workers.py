@@ -11,9 +11,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, ErrorDistribution, IdealAverager
-from lightloom.training.optical_hook import OpticalAverageState, attach_optical_average, optical_average
-from lightloom.training.worker import Worker
+from lightloom.photonics.averaging.averagers import (
+    TABLE_II_ERRORS,
+    ErringAverager,
+    ErrorDistribution,
+    IdealAverager,
+)
+from lightloom.training.hooks.optical import OpticalAverageState, attach_optical_average, optical_average
+from lightloom.training.transport.worker import Worker
 
 from . import workers
 from .optical_reference import emulated, reference_mean

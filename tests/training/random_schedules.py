@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from hypothesis import strategies as st
 
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
 from lightloom.fabrics.wdm_ring import WdmRing
 
@@ -131,9 +131,14 @@ def _schedule(rows: list[Row], order: list[int], form: str, collective: Collecti
         dependencies = _dependencies(ordered, place)
     arrays: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
     return Schedule(
-        algorithm=f"random, {form}", collective=collective, chunks=chunks, steps=int(np.max(columns["step"])) + 1,
-        queued=form == "queued", dependencies=dependencies, **arrays,
-    )  # fmt: skip
+        algorithm=f"random, {form}",
+        collective=collective,
+        chunks=chunks,
+        steps=int(np.max(columns["step"])) + 1,
+        queued=form == "queued",
+        dependencies=dependencies,
+        **arrays,
+    )
 
 
 def _dependencies(ordered: list[Row], place: dict[int, int]) -> np.ndarray[Any, Any]:

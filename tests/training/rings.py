@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from lightloom.training.rendezvous import ring_from_store
-from lightloom.training.transport import Ring
+from lightloom.training.transport.peers import Ring
+from lightloom.training.transport.rendezvous import ring_from_store
 
 T = TypeVar("T")
 PATIENCE = 60.0

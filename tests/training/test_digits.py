@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lightloom.compression import find
-from lightloom.training.digits import _tags
-from lightloom.training.launch import launch
+from lightloom.training.runs.digits import _tags
+from lightloom.training.transport.launch import launch
 
 RANKS = 2
 

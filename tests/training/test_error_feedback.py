@@ -11,9 +11,10 @@ pytest.importorskip("torch", reason="checkpoints hold torch tensors")
 
 from torch.distributed.checkpoint.stateful import Stateful
 
+from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.bucket_layout import BucketLayout, Floats, Span
-from lightloom.training.error_feedback import ErrorFeedback
+from lightloom.training.hooks.bucket_layout import BucketLayout, Span
+from lightloom.training.hooks.error_feedback import ErrorFeedback
 
 
 def layout_of(lengths: dict[str, int], ranks: int) -> BucketLayout:
@@ -24,7 +25,7 @@ def layout_of(lengths: dict[str, int], ranks: int) -> BucketLayout:
     return BucketLayout(spans, ranks)
 
 
-def keep(feedback: ErrorFeedback, layout: BucketLayout, flat: Floats) -> None:
+def keep(feedback: ErrorFeedback, layout: BucketLayout, flat: Float32s) -> None:
     """Leave ``flat`` behind, as an exchange would."""
     layout.gather(flat, feedback.blocks(layout))
 

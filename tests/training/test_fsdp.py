@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="FSDP2 is torch's")
 
-from lightloom.training.launch import launch
+from lightloom.training.transport.launch import launch
 
 TIMEOUT = 240.0
 

@@ -12,14 +12,28 @@ from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn, InceptionnPrinted
 from lightloom.core.errors import CodecError, InputError
-from lightloom.training import gpu_codec
+from lightloom.training.hooks import gpu_codec
 
 runs = pytest.mark.skipif(gpu_codec.refusal() is not None, reason=str(gpu_codec.refusal()))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SPECIAL = np.array(
-    [0x7FC00001, 0xFFABCDEF, 0x7F800000, 0xFF800000, 0, 0x80000000, 1, 0x807FFFFF, 0x3F800000, 0xBF7FFFFF, 0x3A800000,
-     0x3A7FFFFF, 0x7F7FFFFF], np.uint32,
-).view(np.float32)  # fmt: skip
+    [
+        0x7FC00001,
+        0xFFABCDEF,
+        0x7F800000,
+        0xFF800000,
+        0,
+        0x80000000,
+        1,
+        0x807FFFFF,
+        0x3F800000,
+        0xBF7FFFFF,
+        0x3A800000,
+        0x3A7FFFFF,
+        0x7F7FFFFF,
+    ],
+    np.uint32,
+).view(np.float32)
 
 
 class SmallFrames(Inceptionn):
@@ -114,7 +128,7 @@ def test_kernels_compile_for_cuda_without_a_gpu(name: str, counts: str) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from lightloom.training import gpu_kernels
+    from lightloom.training.hooks import gpu_kernels
 
     kernel = getattr(gpu_kernels, name)
     constants = {"bound": 10, "width": 12, "B": 64}

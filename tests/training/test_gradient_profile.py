@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.training.gradient_profile import Training, saved_gradients, trained_gradients
+from lightloom.training.runs.gradient_profile import Training, saved_gradients, trained_gradients
 
 MODEL = """
 import torch
@@ -66,16 +66,20 @@ def test_gradients_carry_the_parameters_names_and_repeat_themselves(model: str) 
     training = Training(model=f"{model}build", steps=6, batch=3)
     assert training.sampled == [1, 2, 4, 6] and "random inputs and labels" in training.describe()
     runs = [
-        [(step, {name: values.copy() for name, values in found.items()}) for step, found in
-         trained_gradients(training, 200)]
+        [
+            (step, {name: values.copy() for name, values in found.items()})
+            for step, found in trained_gradients(training, 200)
+        ]
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     assert [step for step, _ in runs[0]] == training.sampled
     for (_, first), (_, second) in zip(*runs, strict=True):
         # What the forward pass never uses has no gradient.
         assert {name: each.size for name, each in first.items()} == {
-            "table.weight": 66, "out.weight": 66, "out.bias": 11,
-        }  # fmt: skip
+            "table.weight": 66,
+            "out.weight": 66,
+            "out.bias": 11,
+        }
         assert all(np.array_equal(first[name], second[name]) for name in first)
     assert not np.array_equal(runs[0][0][1]["out.weight"], runs[0][1][1]["out.weight"])
 
@@ -123,8 +127,9 @@ def test_saved_gradients(tmp_path: Path) -> None:
     torch.save({name: p.detach().to(torch.bfloat16) for name, p in layer.named_parameters()}, tmp_path / "g.pt")
     found = saved_gradients(tmp_path / "g.pt")
     assert {name: (each.size, str(each.dtype)) for name, each in found.items()} == {
-        "weight": (6, "float32"), "bias": (2, "float32"),
-    }  # fmt: skip
+        "weight": (6, "float32"),
+        "bias": (2, "float32"),
+    }
     torch.save([1, 2], tmp_path / "list.pt")
     torch.save({"a": torch.arange(3)}, tmp_path / "whole.pt")
     (tmp_path / "text.pt").write_text("no file of torch")

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
+from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.errors import TransportError
-from lightloom.training.hierarchy import Groups, aggregator_from_store, hierarchy_from_store
-from lightloom.training.ring_exchange import Floats, Traffic
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.hierarchy import Groups, aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.ring_exchange import Traffic
 
 from .rings import PATIENCE, LocalStore, results
 from .test_ring_exchange import gradients, ring_sum
@@ -34,14 +35,14 @@ SHAPES = [
     Groups.of(3, 1, aggregator=True),
     Groups(UNEVEN, aggregator=6),
 ]
-Brought = tuple[Floats, Floats, Traffic]
+Brought = tuple[Float32s, Float32s, Traffic]
 
 
 def workers(groups: Groups) -> int:
     return sum(len(group) for group in groups.members)
 
 
-def exchange(groups: Groups, values: list[Floats], codec: Codec | None) -> tuple[list[Brought], Floats]:
+def exchange(groups: Groups, values: list[Float32s], codec: Codec | None) -> tuple[list[Brought], Float32s]:
     """By worker: total, residual, traffic; and the aggregator's residual."""
     store, extra = LocalStore(), np.zeros_like(values[0])
 
@@ -64,7 +65,7 @@ def exchange(groups: Groups, values: list[Floats], codec: Codec | None) -> tuple
     return brought[: workers(groups)], extra
 
 
-def stated_sum(groups: Groups, values: list[Floats]) -> Floats:
+def stated_sum(groups: Groups, values: list[Float32s]) -> Float32s:
     """The order of ``Hierarchy.all_reduce``: around each group, then around the leaders, slice by slice."""
     sums = [ring_sum([values[rank] for rank in group]) for group in groups.members]
     if groups.aggregator is not None:
@@ -143,7 +144,7 @@ def test_a_death_anywhere_is_told_everywhere(victim: int) -> None:
 def test_eight_processes() -> None:
     """2 groups of 4, 4 groups of 2, 7 workers with an aggregator; then one is killed in the middle of a hop."""
     pytest.importorskip("torch", reason="workers form a torch process group")
-    from lightloom.training.launch import launch
+    from lightloom.training.transport.launch import launch
 
     from . import exchange_workers
 

@@ -24,17 +24,29 @@ from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
 
 torch = pytest.importorskip("torch")
 
-from lightloom.training import images, language  # noqa: E402
 from lightloom.training.datasets.cifar import Images  # noqa: E402
 from lightloom.training.datasets.text import Corpus  # noqa: E402
-from lightloom.training.emulated_servers import EmulatedServers, averaged  # noqa: E402
+from lightloom.training.hooks.emulated_servers import EmulatedServers, averaged  # noqa: E402
+from lightloom.training.runs import images, language  # noqa: E402
 
 CHANCE = np.random.default_rng(0)
 TEXT = Corpus("test", CHANCE.integers(97, 101, 4_000, np.uint8), CHANCE.integers(97, 101, 400, np.uint8))
 TINY = language.Recipe(
-    seed=3, bits=16, rounding="floor", errors="3-6", layers=1, hidden=16, heads=2, intermediate=24, sequence=8,
-    windows_per_server=2, steps=9, warm_up=3, record_every=3, validation_windows=4,
-)  # fmt: skip
+    seed=3,
+    bits=16,
+    rounding="floor",
+    errors="3-6",
+    layers=1,
+    hidden=16,
+    heads=2,
+    intermediate=24,
+    sequence=8,
+    windows_per_server=2,
+    steps=9,
+    warm_up=3,
+    record_every=3,
+    validation_windows=4,
+)
 
 
 @settings(max_examples=60, deadline=None)

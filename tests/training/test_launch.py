@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch", reason="workers form a torch process group")
 
-from lightloom.training.errors import LaunchError
-from lightloom.training.launch import launch
+from lightloom.training.transport.errors import LaunchError
+from lightloom.training.transport.launch import launch
 
 from . import workers
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.nic import MARK, NicPair, payload_start, with_checksum
-from lightloom.training.nic_namespaces import hosts, refusal
+from lightloom.training.nic.namespaces import hosts, refusal
+from lightloom.training.nic.packets import MARK, NicPair, payload_start, with_checksum
 
 
 class Halved:
@@ -102,10 +102,16 @@ def test_any_bytes_that_are_no_marked_segment_pass_unchanged(packet: bytes) -> N
         segment(b"abcd", at=6),
     ],
     ids=[
-        "unmarked", "other mark", "not TCP", "no whole floats", "no payload", "first fragment", "later fragment",
+        "unmarked",
+        "other mark",
+        "not TCP",
+        "no whole floats",
+        "no payload",
+        "first fragment",
+        "later fragment",
         "from the middle of a float",
     ],
-)  # fmt: skip
+)
 def test_what_the_engines_leave_alone(packet: bytes) -> None:
     assert opened().compress(packet).data is packet
     assert opened().compress(segment(b"abcd", at=8)).compressed_from == 40

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
-from lightloom.training.launch import launch
+from lightloom.training.transport.launch import launch
 
 from . import optical_workers as workers
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="recipes are those of torch's training")
 
 from lightloom.photonics.averaging.averagers_by_name import find_averager
 from lightloom.studies.optinc.training_runs import BASELINE, RANKS, RUNS, SEEDS, jobs, measure
-from lightloom.training.launch import Outcome
+from lightloom.training.transport.launch import Outcome
 
 
 def test_pairs_come_first_and_every_seed_has_its_partner() -> None:
@@ -40,7 +40,7 @@ def test_only_what_is_missing_runs(tmp_path: Path) -> None:
 
     with (
         patch("lightloom.training.datasets.mnist.training_digits"),
-        patch("lightloom.training.launch.launch", pretend),
+        patch("lightloom.training.transport.launch.launch", pretend),
     ):
         document = json.loads(measure(tmp_path, tmp_path).read_text())
         assert {name: len(each) for name, each in document["runs"].items()} == {BASELINE: 4, "16-bit half-up": 3}

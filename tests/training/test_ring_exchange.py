@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn
-from lightloom.training.errors import TransportError
-from lightloom.training.ring_exchange import Floats, Traffic, ring_all_reduce
-from lightloom.training.transport import Ring
+from lightloom.core.arrays import Float32s
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.peers import Ring
+from lightloom.training.transport.ring_exchange import Traffic, ring_all_reduce
 
 from .rings import on_ring, results
 
@@ -18,11 +19,11 @@ LENGTHS = [0, 1, 3, 7, 64, 1001, 300_001]
 BOUND = 2.0**-10
 
 
-def gradients(size: int, length: int, scale: float = 2e-3) -> list[Floats]:
+def gradients(size: int, length: int, scale: float = 2e-3) -> list[Float32s]:
     return [np.random.default_rng(rank).laplace(0, scale, length).astype(np.float32) for rank in range(size)]
 
 
-def ring_sum(values: list[Floats]) -> Floats:
+def ring_sum(values: list[Float32s]) -> Float32s:
     """The sum of block b in the order in which it travels: ranks b, b + 1, ..."""
     n = len(values)
     parts = [np.array_split(v, n) for v in values]
@@ -37,7 +38,7 @@ def ring_sum(values: list[Floats]) -> Floats:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_without_a_codec_the_sum_is_the_rings_bit_for_bit(size: int) -> None:
-    def job(ring: Ring) -> list[tuple[Floats, Traffic]]:
+    def job(ring: Ring) -> list[tuple[Float32s, Traffic]]:
         return [ring_all_reduce(ring, gradients(size, length)[ring.rank]) for length in LENGTHS]
 
     for outcome in results(on_ring(size, job)):
@@ -48,7 +49,7 @@ def test_without_a_codec_the_sum_is_the_rings_bit_for_bit(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_with_the_codec_replicas_agree_within_its_bound_a_hop(size: int) -> None:
-    def job(ring: Ring) -> list[tuple[Floats, Traffic]]:
+    def job(ring: Ring) -> list[tuple[Float32s, Traffic]]:
         codec = Inceptionn(bound=BOUND)
         return [ring_all_reduce(ring, gradients(size, length)[ring.rank], codec) for length in LENGTHS]
 
@@ -85,7 +86,7 @@ def test_what_was_sent_and_what_was_kept_make_up_the_gradients(size: int) -> Non
 
 
 def test_values_that_are_not_finite_arrive_and_leave_no_residual() -> None:
-    def job(ring: Ring) -> tuple[Floats, Floats]:
+    def job(ring: Ring) -> tuple[Float32s, Float32s]:
         values = np.array([np.inf, np.nan, 3e38, 1.5, 1e-4, -np.inf, 0], np.float32)
         residual = np.ones_like(values)
         return ring_all_reduce(ring, values, Inceptionn(bound=BOUND), residual)[0], residual
@@ -96,10 +97,10 @@ def test_values_that_are_not_finite_arrive_and_leave_no_residual() -> None:
 
 
 def test_ranks_out_of_step_are_named() -> None:
-    def lengths(ring: Ring) -> Floats:
+    def lengths(ring: Ring) -> Float32s:
         return ring_all_reduce(ring, np.ones(40 if ring.rank == 1 else 30, np.float32))[0]
 
-    def codecs(ring: Ring) -> Floats:
+    def codecs(ring: Ring) -> Float32s:
         codec = Inceptionn(bound=BOUND) if ring.rank == 1 else None
         return ring_all_reduce(ring, np.ones(40, np.float32), codec)[0]
 

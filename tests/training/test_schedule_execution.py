@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="schedules are executed over a torch process
 from lightloom.collectives.registry import Collective, build, find
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.interchange.files import write_schedule
-from lightloom.training.launch import Outcome, launch
+from lightloom.training.transport.launch import Outcome, launch
 from tests.cli.commands import run
 
 from . import execution_workers as workers

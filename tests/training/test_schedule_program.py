@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.training.schedule_program import Movement, movement_of, program_of, replicas_agree
+from lightloom.training.schedules.program import Movement, movement_of, program_of, replicas_agree
 
 from .random_schedules import fabric_of, random_schedules
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.training.step_aside import BLOCK, PROBE_SHARE, ROUNDS, SHORTEST_STAND, WARM_UP, StepAside
+from lightloom.training.hooks.step_aside import BLOCK, PROBE_SHARE, ROUNDS, SHORTEST_STAND, WARM_UP, StepAside
 
 PROBE = 2 * ROUNDS * BLOCK
 seconds = st.floats(0.05, 1.0)

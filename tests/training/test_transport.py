@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from lightloom.training.control import ABORT, FRAME_SIZE, Frame
-from lightloom.training.errors import TransportError
-from lightloom.training.rendezvous import ring_from_addresses, ring_from_store
-from lightloom.training.transport import MARKED_TOS, Ring
+from lightloom.training.transport.control import ABORT, FRAME_SIZE, Frame
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.peers import MARKED_TOS, Ring
+from lightloom.training.transport.rendezvous import ring_from_addresses, ring_from_store
 
 from .rings import PATIENCE, LocalStore, on_ring, results
 

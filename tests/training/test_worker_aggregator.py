@@ -17,12 +17,13 @@ import torch
 from torch import nn
 
 from lightloom.compression import Inceptionn
+from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.training.errors import TransportError
-from lightloom.training.hop import Floats, Traffic, largest
-from lightloom.training.transport import MARKED_TOS
-from lightloom.training.tree import Node, Tree, node_from_store
-from lightloom.training.worker_aggregator import (
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.hop import Traffic, largest
+from lightloom.training.transport.peers import MARKED_TOS
+from lightloom.training.transport.tree import Node, Tree, node_from_store
+from lightloom.training.transport.worker_aggregator import (
     RootTrainer,
     WorkerTrainer,
     add_up,
@@ -60,7 +61,7 @@ def in_tree(tree: Tree, job: Callable[[Node], T], *, timeout: float = PATIENCE) 
     return [future.exception() or future.result() for future in futures]  # type: ignore[misc]
 
 
-def tree_sum(tree: Tree, values: list[Floats], rank: int) -> Floats:
+def tree_sum(tree: Tree, values: list[Float32s], rank: int) -> Float32s:
     """What ``rank`` sends up: its own values, or the sum of its children's in order."""
     if rank in tree.workers:
         return values[tree.workers.index(rank)]
@@ -76,7 +77,7 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 def train(
     tree: Tree, codec: Inceptionn | None, *, feedback: bool = False
-) -> list[tuple[bytes, Floats | None, Traffic]]:
+) -> list[tuple[bytes, Float32s | None, Traffic]]:
     """Final weights, residual and last traffic of every worker."""
     size = flat(small_net().parameters()).size
 
@@ -131,7 +132,7 @@ def test_the_sum_is_within_the_bound_of_each_encoding_and_residuals_hold_the_res
     tree, length, steps = TREES[name], 4099, 20
     codec = Inceptionn(bound=BOUND)
 
-    def job(node: Node) -> Floats:
+    def job(node: Node) -> Float32s:
         given = gradients(len(tree.parents), length)[node.name]
         residual, sums = np.zeros(length, np.float32), np.zeros(length, np.float32)
         for _ in range(steps):
@@ -215,7 +216,7 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.slow
 def test_eight_processes() -> None:
     """Five workers, two aggregators and a root; then the first aggregator is killed in the middle of training."""
-    from lightloom.training.launch import launch
+    from lightloom.training.transport.launch import launch
 
     from . import exchange_workers
 

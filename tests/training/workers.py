@@ -17,8 +17,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn
-from lightloom.training.ddp_hook import InceptionnState, attach_inceptionn, inceptionn_hook
-from lightloom.training.worker import Worker
+from lightloom.training.hooks.ddp import InceptionnState, attach_inceptionn, inceptionn_hook
+from lightloom.training.transport.worker import Worker
 
 SMALL_BUCKETS = 0.005
 """MB: several buckets for a tiny net."""

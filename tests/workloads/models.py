@@ -51,7 +51,7 @@ def small_mixture() -> Mixtral:
         MixtralConfig(
             layers=2, hidden=32, heads=4, key_heads=2, intermediate=64, vocabulary=50, sequence=8, experts=4, visited=2
         )
-    )  # fmt: skip
+    )
 
 
 class Vision(nn.Module):

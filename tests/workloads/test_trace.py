@@ -167,9 +167,7 @@ def test_attention_flops_follow_from_its_dimensions(head: int, query: int, key: 
 
     graph = graph_of(forward, (BATCH, head, query, width), (BATCH, head, key, width))
     op = graph.operator("attention")
-    assert op.dimensions == {
-        "sample": BATCH, "head": head, "sequence": query, "key_sequence": key, "head_dim": width
-    }  # fmt: skip
+    assert op.dimensions == {"sample": BATCH, "head": head, "sequence": query, "key_sequence": key, "head_dim": width}
     assert op.forward_flops == 4 * BATCH * head * query * key * width
     assert op.activation_bytes == 4 * BATCH * head * query * width
 

@@ -14,8 +14,14 @@ Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fixed32"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 ELEMENT_BYTES: dict[Precision, int] = {
-    "fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fixed32": 4,
-}  # fmt: skip
+    "fp64": 8,
+    "fp32": 4,
+    "tf32": 4,
+    "bf16": 2,
+    "fp16": 2,
+    "fp8": 1,
+    "fixed32": 4,
+}
 """Bytes of one stored element; TF32 rounds inside the multiplier and is stored as float32."""
 
 

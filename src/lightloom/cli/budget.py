@@ -33,7 +33,7 @@ def budget(
     from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance, provenance_line
     from lightloom.photonics.link_budget import LinkBudget
-    from lightloom.reports.figures import check_format, save
+    from lightloom.reports.figures.base import check_format, save
 
     chosen = read_settings(settings or [])
     if wavelengths is not None:
@@ -49,7 +49,7 @@ def budget(
         check_writable(figure)
     origin = provenance(["budget", nodes, most, light.model_dump(mode="json")])
     if figure is not None:
-        from lightloom.reports.budget_figure import budget_figure
+        from lightloom.reports.figures.budget_figure import budget_figure
 
         save(budget_figure(light, most), figure, provenance_line(origin))
     document = _document(light, nodes, most, set(chosen)) | {"provenance": origin}

@@ -38,12 +38,12 @@ def collective(
 ) -> None:
     """Build, verify and cost schedules of one collective."""
     from lightloom.cli.output import print_json, read_count, read_settings
-    from lightloom.collectives.cost import known_cost_model
+    from lightloom.collectives.cost.stepped import known_cost_model
     from lightloom.collectives.spec import Collective
     from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance, provenance_line
     from lightloom.fabrics.load import load_fabric
-    from lightloom.reports.figures import check_format, save
+    from lightloom.reports.figures.base import check_format, save
 
     chosen = read_settings(settings or [])
     if wavelengths is not None:
@@ -57,7 +57,7 @@ def collective(
     found, refused = _evaluate(wanted, on, algorithm, known_cost_model(cost_model))
     origin = provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model])
     if figure is not None:
-        from lightloom.reports.wavelength_map import wavelength_map
+        from lightloom.reports.figures.wavelength_map import wavelength_map
 
         save(wavelength_map(found[0].schedule, on), figure, provenance_line(origin))
     document = {

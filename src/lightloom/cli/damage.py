@@ -43,7 +43,7 @@ def damage(
     from lightloom.core.files import check_writable
     from lightloom.core.provenance import provenance, provenance_line
     from lightloom.fabrics.damage import Failure
-    from lightloom.reports.figures import check_format, save
+    from lightloom.reports.figures.base import check_format, save
 
     failures = [Failure.parse(text) for text in kill or []]
     members = read_count(ranks, "--ranks")
@@ -67,7 +67,7 @@ def damage(
         "provenance": origin,
     }
     if figure is not None:
-        from lightloom.reports.damage_figure import damage_figure
+        from lightloom.reports.figures.damage_figure import damage_figure
 
         save(damage_figure(rows, kind), figure, provenance_line(origin))
     if as_json:
@@ -135,8 +135,8 @@ def _measured(wanted: Collective, on: WdmRing, failures: list[Failure], together
 
 def _stragglers(wanted: Collective, on: WdmRing, late: float, slower: float) -> list[dict[str, Any]]:
     """What the worst and the average rank delay on the sound ring, by algorithm."""
+    from lightloom.collectives.cost.straggling import straggling
     from lightloom.collectives.registry import admitted, build
-    from lightloom.collectives.straggling import straggling
 
     rows = []
     for each in admitted(wanted.kind, on):
@@ -163,12 +163,16 @@ def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
     console = make_console()
     rows = [
         (
-            ", ".join(row["failures"]) or "nothing", str(row["ranks"]), format_time(row["time_s"]),
-            format_ratio(row["slowdown"]), format_time(row["lower_bound_s"]),
-            format_ratio(row["time_s"] / row["lower_bound_s"]), row["bound_by"],
+            ", ".join(row["failures"]) or "nothing",
+            str(row["ranks"]),
+            format_time(row["time_s"]),
+            format_ratio(row["slowdown"]),
+            format_time(row["lower_bound_s"]),
+            format_ratio(row["time_s"] / row["lower_bound_s"]),
+            row["bound_by"],
         )
         for row in document["rows"]
-    ]  # fmt: skip
+    ]
     title = f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
     columns = ("failed", "ranks", "time", "slowdown", "lower bound", "vs bound", "bound set by")
     console.print(plain_table(columns, rows, title=title))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from lightloom.collectives.schedule import Schedule
+    from lightloom.collectives.schedule.columns import Schedule
     from lightloom.fabrics.base import Fabric
-    from lightloom.training.schedule_trial import Trial
+    from lightloom.training.schedules.trial import Trial
 
 
 def execute(
@@ -38,7 +38,7 @@ def execute(
     from lightloom.core.provenance import provenance
     from lightloom.core.units import parse
     from lightloom.interchange.files import read_schedule
-    from lightloom.training.errors import LaunchError
+    from lightloom.training.transport.errors import LaunchError
 
     if (schedule is None) == (algorithm is None):
         raise ConfigError("give either a schedule's file or --algorithm NAME")
@@ -54,7 +54,7 @@ def execute(
         moved, on = _build(str(algorithm), kind, fabric, members, chosen, size)
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     try:
-        from lightloom.training.schedule_trial import try_schedule, values_of
+        from lightloom.training.schedules.trial import try_schedule, values_of
     except ModuleNotFoundError as error:
         from lightloom.workloads.resolve import INSTALL_TORCH
 

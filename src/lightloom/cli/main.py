@@ -10,13 +10,13 @@ import typer
 
 from lightloom.cli.budget import budget
 from lightloom.cli.catalog import catalog
-from lightloom.cli.circuits import circuits
+from lightloom.cli.circuits.command import circuits
 from lightloom.cli.collective import collective
-from lightloom.cli.compress import compress
+from lightloom.cli.compress.command import compress
 from lightloom.cli.damage import damage
 from lightloom.cli.execute import execute
-from lightloom.cli.onn import onn
-from lightloom.cli.plan import plan
+from lightloom.cli.onn.app import onn
+from lightloom.cli.plan.command import plan
 from lightloom.cli.reproduce import reproduce
 from lightloom.cli.schedule import schedule
 from lightloom.cli.schema import schema

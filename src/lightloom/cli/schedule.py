@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from lightloom.collectives.schedule import Schedule
+    from lightloom.collectives.schedule.columns import Schedule
     from lightloom.fabrics.base import Fabric
 
 schedule = typer.Typer(help="Write schedules to files that other tools read, read them back, check them.")

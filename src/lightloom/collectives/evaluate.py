@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lightloom.collectives.bounds import Bound, lower_bound
-from lightloom.collectives.cost import CircuitChanges, CodecTimes, cost
-from lightloom.collectives.price import Cost, CostModel
+from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import CircuitChanges, CodecTimes, cost
 from lightloom.collectives.registry import Algorithm, build
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Fabric

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from lightloom.collectives.price import CostModel
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective, Kind
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.plugins import plugins_of
@@ -50,9 +50,10 @@ class Algorithm:
             return f"{self.name} serves {', '.join(self.kinds)}, not {kind}"
         if (self.needs == "in-network") != fabric.in_network_reduction:
             return f"{self.name} " + (
-                "needs a switch that reduces in the network" if self.needs == "in-network"
+                "needs a switch that reduces in the network"
+                if self.needs == "in-network"
                 else "sends from rank to rank, and this fabric only reduces in the network"
-            )  # fmt: skip
+            )
         if self.needs == "wdm-ring" and not fabric.wavelength_routed:
             return f"{self.name} needs a ring with wavelengths"
         if fabric.blocked() is not None and not self.by_size:
@@ -96,46 +97,111 @@ def _built_in() -> list[Algorithm]:
     from lightloom.collectives.synthesis.synthesized import refusal, synthesized
 
     plain = [
-        Algorithm(name="ring", build=ring.ring, kinds=(*FROM_ALL_GATHER, *ROOTED),
-                  summary="pass shares on around the ring, one way"),
-        Algorithm(name="ring-two-way", build=ring.ring_two_way, kinds=KINDS, all_to_all_ranks=128, halves_shares=True,
-                  summary="pass shares on around the ring, both ways"),
-        Algorithm(name="recursive-doubling", build=recursive_doubling.recursive_doubling,
-                  summary="exchange everything with partners at distance 1, 2, 4, ..."),
-        Algorithm(name="halving-doubling", build=halving_doubling.halving_doubling, kinds=("all-reduce",),
-                  summary="recursive halving, then recursive doubling (Rabenseifner)"),
-        Algorithm(name="neighbour-exchange", build=neighbour_exchange.neighbour_exchange, even_ranks=True,
-                  summary="pairs swap what they last received, two shares one after the other"),
-        Algorithm(name="one-stage", build=one_stage.one_stage, kinds=(*FROM_ALL_GATHER, "all-to-all"),
-                  summary="every rank straight to every other"),
-        Algorithm(name="binomial-tree", build=binomial_tree.binomial_tree, kinds=(*FROM_ALL_GATHER, *ROOTED),
-                  summary="up a binomial tree to rank 0, and back"),
-        Algorithm(name="worker-aggregator", build=worker_aggregator.worker_aggregator,
-                  kinds=(*FROM_ALL_GATHER, *ROOTED),
-                  summary="all to rank 0, and back (parameter server)"),
-        Algorithm(name="wrht", build=wrht.wrht, kinds=("all-reduce",), needs="wdm-ring",
-                  summary="groups of 2w+1 to their middle, representatives exchange, and back"),
-        Algorithm(name="optree", build=optree.optree, needs="wdm-ring",
-                  summary="exchange between parts of the ring, then between parts of the parts, ..."),
-    ]  # fmt: skip
+        Algorithm(
+            name="ring",
+            build=ring.ring,
+            kinds=(*FROM_ALL_GATHER, *ROOTED),
+            summary="pass shares on around the ring, one way",
+        ),
+        Algorithm(
+            name="ring-two-way",
+            build=ring.ring_two_way,
+            kinds=KINDS,
+            all_to_all_ranks=128,
+            halves_shares=True,
+            summary="pass shares on around the ring, both ways",
+        ),
+        Algorithm(
+            name="recursive-doubling",
+            build=recursive_doubling.recursive_doubling,
+            summary="exchange everything with partners at distance 1, 2, 4, ...",
+        ),
+        Algorithm(
+            name="halving-doubling",
+            build=halving_doubling.halving_doubling,
+            kinds=("all-reduce",),
+            summary="recursive halving, then recursive doubling (Rabenseifner)",
+        ),
+        Algorithm(
+            name="neighbour-exchange",
+            build=neighbour_exchange.neighbour_exchange,
+            even_ranks=True,
+            summary="pairs swap what they last received, two shares one after the other",
+        ),
+        Algorithm(
+            name="one-stage",
+            build=one_stage.one_stage,
+            kinds=(*FROM_ALL_GATHER, "all-to-all"),
+            summary="every rank straight to every other",
+        ),
+        Algorithm(
+            name="binomial-tree",
+            build=binomial_tree.binomial_tree,
+            kinds=(*FROM_ALL_GATHER, *ROOTED),
+            summary="up a binomial tree to rank 0, and back",
+        ),
+        Algorithm(
+            name="worker-aggregator",
+            build=worker_aggregator.worker_aggregator,
+            kinds=(*FROM_ALL_GATHER, *ROOTED),
+            summary="all to rank 0, and back (parameter server)",
+        ),
+        Algorithm(
+            name="wrht",
+            build=wrht.wrht,
+            kinds=("all-reduce",),
+            needs="wdm-ring",
+            summary="groups of 2w+1 to their middle, representatives exchange, and back",
+        ),
+        Algorithm(
+            name="optree",
+            build=optree.optree,
+            needs="wdm-ring",
+            summary="exchange between parts of the ring, then between parts of the parts, ...",
+        ),
+    ]
     return [
         *plain,
         *(_striped(each) for each in plain),
-        Algorithm(name="neighbour-exchange-pairs", build=neighbour_exchange.neighbour_exchange_pairs, even_ranks=True,
-                  needs="wdm-ring", least_channels=2, summary="pairs swap two shares side by side on two wavelengths"),
-        Algorithm(name="synthesized", build=synthesized, kinds=KINDS, striped=True, by_size=True, declines=refusal,
-                  summary="circuits and trees found for this fabric and this size"),
-        Algorithm(name="in-network", build=in_network.in_network, kinds=("all-reduce", "reduce"), needs="in-network",
-                  summary="one step through the reducing switch"),
-    ]  # fmt: skip
+        Algorithm(
+            name="neighbour-exchange-pairs",
+            build=neighbour_exchange.neighbour_exchange_pairs,
+            even_ranks=True,
+            needs="wdm-ring",
+            least_channels=2,
+            summary="pairs swap two shares side by side on two wavelengths",
+        ),
+        Algorithm(
+            name="synthesized",
+            build=synthesized,
+            kinds=KINDS,
+            striped=True,
+            by_size=True,
+            declines=refusal,
+            summary="circuits and trees found for this fabric and this size",
+        ),
+        Algorithm(
+            name="in-network",
+            build=in_network.in_network,
+            kinds=("all-reduce", "reduce"),
+            needs="in-network",
+            summary="one step through the reducing switch",
+        ),
+    ]
 
 
 def _striped(plain: Algorithm) -> Algorithm:
     return Algorithm(
-        name=f"{plain.name}-striped", build=plain.build, summary=f"{plain.summary}; all wavelengths bundled",
-        kinds=plain.kinds, striped=True, needs=plain.needs, even_ranks=plain.even_ranks,
-        halves_shares=plain.halves_shares, all_to_all_ranks=plain.all_to_all_ranks,
-    )  # fmt: skip
+        name=f"{plain.name}-striped",
+        build=plain.build,
+        summary=f"{plain.summary}; all wavelengths bundled",
+        kinds=plain.kinds,
+        striped=True,
+        needs=plain.needs,
+        even_ranks=plain.even_ranks,
+        halves_shares=plain.halves_shares,
+        all_to_all_ranks=plain.all_to_all_ranks,
+    )
 
 
 def find(name: str) -> Algorithm:

@@ -25,7 +25,7 @@ from lightloom.core.fields import MAXIMUM_RANKS
 Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce"]
 KINDS: tuple[str, ...] = get_args(Kind)
 FROM_ALL_GATHER = KINDS[:3]
-"""What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.compose`)."""
+"""What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.schedule.compose`)."""
 ROOTED = KINDS[4:]
 """Rank 0 owns every chunk, however many there are."""
 

@@ -7,8 +7,9 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression.kernels import Bytes, current
+from lightloom.compression.kernels import current
 from lightloom.compression.stream import FRAME_HEADER, FramedCodec
+from lightloom.core.arrays import Bytes
 
 
 class NumpyCodec(FramedCodec):

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.compression.arrays import float32_target
-from lightloom.compression.kernels import Bytes, current
+from lightloom.compression.kernels import current
 from lightloom.compression.stream import FramedCodec, as_bits
+from lightloom.core.arrays import Bytes
 from lightloom.core.errors import ConfigError
 
 LARGEST_EXPONENT = 14

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.compression import kernels_native
+from lightloom.core.arrays import Bits, Bytes
 from lightloom.core.errors import ConfigError
 
 _PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
 """The paths through the C kernel by the numbers that its functions take, the fastest first."""
 NAMES = (*_PATHS, "fallback")
 _VARIABLE = "LIGHTLOOM_KERNEL"
-
-Bits = NDArray[np.uint32]
-Bytes = NDArray[np.uint8]
 
 
 class Kernel(Protocol):

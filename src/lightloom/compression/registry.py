@@ -79,11 +79,26 @@ def _built_in() -> list[Family]:
     from lightloom.compression.truncation import Truncation
 
     return [
-        Family(name="inceptionn", build=Inceptionn, read=read_bound, default="2^-10",
-               summary="0, 8, 16 or 32 bits a value; never off by the bound"),
-        Family(name="inceptionn-printed", build=InceptionnPrinted, read=read_bound, default="2^-10",
-               summary="the same as the paper prints it; breaks its bound below 2^-7"),
+        Family(
+            name="inceptionn",
+            build=Inceptionn,
+            read=read_bound,
+            default="2^-10",
+            summary="0, 8, 16 or 32 bits a value; never off by the bound",
+        ),
+        Family(
+            name="inceptionn-printed",
+            build=InceptionnPrinted,
+            read=read_bound,
+            default="2^-10",
+            summary="the same as the paper prints it; breaks its bound below 2^-7",
+        ),
         Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
-        Family(name="block-fixed-point", build=BlockFixedPoint, read=int, default="8",
-               summary="32 neighbours share an exponent"),
-    ]  # fmt: skip
+        Family(
+            name="block-fixed-point",
+            build=BlockFixedPoint,
+            read=int,
+            default="8",
+            summary="32 neighbours share an exponent",
+        ),
+    ]

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from lightloom.compression.arrays import byte_target, float32_target, float32_values, stream_bytes
 from lightloom.compression.base import Codec
-from lightloom.compression.kernels import REASONS, SLACK, Bits, Bytes, current
+from lightloom.compression.kernels import REASONS, SLACK, current
+from lightloom.core.arrays import Bits, Bytes
 from lightloom.core.errors import CodecError, ConfigError
 
 MAGIC = b"LLGC"

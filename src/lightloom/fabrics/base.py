@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Config, JoulesPerBit, Ranks, Seconds, Watts
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
@@ -195,7 +193,7 @@ class Fabric(Config):
         """Seconds below which the farthest two ranks cannot hear of each other."""
         return self.hop_latency * self.diameter()
 
-    def group(self, ranks: int, apart: int = 1) -> Self | None:
+    def group(self, ranks: int, stride: int = 1) -> Self | None:
         """This fabric as a group of some ranks sees it that lie ``apart`` from each other, all other fields equal; None
         where it has no such group."""
         return self._with(ranks=ranks)
@@ -206,7 +204,7 @@ class Fabric(Config):
         except ValidationError:
             return None
 
-    def pair(self, apart: int) -> tuple[float, float]:
+    def pair(self, stride: int) -> tuple[float, float]:
         """Bytes per second and seconds of latency from every rank to the one that lies so far on, all at once."""
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 

@@ -12,8 +12,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from lightloom.core.arrays import Floats
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Floats
+from lightloom.fabrics.base import Cut
 from lightloom.fabrics.star import StarGeometry
 
 

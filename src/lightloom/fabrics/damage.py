@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, model_validator
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import CLOCKWISE, Cut, Floats, Ints
+from lightloom.fabrics.base import CLOCKWISE, Cut
 from lightloom.fabrics.wdm_ring import WavelengthRing, WdmRing
 
 _WAYS = ("clockwise", "counter-clockwise")
@@ -183,8 +184,8 @@ class DamagedWdmRing(WavelengthRing):
             return self.hop_latency * self._longest_detour()
         # Of the nodes that are left, those nearest to opposite each of them.
         opposite = np.searchsorted(place, (place + self.nodes / 2) % self.nodes)
-        apart = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
-        return self.hop_latency * float(np.minimum(apart, self.nodes - apart).max())
+        stride = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
+        return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
     def _longest_detour(self) -> int:
         """Links between the ends of a broken link, the other way round."""
@@ -232,7 +233,7 @@ class DamagedWdmRing(WavelengthRing):
     def total_receive_bandwidth(self) -> float:
         return float(self._received().sum()) * self.wavelength_bandwidth
 
-    def group(self, ranks: int, apart: int = 1) -> None:
+    def group(self, ranks: int, stride: int = 1) -> None:
         """Groups differ with where they lie."""
 
 

@@ -20,8 +20,16 @@ from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
 _BUILT_IN: tuple[type[Fabric], ...] = (
-    WdmRing, DamagedWdmRing, Ring, Mesh, Torus, PacketSwitch, TwoTierSwitch, CircuitSwitch, OpticalAverager,
-)  # fmt: skip
+    WdmRing,
+    DamagedWdmRing,
+    Ring,
+    Mesh,
+    Torus,
+    PacketSwitch,
+    TwoTierSwitch,
+    CircuitSwitch,
+    OpticalAverager,
+)
 
 
 @cache

@@ -13,8 +13,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
-from lightloom.fabrics.base import Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Fabric, Footprint
 
 
 class Mesh(Fabric):

@@ -16,8 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
-from lightloom.fabrics.base import Cut, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Footprint
 from lightloom.fabrics.star import StarGeometry
 
 Positive = Annotated[float, Field(gt=0)]
@@ -72,9 +73,7 @@ class Averaging(Config):
 
         chosen = self.model_dump(exclude_none=True, exclude={"servers", "bits", "noise", "nonlinearity"})
         parts = Parts(**chosen)
-        made = averager_for(
-            ranks, self.bits, servers=self.servers, noise=self.noise, nonlinearity=self.nonlinearity
-        )  # fmt: skip
+        made = averager_for(ranks, self.bits, servers=self.servers, noise=self.noise, nonlinearity=self.nonlinearity)
         levels, latency, energy = len(made.levels), made.latency(parts), made.energy_per_bit(parts)
         lacking = f"; a lower bound without {', '.join(latency.lacking)}" if latency.lacking else ""
         columns = sum(level.columns for level in made.levels)

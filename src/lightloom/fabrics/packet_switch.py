@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Floats, Footprint, Ints
+from lightloom.fabrics.base import Cut, Footprint
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.star import StarGeometry
 
@@ -123,24 +124,24 @@ class TwoTierSwitch(PacketFabric):
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.cuts()[0].capacity
 
-    def group(self, ranks: int, apart: int = 1) -> Self | None:
+    def group(self, ranks: int, stride: int = 1) -> Self | None:
         """Ranks that begin at a multiple of ``ranks · apart``: as many in a domain as fall into one, with their ports
         and their part of the tree."""
-        if self.domain_size % (ranks * apart) == 0:
+        if self.domain_size % (ranks * stride) == 0:
             inside = ranks
-        elif apart >= self.domain_size:
+        elif stride >= self.domain_size:
             inside = 1
-        elif self.domain_size % apart == 0:
-            inside = self.domain_size // apart
+        elif self.domain_size % stride == 0:
+            inside = self.domain_size // stride
         else:
             return None
         return self._with(ranks=ranks, domain_size=inside)
 
-    def pair(self, apart: int) -> tuple[float, float]:
+    def pair(self, stride: int) -> tuple[float, float]:
         """Those that leave their domain send through their network ports and the tree."""
         if self._domains == 1:
             return self._inside, 2 * self.domain_latency
-        return min(self._across, self._tree / min(apart, self.domain_size)), 4 * self.hop_latency
+        return min(self._across, self._tree / min(stride, self.domain_size)), 4 * self.hop_latency
 
     def diameter(self) -> int:
         return 2 if self._domains == 1 else 4

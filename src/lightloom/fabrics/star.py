@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lightloom.fabrics.base import Fabric, Footprint, Ints
+from lightloom.core.arrays import Ints
+from lightloom.fabrics.base import Fabric, Footprint
 
 
 class StarGeometry(Fabric):

@@ -11,8 +11,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric, Floats, Footprint, Ints
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric, Footprint
 
 
 class RingGeometry(Fabric):

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.schedule import COLUMNS, Column, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import header_of, schedule_from

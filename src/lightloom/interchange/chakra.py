@@ -21,7 +21,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from lightloom.collectives.schedule import COLUMNS, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric

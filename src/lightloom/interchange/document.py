@@ -1,7 +1,7 @@
 """A schedule as plain values: a header, and columns of whole numbers. What JSON, Arrow and Parquet files hold.
 
     header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, notes, fabric
-    columns    step, lightpath, source, ... as in :data:`lightloom.collectives.schedule.COLUMNS`, one entry a row
+    columns    step, lightpath, source, ... as in ``collectives.schedule.columns.COLUMNS``, one entry a row
 
 Complaints name the file, the field, and the row or entry.
 """
@@ -13,17 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.folding import Folding
-from lightloom.collectives.schedule import COLUMNS, Column, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import fabric_from
 
 SCHEMA = "lightloom.schedule/1"
 HEADER = (
-    "schema", "algorithm", "collective", "chunks", "steps", "queued", "dependencies", "folding", "notes", "fabric"
-)  # fmt: skip
+    "schema",
+    "algorithm",
+    "collective",
+    "chunks",
+    "steps",
+    "queued",
+    "dependencies",
+    "folding",
+    "notes",
+    "fabric",
+)
 _MOST_STEPS_IN_ORDER = 20_000
 """Steps with dependencies are checked in a square table."""
 

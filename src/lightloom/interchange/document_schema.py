@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from lightloom.collectives.schedule import COLUMNS
+from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.collectives.spec import KINDS
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics import load as fabrics

@@ -161,9 +161,15 @@ class _Builder:
         return operator
 
     def _costed(
-        self, call: Call, name: str, kind: str, sources: tuple[str, ...], made: list[TraceTensor], fresh: int,
+        self,
+        call: Call,
+        name: str,
+        kind: str,
+        sources: tuple[str, ...],
+        made: list[TraceTensor],
+        fresh: int,
         sampled: bool,
-    ) -> Operator:  # fmt: skip
+    ) -> Operator:
         written = sum(tensor.elements for tensor in made)
         inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")

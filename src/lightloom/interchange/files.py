@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lightloom.collectives.schedule import Schedule
-from lightloom.collectives.verify import verify
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric

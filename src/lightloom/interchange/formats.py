@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import HEADER, columns_from, header_of, schedule_from

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.msccl_program import Gpu, Program, Step, ThreadBlock

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from lightloom.collectives.build import Moves, lay, moves
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import Ints
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import verified
@@ -72,7 +72,9 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
     logical = _logical_steps(rows, _levels(len(rows), edges, str(path)), wanted, fabric, chunks, str(path))
     if not logical:
         raise ConfigError(f"{path}: no message at all: expected a program of {program.collective}")
-    schedule = lay(program.name or path.stem, wanted, fabric, chunks, logical, notes=(f"read from {path.name}",))
+    schedule = assign_wavelengths(
+        program.name or path.stem, wanted, fabric, chunks, logical, notes=(f"read from {path.name}",)
+    )
     return verified(schedule, fabric, str(path))
 
 
@@ -200,7 +202,7 @@ def _logical_steps(
         part = levels.part[these]
         ends = np.flatnonzero(part[1:] != part[:-1]) + 1
         loose = int(levels.step[these[0]]) not in levels.bound
-        if loose or lay("", wanted, fabric, chunks, [each]).steps == 1:
+        if loose or assign_wavelengths("", wanted, fabric, chunks, [each]).steps == 1:
             found.append(each)
         elif len(ends):
             middle = int(ends[len(ends) // 2])

@@ -83,10 +83,21 @@ class Program:
 def to_xml(program: Program) -> str:
     """The program as text, an element a line."""
     lines = [
-        _tag("algo", 0, name=program.name, proto=program.protocol, nchannels=program.channels,
-             nchunksperloop=program.chunks, ngpus=len(program.gpus), coll=program.collective,
-             inplace=int(program.in_place), outofplace=int(not program.in_place), minBytes=0, maxBytes=0)
-    ]  # fmt: skip
+        _tag(
+            "algo",
+            0,
+            name=program.name,
+            proto=program.protocol,
+            nchannels=program.channels,
+            nchunksperloop=program.chunks,
+            ngpus=len(program.gpus),
+            coll=program.collective,
+            inplace=int(program.in_place),
+            outofplace=int(not program.in_place),
+            minBytes=0,
+            maxBytes=0,
+        )
+    ]
     for rank, gpu in enumerate(program.gpus):
         lines.append(_tag("gpu", 1, id=rank, **{f"{each}_chunks": gpu.chunks[each] for each in BUFFERS}))
         for number, block in enumerate(gpu.blocks):
@@ -99,10 +110,23 @@ def to_xml(program: Program) -> str:
 
 def _step(number: int, step: Step) -> str:
     depid, deps = step.depends or (-1, -1)
-    return _tag(
-        "step", 3, s=number, type=step.type, srcbuf=step.source[0], srcoff=step.source[1], dstbuf=step.destination[0],
-        dstoff=step.destination[1], cnt=step.count, depid=depid, deps=deps, hasdep=int(step.awaited),
-    )[:-1] + "/>"  # fmt: skip
+    return (
+        _tag(
+            "step",
+            3,
+            s=number,
+            type=step.type,
+            srcbuf=step.source[0],
+            srcoff=step.source[1],
+            dstbuf=step.destination[0],
+            dstoff=step.destination[1],
+            cnt=step.count,
+            depid=depid,
+            deps=deps,
+            hasdep=int(step.awaited),
+        )[:-1]
+        + "/>"
+    )
 
 
 def _tag(element: str, depth: int, **values: object) -> str:

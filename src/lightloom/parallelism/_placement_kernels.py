@@ -138,18 +138,31 @@ def _nearest(x: int, votes: Any, device: Any, memory: Any, used: Any, capacity: 
     for to in range(devices):
         if to != device[x] and used[to] + memory[x] > capacity:
             continue
-        apart = (to - device[x]) % devices
-        apart = min(apart, devices - apart)
-        if votes[to] > most or (votes[to] == most and apart < least):
-            best, most, least = to, votes[to], apart
+        stride = (to - device[x]) % devices
+        stride = min(stride, devices - stride)
+        if votes[to] > most or (votes[to] == most and stride < least):
+            best, most, least = to, votes[to], stride
     return best
 
 
 @njit(cache=True)
 def settle(
-    order: Any, upto: int, before: Any, after: Any, memory: Any, capacity: float, offsets: Any,
-    allowed: Any, rounds: int, device: Any, used: Any, duration: Any, free: Any, dirty: Any, moved: Any,
-) -> bool:  # fmt: skip
+    order: Any,
+    upto: int,
+    before: Any,
+    after: Any,
+    memory: Any,
+    capacity: float,
+    offsets: Any,
+    allowed: Any,
+    rounds: int,
+    device: Any,
+    used: Any,
+    duration: Any,
+    free: Any,
+    dirty: Any,
+    moved: Any,
+) -> bool:
     """Backward and forward sweeps over order[0 ... upto] until neighbours are within reach; False after ``rounds``.
 
     Backward, whoever is out of reach of one after it moves to the nearest device that reaches most of those after it;
@@ -193,9 +206,20 @@ def settle(
 
 @njit(cache=True)
 def forward_pass(
-    order: Any, before: Any, after: Any, duration: Any, memory: Any, capacity: float, offsets: Any,
-    allowed: Any, width: int, earliest_finish: bool, rounds: int, device: Any, moved: Any,
-) -> bool:  # fmt: skip
+    order: Any,
+    before: Any,
+    after: Any,
+    duration: Any,
+    memory: Any,
+    capacity: float,
+    offsets: Any,
+    allowed: Any,
+    width: int,
+    earliest_finish: bool,
+    rounds: int,
+    device: Any,
+    moved: Any,
+) -> bool:
     """Algorithm 1 on devices 0 ... width − 1, in order; False when it gets stuck.
 
     Candidates are the devices within reach of all placed neighbours and with room. The earliest free one is taken, or
@@ -240,9 +264,9 @@ def forward_pass(
             own = free[to]
             if earliest_finish:
                 own = max(own, latest[to], second if to == top else first)
-            apart = 0 if home < 0 else min((to - home) % devices, (home - to) % devices)
-            if own < least or (own == least and apart < nearest):
-                best, least, nearest = to, own, apart
+            stride = 0 if home < 0 else min((to - home) % devices, (home - to) % devices)
+            if own < least or (own == least and stride < nearest):
+                best, least, nearest = to, own, stride
         stuck = best < 0
         if stuck:
             for to in range(width):
@@ -263,9 +287,22 @@ def forward_pass(
                 for e in range(rows[0][x], rows[0][x + 1]):
                     dirty[rows[1][e]] = True
             if not settle(
-                order, step, before, after, memory, capacity, offsets, allowed, rounds, device, used,
-                duration, free, dirty, moved,
-            ):  # fmt: skip
+                order,
+                step,
+                before,
+                after,
+                memory,
+                capacity,
+                offsets,
+                allowed,
+                rounds,
+                device,
+                used,
+                duration,
+                free,
+                dirty,
+                moved,
+            ):
                 return False
     return True
 
@@ -279,9 +316,17 @@ def _may(x: int, before: Any, after: Any, device: Any, allowed: Any) -> bool:
 
 @njit(cache=True)
 def anneal(
-    order: Any, before: Any, after: Any, durations: Any, memory: Any, capacity: float, allowed: Any, device: Any,
-    steps: int, seed: int,
-) -> Any:  # fmt: skip
+    order: Any,
+    before: Any,
+    after: Any,
+    durations: Any,
+    memory: Any,
+    capacity: float,
+    allowed: Any,
+    device: Any,
+    steps: int,
+    seed: int,
+) -> Any:
     """Improve a valid ``device`` in place by simulated annealing; never ends worse. Returns its iteration time.
 
     A step moves one sub-operator, swaps two, or brings two neighbours together, and is dropped where it breaks a reach

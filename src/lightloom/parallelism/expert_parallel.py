@@ -15,7 +15,7 @@ from math import gcd
 
 import numpy as np
 
-from lightloom.parallelism.strategy_space import Mask
+from lightloom.core.arrays import Mask
 from lightloom.parallelism.tensor_parallel import TensorSplit
 from lightloom.workloads.graph import ComputeGraph
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.partition import BalancedGraph
 from lightloom.parallelism.placed import Placement
-from lightloom.parallelism.splitting import Floats, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

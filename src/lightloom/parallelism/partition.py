@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.splitting import (
     SPLITS,
     Exchange,
-    Floats,
-    Ints,
     Layout,
     Need,
     Split,

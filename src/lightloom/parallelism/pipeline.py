@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.workloads.graph import ComputeGraph
 
 

@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.parallelism.splitting import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.partition import BalancedGraph
 from lightloom.parallelism.placed import Link, Placement, Reach
-from lightloom.parallelism.splitting import Floats, Ints
 
 ROUNDS = 8
 """Backward and forward sweeps of one repair before it is given up."""
@@ -124,11 +124,19 @@ def _searched(problem: _Problem, starts: list[_Start], effort: int) -> _Start:
         return starts[0]
     seconds = [
         kernels.anneal(
-            problem.order, problem.before, problem.after, problem.durations, balanced.memory, problem.capacity,
-            problem.allowed, start.device, steps, seed,
+            problem.order,
+            problem.before,
+            problem.after,
+            problem.durations,
+            balanced.memory,
+            problem.capacity,
+            problem.allowed,
+            start.device,
+            steps,
+            seed,
         )
         for seed, start in enumerate(starts)
-    ]  # fmt: skip
+    ]
     return starts[int(np.argmin(seconds))]
 
 
@@ -225,9 +233,20 @@ def _pass(problem: _Problem, method: str, width: int, early: bool, rounds: int) 
     device = np.full(problem.balanced.size, -1, np.int32)
     moved = np.zeros(2, np.int64)
     if kernels.forward_pass(
-        problem.order, problem.before, problem.after, problem.balanced.forward, problem.balanced.memory,
-        problem.capacity, problem.offsets, problem.allowed, width, early, rounds, device, moved,
-    ):  # fmt: skip
+        problem.order,
+        problem.before,
+        problem.after,
+        problem.balanced.forward,
+        problem.balanced.memory,
+        problem.capacity,
+        problem.offsets,
+        problem.allowed,
+        width,
+        early,
+        rounds,
+        device,
+        moved,
+    ):
         yield _Start(method, device, int(moved[0]))
 
 
@@ -284,9 +303,22 @@ def _settled(problem: _Problem, method: str, device: NDArray[np.int32], rounds: 
         busy = np.bincount(device, balanced.forward, problem.devices)
         dirty = np.ones(balanced.size, np.bool_)
         if not rounds or not kernels.settle(
-            problem.order, balanced.size - 1, problem.before, problem.after, balanced.memory, problem.capacity,
-            problem.offsets, problem.allowed, rounds, device, used, balanced.forward, busy, dirty, moved,
-        ):  # fmt: skip
+            problem.order,
+            balanced.size - 1,
+            problem.before,
+            problem.after,
+            balanced.memory,
+            problem.capacity,
+            problem.offsets,
+            problem.allowed,
+            rounds,
+            device,
+            used,
+            balanced.forward,
+            busy,
+            dirty,
+            moved,
+        ):
             return
     yield _Start(method, device, int(moved[0]))
 

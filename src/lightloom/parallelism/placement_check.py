@@ -62,8 +62,8 @@ def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
     if peers:
         sent = sent | {(b, a) for a, b in sent}
     for a, b in sorted(sent):
-        apart = min((b - a) % k, (a - b) % k) * 2 if peers else (b - a) % k
-        if degree < k - 1 and apart > degree:
+        stride = min((b - a) % k, (a - b) % k) * 2 if peers else (b - a) % k
+        if degree < k - 1 and stride > degree:
             raise VerificationError(f"devices {a} and {b} communicate out of reach: Δ = {degree}, k = {k}")
     for side, word in ((0, "sends to"), (1, "receives from")):
         counts = np.bincount([pair[side] for pair in sent], minlength=k)

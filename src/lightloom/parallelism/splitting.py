@@ -18,15 +18,13 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.workloads.graph import Operator
 
 InputNeed = Literal["own", "halo", "whole", "group"]
 """``own``: the slice of the same place; ``halo``: that and what the kernel reaches beyond; ``group``: own where the
 parts divide the groups of a convolution, whole elsewhere."""
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Split(NamedTuple):
@@ -245,7 +243,7 @@ def exchanged_fraction(made: Layout, wanted: Need, sent: Exchange) -> float:
     """Tensors' worth of data that leaves its device when equal places of producer and consumer share one."""
     # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
     if made.parts <= wanted.parts:
-        apart = sent.destination * made.parts // wanted.parts != sent.source
+        stride = sent.destination * made.parts // wanted.parts != sent.source
     else:
-        apart = sent.source * wanted.parts // made.parts != sent.destination
-    return float(sent.fraction[apart].sum())
+        stride = sent.source * wanted.parts // made.parts != sent.destination
+    return float(sent.fraction[stride].sum())

@@ -14,11 +14,8 @@ from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from lightloom.core.arrays import Floats, Ints, Mask
 
 SHARDINGS = ("ddp", "fsdp")
 """What a replica keeps of parameters, gradients and optimizer state: all, or its share (ZeRO stage 3)."""
@@ -89,11 +86,17 @@ class Strategies:
     def of(cls, strategy: Strategy) -> Strategies:
         """One row."""
         whole = {
-            "dp": strategy.dp, "tp": strategy.tp, "pp": strategy.pp, "micro_batches": strategy.micro_batches,
-            "global_batch": strategy.global_batch, "sharding": SHARDINGS.index(strategy.sharding),
-            "recomputation": RECOMPUTATIONS.index(strategy.recomputation), "algorithm": 0,
-            "virtual_stages": strategy.virtual_stages, "ep": strategy.ep,
-        }  # fmt: skip
+            "dp": strategy.dp,
+            "tp": strategy.tp,
+            "pp": strategy.pp,
+            "micro_batches": strategy.micro_batches,
+            "global_batch": strategy.global_batch,
+            "sharding": SHARDINGS.index(strategy.sharding),
+            "recomputation": RECOMPUTATIONS.index(strategy.recomputation),
+            "algorithm": 0,
+            "virtual_stages": strategy.virtual_stages,
+            "ep": strategy.ep,
+        }
         columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in whole.items()}
         columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
         return cls(algorithms=(strategy.algorithm,), **columns)
@@ -163,25 +166,46 @@ def strategy_space(
     counts = [1 << k for k in range(most_micro_batches.bit_length())]
     degrees = [
         (ranks // (tp * pp), tp, slices, pp, chunks, micro, ep)
-        for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1)) if ranks % (tp * pp) == 0
+        for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1))
+        if ranks % (tp * pp) == 0
         for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
         for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
-        for micro in counts if chunks == 1 or micro % pp == 0
+        for micro in counts
+        if chunks == 1 or micro % pp == 0
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
-    ]  # fmt: skip
+    ]
     dp, tp, slices, pp, chunks, micro, ep = np.array(degrees, np.int64).reshape(-1, 7).T
-    choices = [np.arange(len(dp)), *map(np.asarray, (
-        [*batches], range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios],
-    ))]  # fmt: skip
+    choices = [
+        np.arange(len(dp)),
+        *map(
+            np.asarray,
+            (
+                [*batches],
+                range(len(SHARDINGS)),
+                range(len(RECOMPUTATIONS)),
+                range(len(algorithms)),
+                [*ratios],
+            ),
+        ),
+    ]
     row, batch, sharding, recomputation, algorithm, ratio = (
         each.ravel() for each in np.meshgrid(*choices, indexing="ij")
     )
     found = Strategies(
-        algorithms=tuple(algorithms), dp=dp[row], tp=tp[row], pp=pp[row], micro_batches=micro[row],
-        global_batch=batch.astype(np.int64), sharding=sharding.astype(np.int64),
-        recomputation=recomputation.astype(np.int64), algorithm=algorithm.astype(np.int64),
-        ratio=ratio.astype(np.float64), sequence_parallel=slices[row] == 1, virtual_stages=chunks[row], ep=ep[row],
-    )  # fmt: skip
+        algorithms=tuple(algorithms),
+        dp=dp[row],
+        tp=tp[row],
+        pp=pp[row],
+        micro_batches=micro[row],
+        global_batch=batch.astype(np.int64),
+        sharding=sharding.astype(np.int64),
+        recomputation=recomputation.astype(np.int64),
+        algorithm=algorithm.astype(np.int64),
+        ratio=ratio.astype(np.float64),
+        sequence_parallel=slices[row] == 1,
+        virtual_stages=chunks[row],
+        ep=ep[row],
+    )
     divides = found.global_batch % (found.dp * found.micro_batches) == 0
     alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))
     silent = (found.dp == 1) & (found.tp == 1) & (found.algorithm > 0)

@@ -21,7 +21,7 @@ from math import gcd
 
 import numpy as np
 
-from lightloom.parallelism.strategy_space import Mask
+from lightloom.core.arrays import Mask
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 _SLICEWISE = frozenset(
@@ -29,9 +29,21 @@ _SLICEWISE = frozenset(
 )
 """Kinds that take slices and give slices."""
 _TOKENWISE = frozenset(
-    {"activation", "add", "copy", "dropout", "elementwise", "embedding", "experts", "linear", "norm", "reduce",
-     "softmax", "topk"}
-)  # fmt: skip
+    {
+        "activation",
+        "add",
+        "copy",
+        "dropout",
+        "elementwise",
+        "embedding",
+        "experts",
+        "linear",
+        "norm",
+        "reduce",
+        "softmax",
+        "topk",
+    }
+)
 """Kinds that do to each token the same, whatever the others are; a softmax or sum of whole tensors goes along channels,
 unless the sequence is gone after it."""
 _MULTIPLIES = frozenset({"linear", "experts"})
@@ -92,10 +104,13 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
     """Which outputs lie in slices of the sequence, and what the degree must divide."""
-    sequenced = np.array([
-        not cut and each.kind != "input" and {"sample", "sequence"} <= each.dimensions.keys()
-        for each, cut in zip(graph.operators, sliced, strict=True)
-    ], np.bool_)  # fmt: skip
+    sequenced = np.array(
+        [
+            not cut and each.kind != "input" and {"sample", "sequence"} <= each.dimensions.keys()
+            for each, cut in zip(graph.operators, sliced, strict=True)
+        ],
+        np.bool_,
+    )
     within = dict(zip((each.name for each in graph.operators), sequenced.tolist(), strict=True))
     common, works = 0, True
     for each in graph.operators:

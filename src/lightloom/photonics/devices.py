@@ -114,8 +114,13 @@ def receiver_noise(
     Raises:
         ConfigError: a quantity is not positive.
     """
-    for name, value in (("power", power), ("bandwidth", bandwidth), ("responsivity", responsivity),
-                        ("load_ohm", load_ohm), ("temperature", temperature)):  # fmt: skip
+    for name, value in (
+        ("power", power),
+        ("bandwidth", bandwidth),
+        ("responsivity", responsivity),
+        ("load_ohm", load_ohm),
+        ("temperature", temperature),
+    ):
         if not value > 0:
             raise ConfigError(f"{name}={value}: expected more than 0")
     current = responsivity * power

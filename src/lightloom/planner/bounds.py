@@ -17,10 +17,11 @@ import numpy as np
 
 from lightloom.accelerators.roofline import memory_time
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
-from lightloom.parallelism.strategy_space import SHARDINGS, Floats, Ints, Mask, Strategies
+from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
 from lightloom.planner.group_prices import PriceLines, unique_groups
 from lightloom.planner.stage_exchanges import distance
 from lightloom.planner.stage_memory import stage_memory
@@ -35,7 +36,7 @@ _BLOCK = 1 << 14
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
     none, holders, shared = np.ones(len(strategies)), strategies.dp // strategies.ep, strategies.ep > 1
-    beside, tp, apart = np.ones_like(strategies.dp), strategies.tp, strategies.tp * strategies.ep
+    beside, tp, stride = np.ones_like(strategies.dp), strategies.tp, strategies.tp * strategies.ep
     ddp, fsdp, ratio = strategies.sharding == 0, strategies.sharding == 1, strategies.ratio
     kinds: tuple[tuple[Kind, Mask, Ints, Ints, Floats], ...] = (
         ("all-reduce", ddp, strategies.dp, tp, ratio),
@@ -45,9 +46,9 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
         ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-to-all", shared, strategies.ep, tp, none),
-        ("all-reduce", shared & ddp, holders, apart, ratio),
-        ("all-gather", shared & fsdp, holders, apart, ratio),
-        ("reduce-scatter", shared & fsdp, holders, apart, ratio),
+        ("all-reduce", shared & ddp, holders, stride, ratio),
+        ("all-gather", shared & fsdp, holders, stride, ratio),
+        ("reduce-scatter", shared & fsdp, holders, stride, ratio),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
@@ -55,10 +56,13 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
         which = np.flatnonzero(wanted & (ranks > 1))
         spread = distance(job.fabric, between[which])
         groups, row = unique_groups(strategies.algorithm[which], ranks[which], spread, by[which])
-        refused = np.array([
-            job.pricing.refusal(kind, strategies.algorithms[name], count, sent, away) is not None
-            for name, count, away, sent in groups
-        ], np.bool_)  # fmt: skip
+        refused = np.array(
+            [
+                job.pricing.refusal(kind, strategies.algorithms[name], count, sent, away) is not None
+                for name, count, away, sent in groups
+            ],
+            np.bool_,
+        )
         found[which] &= ~refused[row]
     return found
 

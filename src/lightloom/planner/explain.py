@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lightloom.collectives.price import Cost
+from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
 from lightloom.planner.search import Candidate, PlanSearch
 from lightloom.planner.verdict import verdict
@@ -85,7 +85,5 @@ def _against(winner: Candidate, other: Candidate | None) -> str:
 
 
 def _parts(cost: Cost) -> str:
-    parts = {
-        "transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration
-    }  # fmt: skip
+    parts = {"transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration}
     return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"

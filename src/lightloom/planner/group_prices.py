@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.collectives.price import CostModel
+from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import Floats, Ints
 from lightloom.planner.compression import Compression, gradient_bytes
 from lightloom.planner.prices import SchedulePrices
 from lightloom.simulation.lower import Price
@@ -29,10 +29,10 @@ _SMALL, _LARGE = 2.0**12, 2.0**37
 class Pricing(Protocol):
     """What collectives of a group cost."""
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
         """Why this collective cannot be had; None when it can."""
 
-    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
+    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
         """Prices of a group of ``ranks`` that lie so far ``apart``, whose gradients are sent ``ratio`` times
         smaller."""
 
@@ -59,22 +59,22 @@ class GroupPrices:
         self._plain: dict[tuple[str, str], SchedulePrices] = {}
         self._prices: dict[tuple[str, int, float, int], Price] = {}
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
         """Why this collective cannot be had; None when it can."""
-        part = self._part(ranks, apart)
+        part = self._part(ranks, stride)
         if part is None:
-            return f"the fabric has no part of {ranks} ranks" + (f" that lie {apart} apart" if apart > 1 else "")
+            return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
         if find(algorithm).by_size:
             return f"{algorithm} has another schedule for every size, whose prices cannot be bounded from a few sizes"
         return _carrier(kind, algorithm, part).refusal(kind, part)
 
-    def price(self, algorithm: str, ranks: int, ratio: float, apart: int = 1) -> Price:
+    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
         """Builds on first use; a ratio other than 1 must be that of one of the compressions."""
-        key = algorithm, ranks, ratio, apart
+        key = algorithm, ranks, ratio, stride
         if key not in self._prices:
-            part = self._part(ranks, apart)
+            part = self._part(ranks, stride)
             assert part is not None
             sums = self._schedules(find(algorithm), part)
             if ratio != 1:
@@ -89,12 +89,12 @@ class GroupPrices:
             self._plain[key] = SchedulePrices(algorithm, part, self._model)
         return self._plain[key]
 
-    def _part(self, ranks: int, apart: int) -> Fabric | None:
+    def _part(self, ranks: int, stride: int) -> Fabric | None:
         if ranks == self._fabric.ranks:
             return self._fabric
-        if (ranks, apart) not in self._parts:
-            self._parts[ranks, apart] = self._fabric.group(ranks, apart)
-        return self._parts[ranks, apart]
+        if (ranks, stride) not in self._parts:
+            self._parts[ranks, stride] = self._fabric.group(ranks, stride)
+        return self._parts[ranks, stride]
 
 
 def _carrier(kind: Kind, algorithm: str, part: Fabric) -> Algorithm:
@@ -118,12 +118,12 @@ class PriceLines:
         self._hidden_setup = hidden_setup
         self._fitted: dict[tuple[Kind, int, int, int, float], tuple[float, float, float, float]] = {}
 
-    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         """Seconds: 0 where nothing is sent or there is one rank; arguments broadcast.
 
         ``nbytes`` may have a last dimension more than the others.
         """
-        keys, row = unique_groups(algorithm, ranks, apart, ratio)
+        keys, row = unique_groups(algorithm, ranks, stride, ratio)
         base, slope, far, far_slope = (
             part.reshape(row.shape + (1,) * (nbytes.ndim - row.ndim)) for part in self._columns(kind, keys, row)
         )
@@ -137,13 +137,13 @@ class PriceLines:
         return list(table[row].T)
 
     def _fit(
-        self, kind: Kind, algorithm: int, ranks: int, apart: int, ratio: float
+        self, kind: Kind, algorithm: int, ranks: int, stride: int, ratio: float
     ) -> tuple[float, float, float, float]:
-        key = kind, algorithm, ranks, apart, ratio
+        key = kind, algorithm, ranks, stride, ratio
         if ranks == 1:
             return 0.0, 0.0, 0.0, 0.0
         if key not in self._fitted:
-            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio, apart)
+            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio, stride)
             costs = (price(kind, nbytes).cost for nbytes in (0.0, _SMALL, _LARGE, 2 * _LARGE))
             nothing, small, large, twice = (
                 cost.time - cost.setup if self._hidden_setup else cost.repeated_time for cost in costs
@@ -155,12 +155,12 @@ class PriceLines:
 
 
 def unique_groups(
-    algorithm: Ints, ranks: Ints, apart: Ints, ratio: Floats
+    algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats
 ) -> tuple[list[tuple[int, int, int, float]], Ints]:
     """The different groups of ranks, (algorithm, ranks, apart, ratio), and where each row finds its own."""
     code = algorithm
-    for column in (ranks, apart, np.unique(ratio, return_inverse=True)[1]):
+    for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
         code = code * (int(column.max(initial=0)) + 1) + column
     _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, apart, ratio))
+    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, stride, ratio))
     return list(zip(*columns, strict=True)), row

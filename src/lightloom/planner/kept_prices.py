@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from lightloom.collectives.bounds import Bound
-from lightloom.collectives.price import Cost, CostModel
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import ConfigError

@@ -13,8 +13,8 @@ import numpy as np
 
 from lightloom.accelerators.base import Accelerator, Precision
 from lightloom.accelerators.roofline import memory_time
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.expert_parallel import ExpertSplit
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask
 from lightloom.parallelism.tensor_parallel import TensorSplit
 from lightloom.workloads.graph import ComputeGraph, has_samples
 
@@ -121,5 +121,7 @@ def operator_columns(
     }
     return OperatorColumns(
         found | {name: each.astype(np.int64) for name, each in masks.items()},
-        graph.batch, graph.element_bytes, element_bytes,
-    )  # fmt: skip
+        graph.batch,
+        graph.element_bytes,
+        element_bytes,
+    )

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.accelerators.roofline import memory_time
+from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import Floats, Ints
 from lightloom.planner.placed_space import PartTable, PlacedRows, blocks
 from lightloom.planner.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph

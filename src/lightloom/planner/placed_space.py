@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.packet_switch import TwoTierSwitch
 from lightloom.fabrics.star import StarGeometry
 from lightloom.parallelism.placed import Reach
 from lightloom.parallelism.splitting import SPLITS, Split, split_size
-from lightloom.parallelism.strategy_space import Floats, Ints
 from lightloom.planner.splits import PlacedChoice
 from lightloom.planner.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph

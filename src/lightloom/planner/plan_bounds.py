@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.accelerators.roofline import memory_time
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.strategy_space import Floats, Ints
 from lightloom.planner.placed_bounds import ROUNDING, best, exchange_latency, sent_ratio
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.placed_work import held_parameters
@@ -88,8 +88,8 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
     of, k, ranks = best(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     device: Ints = np.arange(k)
-    apart = np.abs(np.arange(2 * k) - device[:, None])
-    links = float((sent * np.minimum(apart, ranks - apart)).sum()) / k
+    stride = np.abs(np.arange(2 * k) - device[:, None])
+    links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
     return max(float(ports.max()) / of.rate, links / of.link_rate)
 
 

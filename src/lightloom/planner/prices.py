@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import floor, log2
 
-from lightloom.collectives.bounds import Bound
-from lightloom.collectives.codec_work import CodecWork, codec_work
-from lightloom.collectives.cost import CircuitChanges, circuit_changes, circuits_key
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.codec_work import CodecWork, codec_work
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import CircuitChanges, circuit_changes, circuits_key
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, build
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.compression import VALUE_BYTES, Compression

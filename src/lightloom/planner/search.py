@@ -11,7 +11,7 @@ from functools import partial
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.price import CostModel
+from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.clusters.base import Cluster
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.parallelism.strategy_space import SHARDINGS, Ints, Strategies
+from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
 from lightloom.planner.bounds import admitted, bounds, memory
 from lightloom.planner.compression import Compression
 from lightloom.planner.group_prices import GroupPrices

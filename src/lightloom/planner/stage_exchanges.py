@@ -13,8 +13,9 @@ import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.operator_columns import OperatorColumns
 
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
@@ -54,9 +55,13 @@ def pass_exchanges(
         for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
             place = np.ix_(which, of)
             seconds = exchange_time(
-                "all-to-all", rows.algorithm[which], rows.ep[which], distance(fabric, rows.tp[which]),
-                np.ones(len(which)), nbytes[place] * share,
-            )  # fmt: skip
+                "all-to-all",
+                rows.algorithm[which],
+                rows.ep[which],
+                distance(fabric, rows.tp[which]),
+                np.ones(len(which)),
+                nbytes[place] * share,
+            )
             there[place] += seconds
             back[place] += seconds
     return there, back
@@ -85,17 +90,21 @@ def replica_exchanges(
         ("all-gather", sharded, settings.sharded_parameter_bytes, gather),
         ("reduce-scatter", sharded, settings.sharded_gradient_bytes, exchange),
     )
-    every, apart = np.ones(len(rows), np.bool_), rows.tp * rows.ep
-    holders = ((whole, every, rows.dp, rows.tp), (experts, shared, rows.dp // rows.ep, apart))
+    every, stride = np.ones(len(rows), np.bool_), rows.tp * rows.ep
+    holders = ((whole, every, rows.dp, rows.tp), (experts, shared, rows.dp // rows.ep, stride))
     for held, among, ranks, between in holders:
         nbytes = held * _interleaved(fabric, between, sharing)[:, None]
         for kind, chosen, size, out in kinds:
             which = np.flatnonzero(chosen & among)
             if len(which):
                 out[which] += exchange_time(
-                    kind, rows.algorithm[which], ranks[which], distance(fabric, between[which]), rows.ratio[which],
+                    kind,
+                    rows.algorithm[which],
+                    ranks[which],
+                    distance(fabric, between[which]),
+                    rows.ratio[which],
                     nbytes[which] * size,
-                )  # fmt: skip
+                )
     return gather, exchange
 
 
@@ -112,14 +121,14 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
     return found
 
 
-def distance(fabric: Fabric, apart: Ints) -> Ints:
+def distance(fabric: Fabric, stride: Ints) -> Ints:
     """How far a group's ranks lie apart, where that makes a difference; else 1."""
-    return apart if fabric.tiered else np.ones_like(apart)
+    return stride if fabric.tiered else np.ones_like(stride)
 
 
 def _beside(rows: Ints) -> Ints:
     return np.ones(len(rows), np.int64)
 
 
-def _interleaved(fabric: Fabric, apart: Ints, sharing: bool) -> Floats:
-    return apart.astype(np.float64) if sharing and fabric.wavelength_routed else np.ones(len(apart))
+def _interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
+    return stride.astype(np.float64) if sharing and fabric.wavelength_routed else np.ones(len(stride))

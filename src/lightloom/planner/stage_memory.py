@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.stage_times import Job, combinations, shares
 
 

@@ -15,10 +15,11 @@ import numpy as np
 from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator
 from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
-from lightloom.parallelism.strategy_space import Floats, Ints, Mask, Strategies, strategy_space
+from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.group_prices import Pricing
 from lightloom.planner.operator_columns import OperatorColumns, operator_columns
@@ -81,10 +82,17 @@ class Job:
     ) -> Strategies:
         """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
         return strategy_space(
-            self.fabric.ranks, batches, tensor_degree=self.split.degree, sequence_degree=self.split.sequence_degree,
-            expert_degree=self.experts.degree, blocks=len(self.starts), algorithms=algorithms, ratios=ratios,
-            most_micro_batches=most_micro_batches, most_virtual_stages=most_virtual_stages,
-        )  # fmt: skip
+            self.fabric.ranks,
+            batches,
+            tensor_degree=self.split.degree,
+            sequence_degree=self.split.sequence_degree,
+            expert_degree=self.experts.degree,
+            blocks=len(self.starts),
+            algorithms=algorithms,
+            ratios=ratios,
+            most_micro_batches=most_micro_batches,
+            most_virtual_stages=most_virtual_stages,
+        )
 
     def chunks(self, rows: Strategies) -> Ints:
         """First operator of each chunk, and the number of operators; all rows have the same stages and chunks."""
@@ -120,9 +128,14 @@ class Job:
         combination, row = combinations(rows)
         columns = self.sorts[0]
         forward, backward = columns.times(
-            self.accelerator, self.settings.precision, combination.samples, combination.tp, combination.recomputation,
-            combination.sequence_parallel, combination.ep,
-        )  # fmt: skip
+            self.accelerator,
+            self.settings.precision,
+            combination.samples,
+            combination.tp,
+            combination.recomputation,
+            combination.sequence_parallel,
+            combination.ep,
+        )
         there, back = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
         back = back + combination.recomputation[:, None] * there
         forward, backward, there, back = (self.sums(each, edges)[row] for each in (forward, backward, there, back))
@@ -150,10 +163,10 @@ class Job:
         """Parameters that a rank holds when nothing is sharded, each [rows, stages]: what all replicas hold, and what
         only every ep-th of them holds."""
         columns = self.sorts[0]
-        apart: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
+        stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
-        experts = np.where(apart, held / rows.ep[:, None], 0.0)
-        whole, shared = (self.sums(each, edges) for each in (np.where(apart, 0.0, held), experts))
+        experts = np.where(stride, held / rows.ep[:, None], 0.0)
+        whole, shared = (self.sums(each, edges) for each in (np.where(stride, 0.0, held), experts))
         return _by_stage(whole, rows), _by_stage(shared, rows)
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
@@ -170,8 +183,8 @@ class Job:
 
     def send_rate(self, rows: Strategies) -> tuple[Floats, Floats]:
         """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
-        apart, row = np.unique(distance(self.fabric, rows.dp * rows.tp), return_inverse=True)
-        rate, latency = np.array([self.fabric.pair(int(each)) for each in apart]).T
+        stride, row = np.unique(distance(self.fabric, rows.dp * rows.tp), return_inverse=True)
+        rate, latency = np.array([self.fabric.pair(int(each)) for each in stride]).T
         return rate[row], latency[row]
 
     def _sends(self, rows: Strategies, nbytes: Floats) -> Floats:

@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.recomputation import recomputed
-from lightloom.parallelism.strategy_space import Floats, Ints, Strategies, Strategy
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
 
@@ -38,19 +39,21 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
 
 
 def _of_each_rank(
-    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats
+    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
 ) -> Floats:
-    count, by, away = int(ranks[0]), float(ratio[0]), int(apart[0])
+    count, by, away = int(ranks[0]), float(ratio[0]), int(stride[0])
     sizes, where = np.unique(nbytes, return_inverse=True)
     joules = np.array([_joules(job, strategy, kind, count, by, float(size), away) / count for size in sizes])
     return joules[where].reshape(nbytes.shape)
 
 
-def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float, apart: int = 1) -> float:
+def _joules(
+    job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float, stride: int = 1
+) -> float:
     """Of one collective; not a number without a source."""
     if ranks == 1 or not nbytes:
         return 0.0
-    energy = job.pricing.price(strategy.algorithm, ranks, ratio, apart)(kind, nbytes).cost.energy
+    energy = job.pricing.price(strategy.algorithm, ranks, ratio, stride)(kind, nbytes).cost.energy
     return float("nan") if energy is None else energy
 
 

@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.recomputation import recomputed
-from lightloom.parallelism.strategy_space import Floats, Ints, Strategies, Strategy
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.stage_times import Job
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
@@ -36,11 +37,11 @@ def exact_stage_times(job: Job, strategy: Strategy) -> StageTimes:
 
 
 def _priced(
-    job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, apart: Ints, ratio: Floats, nbytes: Floats
+    job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
 ) -> Floats:
     if ranks[0] == 1:
         return np.zeros_like(nbytes)
-    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]), int(apart[0]))
+    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]), int(stride[0]))
     sizes, where = np.unique(nbytes, return_inverse=True)
     seconds = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
     return np.array(seconds)[where].reshape(nbytes.shape)

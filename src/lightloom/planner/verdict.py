@@ -62,6 +62,11 @@ def verdict(candidate: Candidate) -> Verdict | None:
         nbytes += exchange.nbytes
         compressed += candidate.prices.sent_nbytes(exchange.kind, exchange.nbytes)
     return Verdict(
-        gained=plain.result.step_time - candidate.result.step_time, saved=saved, encode=encode, decode=decode,
-        nbytes=nbytes, compressed_nbytes=compressed, step_time=plain.result.step_time,
-    )  # fmt: skip
+        gained=plain.result.step_time - candidate.result.step_time,
+        saved=saved,
+        encode=encode,
+        decode=decode,
+        nbytes=nbytes,
+        compressed_nbytes=compressed,
+        step_time=plain.result.step_time,
+    )

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from lightloom.core.claims import Claim
 from lightloom.core.units import format_energy, format_time
+from lightloom.reports.figures.palette import SHARES
 from lightloom.reports.numbers import format_claim, format_ratio
-from lightloom.reports.palette import SHARES
 from lightloom.reports.report import CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
@@ -35,9 +35,13 @@ def make_console(file: IO[str] | None = None) -> Console:
     """A console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
     out = sys.stdout if file is None else file
     console = Console(file=out, highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else Console(
-        file=out, highlight=False, markup=False, emoji=False, no_color=True, width=max(console.width, _PIPE_WIDTH)
-    )  # fmt: skip
+    return (
+        console
+        if console.is_terminal
+        else Console(
+            file=out, highlight=False, markup=False, emoji=False, no_color=True, width=max(console.width, _PIPE_WIDTH)
+        )
+    )
 
 
 def to_text(table: Table, width: int = _PIPE_WIDTH) -> str:
@@ -181,9 +185,14 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
 
 def _table(title: str) -> Table:
     return Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title_justify="left", title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+        title_justify="left",
+        title_style="bold",
         title=Text(title) if title else None,
-    )  # fmt: skip
+    )
 
 
 def _cells(exact: Mapping[str, float]) -> dict[str, int]:

@@ -13,8 +13,8 @@ from markupsafe import Markup
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.reports.figures.palette import INK, SHARES
 from lightloom.reports.numbers import format_claim, format_ratio
-from lightloom.reports.palette import INK, SHARES
 from lightloom.reports.report import RankingRow, Report, Table
 
 _MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightloom.collectives.evaluate import Evaluation
 from lightloom.core.claims import Claim
-from lightloom.reports.palette import SHARES
+from lightloom.reports.figures.palette import SHARES
 from lightloom.simulation.step import StepResult
 
 
@@ -98,7 +98,7 @@ class MemoryBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A figure as SVG, from :func:`lightloom.reports.figures.to_svg`."""
+    """A figure as SVG, from :func:`lightloom.reports.figures.base.to_svg`."""
 
     title: str
     svg: str

@@ -58,9 +58,14 @@ class SplitRow:
 def split_table(rows: Sequence[SplitRow], width: int, *, title: str = "") -> Table:
     """The rows, in their order; columns are given up where the terminal is narrow. Bars share one scale a sample."""
     table = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title_justify="left", title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+        title_justify="left",
+        title_style="bold",
         title=Text(title) if title else None,
-    )  # fmt: skip
+    )
     wide, medium, sites = width >= 130, width >= 90, len({row.site for row in rows}) > 1
     table.add_column("#", justify="right", style="dim")
     table.add_column("split", overflow="fold")
@@ -99,10 +104,18 @@ def page_table(rows: Sequence[SplitRow], title: str, caption: str) -> PageTable:
         columns=("#", "kind", "split", "where", "samples", "step", "samples/s", "energy/sample", "memory", "front"),
         rows=tuple(
             (
-                str(row.place), row.kind, row.label, row.site, f"{row.global_batch:,}", format_time(row.step_time),
-                format_rate(row.samples_per_second), row.energy, format_size(row.memory), FRONT if row.on_front else "",
+                str(row.place),
+                row.kind,
+                row.label,
+                row.site,
+                f"{row.global_batch:,}",
+                format_time(row.step_time),
+                format_rate(row.samples_per_second),
+                row.energy,
+                format_size(row.memory),
+                FRONT if row.on_front else "",
             )
             for row in rows
         ),
         caption=caption,
-    )  # fmt: skip
+    )

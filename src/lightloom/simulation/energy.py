@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.fabrics.base import Fabric, Floats, Ints
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics.base import Fabric
 from lightloom.simulation.lower import Priced
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.roofline import memory_time, operator_time
-from lightloom.collectives.price import Cost
+from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lightloom.core.arrays import Floats
 from lightloom.parallelism.pipeline import one_forward_one_backward
-from lightloom.parallelism.strategy_space import Floats
 from lightloom.simulation.engine import Task
 
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.group import GroupCircuits, grants
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.splitting import Floats, Ints
 from lightloom.simulation.placed_timeline import PlacedEvents, Stretches, placed_timeline
 from lightloom.simulation.placed_work import PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Timeline

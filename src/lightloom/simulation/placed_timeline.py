@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.splitting import Floats, Ints
 from lightloom.simulation.placed_work import KINDS, PlacedWork
 from lightloom.simulation.timeline import Interval, Timeline
 
@@ -50,20 +50,26 @@ def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[In
     start, end = events.start, events.end
     found = [
         Interval(
-            resource=f"device {device[x]}", category=category, name=f"{label[x]} {category}",
-            start=float(start[node]), end=float(end[node]),
+            resource=f"device {device[x]}",
+            category=category,
+            name=f"{label[x]} {category}",
+            start=float(start[node]),
+            end=float(end[node]),
         )
         for category, nodes in (("forward", work.forward), ("backward", work.backward))
         for x, node in enumerate(nodes.tolist())
-    ]  # fmt: skip
+    ]
     found += [
         Interval(
-            resource=f"device {d}", category="update", name=f"optimizer update {d}",
-            start=float(start[node]), end=float(end[node]),
+            resource=f"device {d}",
+            category="update",
+            name=f"optimizer update {d}",
+            start=float(start[node]),
+            end=float(end[node]),
         )
         for d, node in enumerate(work.update.tolist())
         if end[node] > start[node]
-    ]  # fmt: skip
+    ]
     return found
 
 

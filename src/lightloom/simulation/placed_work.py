@@ -20,10 +20,10 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement import start_order
-from lightloom.parallelism.splitting import Floats, Ints
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
@@ -192,9 +192,14 @@ class _Builder:
         messages = Messages(*(np.concatenate([each[i] for each in self._messages]) for i in range(7)))
         ports = int(self._circuits.port.max(initial=-1)) + 1
         return PlacedWork(
-            nodes=nodes, waits=waits, forward=self.forward, backward=self.backward, update=self.update,
-            messages=messages, resources=self._plan.k + ports,
-        )  # fmt: skip
+            nodes=nodes,
+            waits=waits,
+            forward=self.forward,
+            backward=self.backward,
+            update=self.update,
+            messages=messages,
+            resources=self._plan.k + ports,
+        )
 
     def _along(self, kind: MessageKind, shared: Ints, made: Ints, *, inwards: bool, then: Ints) -> None:
         """Shares along the copies of a parameter, from each part to its neighbour and on, both ways.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightloom.reports.figures import to_svg
+from lightloom.reports.figures.base import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report
 from lightloom.studies.base import Study

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.cost import circuit_changes
+from lightloom.collectives.cost.stepped import circuit_changes
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective

@@ -7,8 +7,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.units import format_size, format_time
-from lightloom.reports.figures import plain, styled
-from lightloom.reports.palette import FAINT, INK
+from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.palette import FAINT, INK
 from lightloom.sweeps.contests import Contest, entrant
 from lightloom.sweeps.winners_figure import Colours
 

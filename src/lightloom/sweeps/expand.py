@@ -12,7 +12,7 @@ from typing import Any
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
-from lightloom.collectives.cost import known_cost_model
+from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.spec import KINDS
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
@@ -74,9 +74,17 @@ def _plans(block: PlanBlock, folder: Path) -> Iterator[Point]:
             batches, block.sequence_length or (None,), block.overlap, costs, strategies, named
         ):
             yield PlanPoint(
-                site=site, model=model, workload=workload, workload_content=content, batch=batch,
-                sequence_length=length, strategy=strategy, algorithm=algorithm, overlap=overlap, cost_model=cost,
-            )  # fmt: skip
+                site=site,
+                model=model,
+                workload=workload,
+                workload_content=content,
+                batch=batch,
+                sequence_length=length,
+                strategy=strategy,
+                algorithm=algorithm,
+                overlap=overlap,
+                cost_model=cost,
+            )
 
 
 def _all_of(names: tuple[str, ...], known: Mapping[str, Any]) -> tuple[str, ...]:

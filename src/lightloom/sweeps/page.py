@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from lightloom.core.units import format_size, format_time
-from lightloom.reports.figures import to_svg
+from lightloom.reports.figures.base import to_svg
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.report import Picture, Report
 from lightloom.sweeps.compute import DONE, FAILED, REFUSED

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.price import CostModel
+from lightloom.collectives.cost.price import CostModel
 from lightloom.core.provenance import content_hash
 from lightloom.fabrics.base import Fabric
 from lightloom.sweeps.code import code_version

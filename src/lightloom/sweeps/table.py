@@ -13,15 +13,39 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
 
 COLUMNS: Mapping[str, str] = {
-    "what": "string", "site": "string", "ranks": "int64", "settings": "string", "collective": "string",
-    "nbytes": "float64", "model": "string", "batch_per_rank": "int64", "sequence_length": "int64",
-    "strategy": "string", "algorithm": "string", "overlap": "bool", "cost_model": "string", "status": "string",
-    "why": "string", "time_s": "float64", "energy_j": "float64", "lower_bound_s": "float64", "bound_by": "string",
-    "ratio": "float64", "steps": "int64", "transmission_s": "float64", "conversion_s": "float64",
-    "reconfiguration_s": "float64", "static_circuits": "bool", "compute_s": "float64",
-    "exposed_communication_s": "float64", "exposed_reconfiguration_s": "float64", "idle_s": "float64",
-    "communication_s": "float64", "memory_bytes": "float64", "fits_memory": "bool",
-}  # fmt: skip
+    "what": "string",
+    "site": "string",
+    "ranks": "int64",
+    "settings": "string",
+    "collective": "string",
+    "nbytes": "float64",
+    "model": "string",
+    "batch_per_rank": "int64",
+    "sequence_length": "int64",
+    "strategy": "string",
+    "algorithm": "string",
+    "overlap": "bool",
+    "cost_model": "string",
+    "status": "string",
+    "why": "string",
+    "time_s": "float64",
+    "energy_j": "float64",
+    "lower_bound_s": "float64",
+    "bound_by": "string",
+    "ratio": "float64",
+    "steps": "int64",
+    "transmission_s": "float64",
+    "conversion_s": "float64",
+    "reconfiguration_s": "float64",
+    "static_circuits": "bool",
+    "compute_s": "float64",
+    "exposed_communication_s": "float64",
+    "exposed_reconfiguration_s": "float64",
+    "idle_s": "float64",
+    "communication_s": "float64",
+    "memory_bytes": "float64",
+    "fits_memory": "bool",
+}
 """Name and type of each column, SI units; null where a row has nothing to say."""
 KEY = b"lightloom.sweep"
 """Metadata key of the provenance."""

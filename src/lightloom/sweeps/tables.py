@@ -29,14 +29,20 @@ def collective_tables(found: Sequence[Contest]) -> list[Table]:
             title=f"Fastest {kind}, {model} cost",
             columns=("where", "bytes", "fastest", "time", "vs bound", "next", "times as long"),
             rows=tuple(
-                (each.place, format_size(each.winner["nbytes"]), _names(each), format_time(each.winner["time_s"]),
-                 format_ratio(each.winner["ratio"]), *_next(each))
+                (
+                    each.place,
+                    format_size(each.winner["nbytes"]),
+                    _names(each),
+                    format_time(each.winner["time_s"]),
+                    format_ratio(each.winner["ratio"]),
+                    *_next(each),
+                )
                 for each in some[:_TABLE_ROWS]
             ),
             caption=_rest(some),
         )
         for (kind, model), some in grouped(found, "collective", "cost_model")
-    ]  # fmt: skip
+    ]
 
 
 def plan_table(found: Sequence[Contest]) -> Table:
@@ -45,23 +51,31 @@ def plan_table(found: Sequence[Contest]) -> Table:
         title="Fastest training steps",
         columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
         rows=tuple(
-            (each.winner["model"], each.place, _names(each), format_time(each.winner["time_s"]),
-             format_time(each.winner["compute_s"]), format_time(exposed(each.winner)), _memory(each.winner),
-             *_next(each))
+            (
+                each.winner["model"],
+                each.place,
+                _names(each),
+                format_time(each.winner["time_s"]),
+                format_time(each.winner["compute_s"]),
+                format_time(exposed(each.winner)),
+                _memory(each.winner),
+                *_next(each),
+            )
             for each in found[:_TABLE_ROWS]
         ),
         caption=_rest(found),
-    )  # fmt: skip
+    )
 
 
 def reasons(rows: Iterable[Row]) -> Table:
     """Why rows could not be computed, and how many."""
     counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
     return Table(
-        title="Not computed", columns=("points", "status", "why"),
+        title="Not computed",
+        columns=("points", "status", "why"),
         rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
         caption=_rest(counts),
-    )  # fmt: skip
+    )
 
 
 def _memory(row: Row) -> str:

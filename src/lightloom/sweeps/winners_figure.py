@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lightloom.reports.figures import plain, styled
-from lightloom.reports.palette import FAINT
+from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.palette import FAINT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ class Cell:
 
 def colours_of(names: Sequence[str]) -> dict[str, Any]:
     """A colour for each name, the same in all figures of a page."""
-    from lightloom.reports.palette import cyclic_colours
+    from lightloom.reports.figures.palette import cyclic_colours
 
     ordered = list(dict.fromkeys(names))
     return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))

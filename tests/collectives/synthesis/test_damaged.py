@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithms.ring import ring_two_way
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.damaged import around_damage, standing_circuits
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.standing import gather_over
-from lightloom.collectives.synthesis.trees import Design, Timing, make_trees
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.standing import gather_over
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.ring.damaged import around_damage, standing_circuits
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.fabrics.damage import DamagedWdmRing, Failure, damaged
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -25,9 +25,15 @@ from tests.fabrics.test_damage import failures
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 ONE_OF_EACH = (
-    "wavelength:3", "transceiver:9:2", "transceiver:9:0:counter-clockwise", "segment:11:clockwise",
-    "segment:0:counter-clockwise", "cable:4", "node:5", "dark-node:5",
-)  # fmt: skip
+    "wavelength:3",
+    "transceiver:9:2",
+    "transceiver:9:0:counter-clockwise",
+    "segment:11:clockwise",
+    "segment:0:counter-clockwise",
+    "cable:4",
+    "node:5",
+    "dark-node:5",
+)
 
 
 def ring(ranks: int, wavelengths: int = 8, **fields: int) -> WdmRing:

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.exchange_circuits import Feeder, Tours, Wiring, circuits, reaches, trees_of
-from lightloom.collectives.synthesis.exchange_paths import Exchange, plan, route
-from lightloom.collectives.synthesis.exchange_search import ExchangeSearch
-from lightloom.collectives.synthesis.hubs import Level
-from lightloom.collectives.synthesis.ring_exchange import exchange, exchange_schedule
-from lightloom.collectives.synthesis.trees import Timing
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.exchange.circuits import Feeder, Tours, Wiring, circuits, reaches, trees_of
+from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
+from lightloom.collectives.synthesis.exchange.ring import exchange, exchange_schedule
+from lightloom.collectives.synthesis.exchange.search import ExchangeSearch
+from lightloom.collectives.verify.stepped import verify
 from lightloom.fabrics.wdm_ring import WdmRing
 
 WIRINGS = (

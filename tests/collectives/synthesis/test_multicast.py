@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis import multicast as module
-from lightloom.collectives.synthesis.multicast import multicast, multicast_schedule
-from lightloom.collectives.synthesis.multicast_candidates import multicast_candidates
-from lightloom.collectives.synthesis.multicast_search import MulticastSearch
-from lightloom.collectives.synthesis.multicast_trees import Arc, MulticastDesign, make_multicast_trees
-from lightloom.collectives.synthesis.trees import Timing
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.multicast import gather as module
+from lightloom.collectives.synthesis.multicast.candidates import multicast_candidates
+from lightloom.collectives.synthesis.multicast.gather import multicast, multicast_schedule
+from lightloom.collectives.synthesis.multicast.search import MulticastSearch
+from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, make_multicast_trees
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
 
@@ -26,9 +26,13 @@ BANDWIDTH = 5e9
 
 def ring(ranks: int, wavelengths: int, taps: int = 10, **fields: Any) -> WdmRing:
     return WdmRing(
-        ranks=ranks, wavelengths=wavelengths, wavelength_bandwidth=BANDWIDTH, conversion_time=1e-6,
-        multicast_taps=taps, **fields,
-    )  # fmt: skip
+        ranks=ranks,
+        wavelengths=wavelengths,
+        wavelength_bandwidth=BANDWIDTH,
+        conversion_time=1e-6,
+        multicast_taps=taps,
+        **fields,
+    )
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.link_use import joint_seconds
 from lightloom.collectives.registry import admitted
+from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.candidates import candidates
-from lightloom.collectives.synthesis.ring_schedule import ring_schedule
-from lightloom.collectives.synthesis.ring_search import RingSearch
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.ring.candidates import candidates
+from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.synthesis.trees import Design, Timing, make_trees
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -33,10 +33,14 @@ def bound_of(ranks: int, channels: int, nbytes: float) -> float:
 @pytest.mark.parametrize(
     ("ranks", "channels", "nbytes", "most"),
     [
-        (16, 8, 1e3, 1.08), (64, 8, 1e4, 1.12), (64, 64, 1e3, 1.08), (17, 8, 1e3, 1.12), (100, 64, 1e4, 1.12),
+        (16, 8, 1e3, 1.08),
+        (64, 8, 1e4, 1.12),
+        (64, 64, 1e3, 1.08),
+        (17, 8, 1e3, 1.12),
+        (100, 64, 1e4, 1.12),
         (64, 8, 1e6, 1.0),
     ],
-)  # fmt: skip
+)
 def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, most: float) -> None:
     """Set-up of 25 µs included in both, as in a run from dark circuits."""
     fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import cost
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import ROOTED, Collective
-from lightloom.collectives.synthesis.rooted import depth, line_tree, rooted, served
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.ring.rooted import depth, line_tree, rooted, served
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -59,9 +59,14 @@ def test_no_tree_so_deep_serves_more(hops: int, load: int) -> None:
 
 
 @given(
-    st.integers(2, 40), st.integers(1, 12), SIZES, st.sampled_from(ROOTED), st.sampled_from([0.0, 1e-6]),
-    st.sampled_from([0.0, 1e-7]), st.none() | st.integers(1, 9),
-)  # fmt: skip
+    st.integers(2, 40),
+    st.integers(1, 12),
+    SIZES,
+    st.sampled_from(ROOTED),
+    st.sampled_from([0.0, 1e-6]),
+    st.sampled_from([0.0, 1e-7]),
+    st.none() | st.integers(1, 9),
+)
 @settings(max_examples=25, deadline=None)
 def test_every_schedule_is_right_and_above_its_bound(
     ranks: int, wavelengths: int, nbytes: float, kind: str, conversion: float, propagation: float, reach: int | None

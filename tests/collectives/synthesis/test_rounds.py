@@ -7,22 +7,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.grid_trees import GridTrees, over_trees
-from lightloom.collectives.synthesis.rounds import Links, in_rounds
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.grid.rounds import Links, in_rounds
+from lightloom.collectives.synthesis.grid.trees import GridTrees, over_trees
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
-GRIDS = [Mesh(ranks=16), Torus(ranks=16), Mesh(ranks=35, rows=5), Torus(ranks=35, rows=5), Mesh(ranks=64),
-         Torus(ranks=64), Ring(ranks=9), Ring(ranks=16), Mesh(ranks=12, rows=1), Torus(ranks=18, rows=2)]  # fmt: skip
+GRIDS = [
+    Mesh(ranks=16),
+    Torus(ranks=16),
+    Mesh(ranks=35, rows=5),
+    Torus(ranks=35, rows=5),
+    Mesh(ranks=64),
+    Torus(ranks=64),
+    Ring(ranks=9),
+    Ring(ranks=16),
+    Mesh(ranks=12, rows=1),
+    Torus(ranks=18, rows=2),
+]
 
 
 def with_latency(fabric: Fabric, hop: float) -> Fabric:
@@ -112,8 +122,8 @@ def test_twice_the_bandwidth_halves_the_time_and_a_size_scales_it() -> None:
 def test_links_are_the_pairs_of_neighbours() -> None:
     links = Links.of(Mesh(ranks=12, rows=3))
     assert len(links.source) == 2 * (2 * 4 + 3 * 3)
-    apart = np.abs(links.source - links.destination)
-    assert set(apart.tolist()) == {1, 4}
+    stride = np.abs(links.source - links.destination)
+    assert set(stride.tolist()) == {1, 4}
     assert (np.diff(links.destination) >= 0).all()
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import cost
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
-from lightloom.collectives.synthesis.stages import MOST_RANKS, plans, stages
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, plans, stages
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from tests.collectives.strategies import wdm_ring
 
@@ -19,9 +19,13 @@ SIZES = st.sampled_from([0.0, 1e3, 1e5, 1e7])
 
 
 @given(
-    st.integers(2, 60), st.integers(1, 40), SIZES, st.sampled_from(FROM_ALL_GATHER),
-    st.sampled_from([0.0, 1e-7, 25e-6]), st.sampled_from([0.0, 1e-6]),
-)  # fmt: skip
+    st.integers(2, 60),
+    st.integers(1, 40),
+    SIZES,
+    st.sampled_from(FROM_ALL_GATHER),
+    st.sampled_from([0.0, 1e-7, 25e-6]),
+    st.sampled_from([0.0, 1e-6]),
+)
 @settings(max_examples=60, deadline=None)
 def test_right_and_never_slower_than_optree_and_wrht(
     ranks: int, wavelengths: int, nbytes: float, kind: str, setup: float, conversion: float

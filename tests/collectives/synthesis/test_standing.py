@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.standing import StandingCircuits, busy_and_delay, forest, gather_over
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -107,8 +107,8 @@ def test_trees_span_follow_circuits_and_never_send_what_has_not_come(
 
 def test_what_cannot_be_carried_is_said() -> None:
     fabric = CircuitSwitch(ranks=4, degree=1)
-    apart = planes([[1, 0, 3, 2]])
+    stride = planes([[1, 0, 3, 2]])
     with pytest.raises(UnsupportedError, match="4 circuits do not join all of 4 ranks"):
-        gather_over(Collective("all-gather", 4, 4e3), fabric, apart, 1)
+        gather_over(Collective("all-gather", 4, 4e3), fabric, stride, 1)
     with pytest.raises(UnsupportedError, match="carry all-gather, reduce-scatter, all-reduce, not all-to-all"):
-        gather_over(Collective("all-to-all", 4, 4e3), fabric, apart, 1)
+        gather_over(Collective("all-to-all", 4, 4e3), fabric, stride, 1)

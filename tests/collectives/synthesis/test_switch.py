@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import cost
-from lightloom.collectives.degree_bound import degree_seconds, ranks_by_hops
+from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.switch import SERVES, on_switch
-from lightloom.collectives.synthesis.switch_graphs import Lift, circulant, kautz
-from lightloom.collectives.verify import verify
+from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
+from lightloom.collectives.synthesis.switch.graphs import Lift, circulant, kautz
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Ints
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.mesh import Torus
 

@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
-from lightloom.fabrics.base import Ints
+from lightloom.core.arrays import Ints
 from lightloom.parallelism.circuits import Traffic
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from lightloom.fabrics.base import Floats
+from lightloom.core.arrays import Floats
 from lightloom.parallelism.circuits import Traffic
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric, Floats
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch

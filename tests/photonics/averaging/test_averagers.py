@@ -20,9 +20,9 @@ from lightloom.photonics.averaging import (
     NetworkAverager,
     build,
     load_network,
-    reference,
     save_network,
 )
+from lightloom.photonics.averaging.proved import reference
 
 
 @given(st.data(), st.integers(1, 9), st.sampled_from([1, 2, 7, 8, 16, 31, 32]), st.booleans())

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from lightloom.core.errors import InputError, UnsupportedError, VerificationError
 from lightloom.photonics.averaging import AveragingFunction, Construction, LayeredNetwork, build, prove, verify
 from lightloom.photonics.averaging.construct import candidates, circuits
-from lightloom.photonics.averaging.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.networks import Nonlinearity
-from lightloom.photonics.averaging.noise import input_bound
-from lightloom.photonics.averaging.proof import check_digits
-from lightloom.photonics.averaging.realise import Realisation, realise
+from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
+from lightloom.photonics.averaging.proved.noise import input_bound
+from lightloom.photonics.averaging.proved.proof import check_digits
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.realised.realise import Realisation, realise
 from tests.photonics.averaging.strategies import small_functions
 
 SCENARIOS = [(8, 4), (8, 8), (8, 16), (16, 4)]

@@ -9,7 +9,7 @@ import pytest
 
 from lightloom.photonics.averaging import AveragingFunction, build, verify
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, fabricated, map_network
-from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import FORMS, KINDS, Form, Kind, approximate, corrected, disturb, map_matrix, sweep
 from lightloom.photonics.meshes.counts import network_count

@@ -10,14 +10,21 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.fabrication import map_network, unit_matrices
-from lightloom.photonics.averaging.files import FunctionArguments
 from lightloom.photonics.averaging.hardware import LIGHT, Parts, averager_for, columns, of_layers
+from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.meshes import map_matrix
 
 ALL = Parts(
-    unit_latency=1e-11, receiver_latency=1e-9, unit_energy=1e-14, receiver_sensitivity=1e-5, loss_db=0.1,
-    laser_efficiency=0.1, modulator_energy=1e-12, receiver_energy=1e-12, amplifier_power=1e-2,
-)  # fmt: skip
+    unit_latency=1e-11,
+    receiver_latency=1e-9,
+    unit_energy=1e-14,
+    receiver_sensitivity=1e-5,
+    loss_db=0.1,
+    laser_efficiency=0.1,
+    modulator_energy=1e-12,
+    receiver_energy=1e-12,
+    amplifier_power=1e-2,
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -31,8 +38,10 @@ def test_columns_are_those_of_the_mapped_matrix(outputs: int, inputs: int) -> No
 def test_a_level_is_its_network_with_p_and_t(servers: int, bits: int) -> None:
     network = build(servers, bits).network
     [level] = of_layers(servers, bits, network.layers).levels
-    mapped = [*map_network(network).matrices, *(map_matrix(m) for m in unit_matrices(
-        FunctionArguments(servers=servers, bits=bits)).values())]  # fmt: skip
+    mapped = [
+        *map_network(network).matrices,
+        *(map_matrix(m) for m in unit_matrices(FunctionArguments(servers=servers, bits=bits)).values()),
+    ]
     assert level.columns == sum(each.depth for each in mapped)
     assert level.mzis == sum(each.mzis for each in mapped)
 

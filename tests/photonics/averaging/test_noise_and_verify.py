@@ -18,10 +18,10 @@ from lightloom.photonics.averaging import (
     verify,
     with_measured_full_scale,
 )
-from lightloom.photonics.averaging.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.noise import input_bound
-from lightloom.photonics.averaging.realise import Realisation, realise
-from lightloom.photonics.averaging.verify import adversarial_points
+from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
+from lightloom.photonics.averaging.proved.noise import input_bound
+from lightloom.photonics.averaging.proved.verify import adversarial_points
+from lightloom.photonics.averaging.realised.realise import Realisation, realise
 
 
 def test_verification_finds_every_error_that_was_put_in() -> None:

@@ -83,15 +83,25 @@ def test_light_is_the_dense_product_and_keeps_its_energy(unitary: NDArray[Any], 
 def test_the_convention_is_the_documented_one() -> None:
     """Pinned with a device that is neither symmetric nor real."""
     theta, phi = 1.1, 0.7
-    expected = 1j * np.exp(0.5j * theta) * np.array(
-        [[np.exp(1j * phi) * np.sin(theta / 2), np.cos(theta / 2)],
-         [np.exp(1j * phi) * np.cos(theta / 2), -np.sin(theta / 2)]]
-    )  # fmt: skip
+    expected = (
+        1j
+        * np.exp(0.5j * theta)
+        * np.array(
+            [
+                [np.exp(1j * phi) * np.sin(theta / 2), np.cos(theta / 2)],
+                [np.exp(1j * phi) * np.cos(theta / 2), -np.sin(theta / 2)],
+            ]
+        )
+    )
     np.testing.assert_allclose(mzi(theta, phi), expected, atol=1e-15)
     mesh = Mesh(
-        kind="rectangular", inputs=2, outputs=2, theta=np.array([theta]), phi=np.array([phi]),
+        kind="rectangular",
+        inputs=2,
+        outputs=2,
+        theta=np.array([theta]),
+        phi=np.array([phi]),
         output_phases=np.array([0.3, -0.2]),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(mesh.matrix(), np.exp([[0.3j], [-0.2j]]) * expected, atol=1e-15)
 
 
@@ -119,9 +129,13 @@ def test_wrong_phases_are_refused() -> None:
         Mesh(kind="rectangular", inputs=3, outputs=3, theta=np.zeros(2), phi=np.zeros(3), output_phases=np.zeros(3))
     with pytest.raises(InputError, match=r"phi\[1\]=inf"):
         Mesh(
-            kind="rectangular", inputs=3, outputs=3, theta=np.zeros(3), phi=np.array([0, np.inf, 0]),
+            kind="rectangular",
+            inputs=3,
+            outputs=3,
+            theta=np.zeros(3),
+            phi=np.array([0, np.inf, 0]),
             output_phases=np.zeros(3),
-        )  # fmt: skip
+        )
     with pytest.raises(InputError, match="unknown mesh 'square'"):
         decompose(np.eye(2), "square")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected 2 along the first axis"):

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.photonics.averaging import noisy_accuracy, verify
-from lightloom.photonics.averaging.files import load_network
-from lightloom.photonics.averaging.noise import TARGET
+from lightloom.photonics.averaging.proved.noise import TARGET
+from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes.blocks import approximate
 from lightloom.photonics.meshes.counts import network_count
 from lightloom.photonics.onn.compare import contenders, verdict

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.files import FunctionArguments
+from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.onn import Trial, search
 from lightloom.photonics.onn.search import fronts, rounds, work
 

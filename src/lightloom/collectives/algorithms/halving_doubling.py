@@ -8,9 +8,9 @@ Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 20
 from __future__ import annotations
 
 from lightloom.collectives.algorithms.recursive_doubling import doubling_shares
-from lightloom.collectives.build import lay
-from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import assign_wavelengths
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 
@@ -20,4 +20,6 @@ def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = 
     name = "halving-doubling-striped" if striped else "halving-doubling"
     n = collective.ranks
     logical = doubling_shares(n)
-    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, logical, striped=striped))
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+    )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import assemble
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 
@@ -28,7 +28,18 @@ def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False)
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
     return assemble(
-        "in-network", collective, fabric, 1, 1, zeros, np.concatenate([rank, np.full_like(down, n)]),
-        np.concatenate([rank, np.full_like(down, switch)]), np.concatenate([np.full_like(rank, switch), down]),
-        zeros, zeros, zeros, zeros, np.repeat([True, False], [n, len(down)]),
-    )  # fmt: skip
+        "in-network",
+        collective,
+        fabric,
+        1,
+        1,
+        zeros,
+        np.concatenate([rank, np.full_like(down, n)]),
+        np.concatenate([rank, np.full_like(down, switch)]),
+        np.concatenate([np.full_like(rank, switch), down]),
+        zeros,
+        zeros,
+        zeros,
+        zeros,
+        np.repeat([True, False], [n, len(down)]),
+    )

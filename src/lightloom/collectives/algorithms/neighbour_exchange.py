@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import Moves, assemble, lay, moves
-from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import Moves, assemble, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -31,7 +31,9 @@ def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool 
     """Two shares a step follow each other on one lightpath (which bundles all wavelengths when striped)."""
     name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
     n = collective.ranks
-    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, _moves(n), striped=striped))
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, _moves(n), striped=striped)
+    )
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -47,9 +49,21 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
         second = np.concatenate([np.arange(len(m.source)) % 2 if s else np.zeros(n) for s, m in enumerate(logical)])
         route = np.where((destination - source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
         return assemble(
-            "neighbour-exchange-pairs", gather, fabric, n, len(logical), step, np.arange(len(step)), source,
-            destination, route, second.astype(np.int64), np.ones_like(step), chunk, np.zeros(len(step), np.bool_),
-        )  # fmt: skip
+            "neighbour-exchange-pairs",
+            gather,
+            fabric,
+            n,
+            len(logical),
+            step,
+            np.arange(len(step)),
+            source,
+            destination,
+            route,
+            second.astype(np.int64),
+            np.ones_like(step),
+            chunk,
+            np.zeros(len(step), np.bool_),
+        )
 
     return from_all_gather(collective, fabric, all_gather)
 

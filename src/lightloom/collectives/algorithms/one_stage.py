@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import assemble, lay, moves
-from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import assemble, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import Ints, ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
 
@@ -36,15 +37,26 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
         destination = (source + 1 + ahead) % n
         chunks, chunk = _chunks(gather, source, destination)
         if not fabric.exclusive:
-            return lay(name, gather, fabric, chunks, [moves(source, destination, chunk)])
+            return assign_wavelengths(name, gather, fabric, chunks, [moves(source, destination, chunk)])
         # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
         width = max(fabric.usable_channels // (n - 1), 1) if striped else 1
         planes = max(fabric.usable_channels // width, 1)
         return assemble(
-            name, gather, fabric, chunks, -(-(n - 1) // planes), ahead // planes, np.arange(len(source)), source,
-            destination, np.zeros_like(source), ahead % planes * width, np.full(len(source), width), chunk,
+            name,
+            gather,
+            fabric,
+            chunks,
+            -(-(n - 1) // planes),
+            ahead // planes,
+            np.arange(len(source)),
+            source,
+            destination,
+            np.zeros_like(source),
+            ahead % planes * width,
+            np.full(len(source), width),
+            chunk,
             np.zeros(len(source), np.bool_),
-        )  # fmt: skip
+        )
 
     if collective.kind == "all-to-all":
         return straight(collective)
@@ -68,7 +80,18 @@ def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -
     chunk = chunk[order]
     source, destination, route, colour = (column[order] for column in (source, destination, route, colour))
     return assemble(
-        name, collective, fabric, chunks, -(-colours // slots), colour // slots, np.arange(len(source)), source,
-        destination, route, colour % slots * width, np.full(len(source), width), chunk,
+        name,
+        collective,
+        fabric,
+        chunks,
+        -(-colours // slots),
+        colour // slots,
+        np.arange(len(source)),
+        source,
+        destination,
+        route,
+        colour % slots * width,
+        np.full(len(source), width),
+        chunk,
         np.zeros(len(source), np.bool_),
-    )  # fmt: skip
+    )

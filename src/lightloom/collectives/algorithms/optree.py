@@ -21,16 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithms.optree_radices import best_radices, cut
-from lightloom.collectives.build import assemble
-from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Column, Schedule
+from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
+from lightloom.collectives.schedule.wavelengths import colour_intervals, ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import (
-    Ints,
-    colour_intervals,
-    ring_all_to_all,
-    ring_all_to_all_wavelengths,
-)
+from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -75,9 +71,22 @@ def optree(
         )
         note = f"radices {'·'.join(map(str, chosen))}, steps {'+'.join(map(str, steps))}"
         return assemble(
-            name, gather, fabric, n, int(begin[-1]), step, np.arange(len(step), dtype=np.int32), source, destination,
-            route, channel, count, chunk, np.zeros(len(step), np.bool_), notes=(note,),
-        )  # fmt: skip
+            name,
+            gather,
+            fabric,
+            n,
+            int(begin[-1]),
+            step,
+            np.arange(len(step), dtype=np.int32),
+            source,
+            destination,
+            route,
+            channel,
+            count,
+            chunk,
+            np.zeros(len(step), np.bool_),
+            notes=(note,),
+        )
 
     return from_all_gather(collective, fabric, all_gather)
 

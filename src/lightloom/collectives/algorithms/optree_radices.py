@@ -7,12 +7,12 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from lightloom.collectives.wavelengths import (
-    Ints,
+from lightloom.collectives.schedule.wavelengths import (
     line_all_to_all_wavelengths,
     ring_all_to_all,
     ring_all_to_all_wavelengths,
 )
+from lightloom.core.arrays import Ints
 
 _LARGEST_LATER_RADIX = 16
 _COUNTED_EXACTLY = 48

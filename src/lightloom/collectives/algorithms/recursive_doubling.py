@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import Moves, lay, moves
-from lightloom.collectives.compose import from_all_gather
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import Ints
+from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
 
@@ -33,9 +33,11 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
     name = "recursive-doubling-striped" if striped else "recursive-doubling"
     n = collective.ranks
     if collective.kind == "all-reduce":
-        return lay(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
+        return assign_wavelengths(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
     logical = doubling_shares(n)
-    return from_all_gather(collective, fabric, lambda gather: lay(name, gather, fabric, n, logical, striped=striped))
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+    )
 
 
 def _members(n: int) -> tuple[Ints, Ints]:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import assemble
-from lightloom.collectives.compose import from_all_gather, from_broadcast
-from lightloom.collectives.schedule import Column, Schedule
+from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
 from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.core.arrays import Column
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 
@@ -86,9 +87,18 @@ def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, piece
     origin = order[(position - heading * step) % n]
     reader = order[(position + heading * (distance - step)) % n]
     return _neighbours(
-        name, collective, fabric, steps, step, position, heading, striped, n * pieces,
-        reader * np.int32(pieces) + piece, origin,
-    )  # fmt: skip
+        name,
+        collective,
+        fabric,
+        steps,
+        step,
+        position,
+        heading,
+        striped,
+        n * pieces,
+        reader * np.int32(pieces) + piece,
+        origin,
+    )
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, ways: int, striped: bool) -> Schedule:
@@ -106,9 +116,18 @@ def _chains(name: str, collective: Collective, fabric: Fabric, ways: int, stripe
 
 
 def _neighbours(
-    name: str, collective: Collective, fabric: Fabric, steps: int, step: Column, position: Column, heading: Column,
-    striped: bool, pieces: int, piece: Column | int = 0, owner: Column | None = None,
-) -> Schedule:  # fmt: skip
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    steps: int,
+    step: Column,
+    position: Column,
+    heading: Column,
+    striped: bool,
+    pieces: int,
+    piece: Column | int = 0,
+    owner: Column | None = None,
+) -> Schedule:
     """Rows, sorted by step and heading, in which ``position`` sends on a piece of the share that began ``step`` ranks
     behind it."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
@@ -126,8 +145,18 @@ def _neighbours(
     starts = np.ones(len(step), np.bool_)
     starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
     return assemble(
-        name, collective, fabric, n * pieces, steps, substep, np.cumsum(starts, dtype=np.int32) - 1, source,
-        destination, np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE), channel if fabric.exclusive else
-        np.zeros_like(step), np.full(len(step), width if fabric.exclusive else 0), owner * np.int32(pieces) + piece,
+        name,
+        collective,
+        fabric,
+        n * pieces,
+        steps,
+        substep,
+        np.cumsum(starts, dtype=np.int32) - 1,
+        source,
+        destination,
+        np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE),
+        channel if fabric.exclusive else np.zeros_like(step),
+        np.full(len(step), width if fabric.exclusive else 0),
+        owner * np.int32(pieces) + piece,
         np.zeros(len(step), np.bool_),
-    )  # fmt: skip
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.algorithms._rooted import up_and_down
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 

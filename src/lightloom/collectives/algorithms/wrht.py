@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.build import assemble
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.wavelengths import Ints, ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 _Stage = tuple[Ints, Ints, Ints, Ints]
@@ -66,9 +67,21 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     source, destination, route, colour = (np.concatenate([stage[i] for stage in stages]) for i in range(4))
     width = np.asarray(widths)[step]
     return assemble(
-        "wrht-striped" if striped else "wrht", collective, fabric, 1, len(stages), step, np.arange(len(step)),
-        source, destination, route, colour * width, width, np.zeros_like(step), step < adding,
-    )  # fmt: skip
+        "wrht-striped" if striped else "wrht",
+        collective,
+        fabric,
+        1,
+        len(stages),
+        step,
+        np.arange(len(step)),
+        source,
+        destination,
+        route,
+        colour * width,
+        width,
+        np.zeros_like(step),
+        step < adding,
+    )
 
 
 def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lightloom.collectives.bounds import lower_bound
-from lightloom.collectives.cost import cost
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
-from lightloom.collectives.synthesis.damaged import around_damage
-from lightloom.collectives.synthesis.effort import effort
-from lightloom.collectives.synthesis.kept import keep_schedule, read_schedule
-from lightloom.collectives.synthesis.multicast import multicast
-from lightloom.collectives.synthesis.ring_exchange import exchange
-from lightloom.collectives.synthesis.ring_gather import gather, in_few_steps
-from lightloom.collectives.synthesis.rooted import rooted
-from lightloom.collectives.synthesis.rounds import in_rounds
-from lightloom.collectives.synthesis.stages import MOST_RANKS, stages
-from lightloom.collectives.synthesis.switch import SERVES, on_switch
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.kept import keep_schedule, read_schedule
+from lightloom.collectives.synthesis.exchange.ring import exchange
+from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.synthesis.multicast.gather import multicast
+from lightloom.collectives.synthesis.ring.damaged import around_damage
+from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
+from lightloom.collectives.synthesis.ring.rooted import rooted
+from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, stages
+from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.fabrics.base import Floats, Ints
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.traffic import Traffic
 
 

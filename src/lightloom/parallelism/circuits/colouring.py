@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.fabrics.base import Ints
+from lightloom.core.arrays import Ints
 
 _CUTS = 16
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.fabrics.base import Fabric, Floats, Ints
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -225,9 +226,15 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 def _nothing(k: int) -> GroupCircuits:
     none = np.empty(0, np.int64)
     return GroupCircuits(
-        k=k, source=none, destination=none, bandwidth=np.empty((1, 0)), latency=np.empty(0), port=none, timing=None,
+        k=k,
+        source=none,
+        destination=none,
+        bandwidth=np.empty((1, 0)),
+        latency=np.empty(0),
+        port=none,
+        timing=None,
         assignment=None,
-    )  # fmt: skip
+    )
 
 
 def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
@@ -289,9 +296,16 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
         return seconds
     balanced, times = plan.balanced, np.zeros((2, plan.balanced.size))
     chain: float = kernels.pass_time(
-        start_order(balanced), balanced.parent_start, balanced.parent, np.ones(len(balanced.parent)),
-        np.zeros(balanced.size), plan.placement.device, plan.k, times[0], times[1],
-    )  # fmt: skip
+        start_order(balanced),
+        balanced.parent_start,
+        balanced.parent,
+        np.ones(len(balanced.parent)),
+        np.zeros(balanced.size),
+        plan.placement.device,
+        plan.k,
+        times[0],
+        times[1],
+    )
     cycle = len(granted.bandwidth) * granted.timing.period
     return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Floats, Ints
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 

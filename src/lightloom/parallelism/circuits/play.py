@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric, Floats, Ints
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Circuits
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.sharing import Sharing, direct, share, with_relays

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric, Floats
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.group import GroupCircuits, default_timing, least_of_groups, pipes_of

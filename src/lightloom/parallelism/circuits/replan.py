@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric, Ints
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import ring, switch

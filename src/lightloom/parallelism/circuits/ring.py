@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import CLOCKWISE, Floats, Ints
+from lightloom.fabrics.base import CLOCKWISE
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, least_service, smallest_counts
 from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Floats, Ints
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.traffic import Traffic
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lightloom.fabrics.base import Floats, Ints
+from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.traffic import Traffic
 
 

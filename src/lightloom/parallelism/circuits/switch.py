@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from lightloom.collectives.wavelengths import colour_planes
+from lightloom.collectives.schedule.wavelengths import colour_planes
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Floats, Ints
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -126,9 +126,12 @@ def served_counts(traffic: Traffic, planes: int, circuit_bytes: float) -> Ints:
     columns = np.tile(np.arange(2 * len(traffic)), 2)
     sums = sparse.csr_array((np.ones(len(lines)), (lines, columns)), shape=(2 * traffic.ranks, 2 * len(traffic)))
     found = linprog(
-        -gains / circuit_bytes, A_ub=sums, b_ub=np.full(2 * traffic.ranks, planes),
-        bounds=np.column_stack([np.zeros_like(limits), limits]), method="highs-ds",
-    )  # fmt: skip
+        -gains / circuit_bytes,
+        A_ub=sums,
+        b_ub=np.full(2 * traffic.ranks, planes),
+        bounds=np.column_stack([np.zeros_like(limits), limits]),
+        method="highs-ds",
+    )
     counts: Ints = np.rint(found.x).astype(np.int64).reshape(2, -1).sum(axis=0)
     return counts
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from lightloom.fabrics.base import Floats
+from lightloom.core.arrays import Floats
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.parallelism.circuits.milp import Counts, maximise
 from lightloom.parallelism.circuits.switch import check_degree

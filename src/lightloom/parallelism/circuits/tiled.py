@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Floats, Ints
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax

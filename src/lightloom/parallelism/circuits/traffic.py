@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric, Floats, Ints
+from lightloom.fabrics.base import Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric, Ints
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Circuits
 from lightloom.parallelism.circuits.traffic import Traffic
 

@@ -16,16 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Codes, Ints
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.files import FunctionArguments
-from lightloom.photonics.averaging.function import Ints
-from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.preprocessing import points_of_servers
+from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.block_quantisation import Rounding, mean_codes
 
 TABULATED_POINTS = 1 << 24
 _AT_ONCE = 1 << 16
-Codes = NDArray[np.integer[Any]]
 
 
 class Averager(Protocol):

@@ -64,7 +64,7 @@ def _table_ii(row: str, servers: int, bits: int, rounding: Rounding, seed: int) 
 
 def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
     from lightloom.photonics.averaging.construct import build
-    from lightloom.photonics.averaging.files import FunctionArguments
+    from lightloom.photonics.averaging.realised.files import FunctionArguments
 
     made = build(servers, bits, noise=noise or None, rounding=rounding)
     arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
@@ -72,7 +72,7 @@ def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed
 
 
 def _from_file(spec: str, rest: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
-    from lightloom.photonics.averaging.files import load_network
+    from lightloom.photonics.averaging.realised.files import load_network
 
     # Names of files may have commas.
     name, comma, options = rest.rpartition(",noise=")

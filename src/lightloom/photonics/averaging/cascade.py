@@ -16,11 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.photonics.averaging.construct import Construction, build, candidates
-from lightloom.photonics.averaging.function import AveragingFunction, Floats, GridInput, Ints
-from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.averaging.function import AveragingFunction, GridInput
 from lightloom.photonics.averaging.preprocessing import points_of_servers
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix
 
 _TUPLES_AT_ONCE = 50_000

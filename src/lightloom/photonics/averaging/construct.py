@@ -11,17 +11,17 @@ from typing import Any, Literal
 import numpy as np
 
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.photonics.averaging.area import mzi_count, mzi_of_units
-from lightloom.photonics.averaging.circuit import Circuit
+from lightloom.photonics.averaging.constructed.circuit import Circuit
+from lightloom.photonics.averaging.constructed.long_division import long_division
+from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
+from lightloom.photonics.averaging.constructed.msb_first import msb_first
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.long_division import long_division
-from lightloom.photonics.averaging.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.msb_first import msb_first
-from lightloom.photonics.averaging.networks import LayeredNetwork, Nonlinearity
-from lightloom.photonics.averaging.noise import EVALUATIONS, TARGET, input_bound, noise_limit, noisy_accuracy
-from lightloom.photonics.averaging.proof import Proof, prove
-from lightloom.photonics.averaging.realise import Realisation, Realised, realise
-from lightloom.photonics.averaging.verify import Verification, verify
+from lightloom.photonics.averaging.proved.noise import EVALUATIONS, TARGET, input_bound, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proved.proof import Proof, prove
+from lightloom.photonics.averaging.proved.verify import Verification, verify
+from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
+from lightloom.photonics.averaging.realised.realise import Realisation, Realised, realise
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 _PARTED_AT_ONCE = 16

@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.photonics.averaging.files import FunctionArguments
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.networks import LayeredNetwork
-from lightloom.photonics.averaging.noise import noisy_accuracy
+from lightloom.photonics.averaging.proved.noise import noisy_accuracy
+from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix, splitting_matrix
 from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.pam4 import symbols_for
 
 MAX_SERVERS = 1 << 20
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.area import mzi_count, mzi_of_units
 from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
-from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.averager_units import splitting_loss_db
 from lightloom.photonics.meshes.layout import layout
 from lightloom.photonics.pam4 import symbols_for

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lightloom.photonics.averaging.area import TABLE_I, PaperNetwork, mzi_count
 from lightloom.photonics.averaging.construct import Construction, candidates
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.averaging.realised.area import TABLE_I, PaperNetwork, mzi_count
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.counts import network_count
 
 CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (

@@ -53,8 +53,12 @@ def _rotate_tile(tile: Any, first: int, step: int, count: int, rotations: Any) -
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _rotate_rows(planes: Any, row: int, start: int, stop: int, s: float, c: float, er: float, ei: float) -> None:
-    a, b, x, y = planes[row, 0, start:stop], planes[row, 1, start:stop], planes[row + 1, 0, start:stop], planes[
-        row + 1, 1, start:stop]  # fmt: skip
+    a, b, x, y = (
+        planes[row, 0, start:stop],
+        planes[row, 1, start:stop],
+        planes[row + 1, 0, start:stop],
+        planes[row + 1, 1, start:stop],
+    )
     for v in range(a.size):
         tr, ti = er * a[v] - ei * b[v], er * b[v] + ei * a[v]
         a[v], x[v] = s * tr + c * x[v], c * tr - s * x[v]

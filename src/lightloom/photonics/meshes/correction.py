@@ -63,11 +63,15 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
     phi, pending = _passed_on(mesh, half, *turned)
     return Correction(
         mesh=Mesh(
-            kind=mesh.kind, inputs=mesh.inputs, outputs=mesh.outputs, theta=2 * half, phi=phi,
+            kind=mesh.kind,
+            inputs=mesh.inputs,
+            outputs=mesh.outputs,
+            theta=2 * half,
+            phi=phi,
             output_phases=(mesh.output_phases + pending[: mesh.outputs]) % (2 * np.pi),
         ),
         out_of_reach=int(outside.sum()),
-    )  # fmt: skip
+    )
 
 
 def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:

@@ -54,10 +54,13 @@ def fabricate(mzis: int, outputs: int, how: NonIdealities, rng: np.random.Genera
     theta, phi, first, second, spread = rng.normal(size=(5, mzis))
     loss = np.maximum(how.loss_db + how.loss_spread_db * spread, 0.0)
     return Fabrication(
-        theta_error=how.phase_error * theta, phi_error=how.phase_error * phi,
+        theta_error=how.phase_error * theta,
+        phi_error=how.phase_error * phi,
         output_error=how.phase_error * rng.normal(size=outputs),
-        first=how.coupler_error * first, second=how.coupler_error * second, transmission=10 ** (-loss / 10),
-    )  # fmt: skip
+        first=how.coupler_error * first,
+        second=how.coupler_error * second,
+        transmission=10 ** (-loss / 10),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,10 +160,13 @@ def disturb(ideal: Mesh | MappedMatrix | MappedBlocks, how: NonIdealities, rng: 
         )
     attenuators = fabricate(ideal.attenuations.size, 0, how, rng)
     return DisturbedMatrix(
-        mapped=ideal, how=how, input_mesh=disturb(ideal.input_mesh, how, rng),
-        attenuator_phases=ideal.attenuator_phases, attenuators=attenuators,
+        mapped=ideal,
+        how=how,
+        input_mesh=disturb(ideal.input_mesh, how, rng),
+        attenuator_phases=ideal.attenuator_phases,
+        attenuators=attenuators,
         output_mesh=disturb(ideal.output_mesh, how, rng) if ideal.output_mesh else None,
-    )  # fmt: skip
+    )
 
 
 def detect(
@@ -208,5 +214,7 @@ def _disturbed_devices(
     return mzi(
         theta + how.thermal_crosstalk * warm_theta + made.theta_error,
         phi + how.thermal_crosstalk * warm_phi + made.phi_error,
-        first=made.first, second=made.second, transmission=made.transmission,
-    )  # fmt: skip
+        first=made.first,
+        second=made.second,
+        transmission=made.transmission,
+    )

@@ -38,8 +38,9 @@ def draw(mesh: Mesh) -> Figure:
         figure = Figure(figsize=(9, 4.6), layout="constrained")
         axes = list(figure.subplots(1, 2))
         for ax, values, colours, limit, name in (
-            (axes[0], theta, theta_colours, half, "θ"), (axes[1], phi, phi_colours, 2 * np.pi, "φ")
-        ):  # fmt: skip
+            (axes[0], theta, theta_colours, half, "θ"),
+            (axes[1], phi, phi_colours, 2 * np.pi, "φ"),
+        ):
             _map(ax, mesh, values, colours, limit)
             ax.set_title(name, loc="left", fontsize=9, color=_INK)
     _scale(figure, axes[0], theta_colours, half, "θ: cross to bar" if half == np.pi else "θ")
@@ -47,8 +48,11 @@ def draw(mesh: Mesh) -> Figure:
     ends = f"{mesh.inputs}" if mesh.inputs == mesh.outputs else f"{mesh.inputs} to {mesh.outputs}"
     figure.suptitle(
         f"{mesh.kind} mesh, {ends} modes: {mesh.mzis} MZIs in {mesh.layout.depth} columns",
-        x=0.02, ha="left", fontsize=10, color=_INK,
-    )  # fmt: skip
+        x=0.02,
+        ha="left",
+        fontsize=10,
+        color=_INK,
+    )
     return figure
 
 
@@ -85,8 +89,11 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     behind = f", amplified {mapped.gain:.3g} times behind" if mapped.gain > 1 else ""
     figure.suptitle(
         f"{title or f'{inputs} to {outputs} signals'}: {mapped.mzis} MZIs in {mapped.depth} columns{behind}",
-        x=0.01, ha="left", fontsize=10, color=_INK,
-    )  # fmt: skip
+        x=0.01,
+        ha="left",
+        fontsize=10,
+        color=_INK,
+    )
     return figure
 
 

@@ -31,10 +31,14 @@ _KEYS = ("schema", "convention", "order", "kind", "inputs", "outputs", *_PHASES)
 def document(mesh: Mesh) -> dict[str, Any]:
     """The mesh for JSON: schema, convention, order of the MZIs, kind, sizes, phases in radians."""
     return {
-        "schema": SCHEMA, "convention": CONVENTION, "order": ORDER,
-        "kind": mesh.kind, "inputs": mesh.inputs, "outputs": mesh.outputs,
+        "schema": SCHEMA,
+        "convention": CONVENTION,
+        "order": ORDER,
+        "kind": mesh.kind,
+        "inputs": mesh.inputs,
+        "outputs": mesh.outputs,
         **{name: getattr(mesh, name).tolist() for name in _PHASES},
-    }  # fmt: skip
+    }
 
 
 def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
@@ -78,10 +82,13 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
     """A mapped matrix for JSON: shape, gain, attenuations, and the documents of its meshes (no output mesh: null)."""
     return {
-        "schema": MAPPED_SCHEMA, "shape": list(mapped.shape), "gain": mapped.gain,
-        "attenuations": mapped.attenuations.tolist(), "input_mesh": document(mapped.input_mesh),
+        "schema": MAPPED_SCHEMA,
+        "shape": list(mapped.shape),
+        "gain": mapped.gain,
+        "attenuations": mapped.attenuations.tolist(),
+        "input_mesh": document(mapped.input_mesh),
         "output_mesh": document(mapped.output_mesh) if mapped.output_mesh else None,
-    }  # fmt: skip
+    }
 
 
 def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> MappedMatrix:

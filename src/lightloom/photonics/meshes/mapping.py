@@ -122,9 +122,12 @@ def _mapped(
 ) -> MappedMatrix:
     gain = max(1.0, float(singular.max()))
     return MappedMatrix(
-        shape=shape, input_mesh=input_mesh, attenuations=np.minimum(singular / gain, 1.0), output_mesh=output_mesh,
+        shape=shape,
+        input_mesh=input_mesh,
+        attenuations=np.minimum(singular / gain, 1.0),
+        output_mesh=output_mesh,
         gain=gain,
-    )  # fmt: skip
+    )
 
 
 def sigma_u(matrix: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:

@@ -35,9 +35,11 @@ class Spread:
         """Mean, sample standard deviation, least and largest."""
         deviation = float(self.values.std(ddof=1)) if self.values.size > 1 else 0.0
         return {
-            "mean": float(self.values.mean()), "standard_deviation": deviation,
-            "least": float(self.values.min()), "largest": float(self.values.max()),
-        }  # fmt: skip
+            "mean": float(self.values.mean()),
+            "standard_deviation": deviation,
+            "least": float(self.values.min()),
+            "largest": float(self.values.max()),
+        }
 
 
 def monte_carlo(
@@ -85,9 +87,13 @@ def sweep(
         how = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
         rows.append({"value": value, **monte_carlo(network, how, evaluate, draws=draws, seed=seed).row})
     return {
-        "schema": SCHEMA, "parameter": parameter, "draws": draws, "seed": seed,
-        "mzis": sum(each.mzis for each in network), "rows": rows,
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "parameter": parameter,
+        "draws": draws,
+        "seed": seed,
+        "mzis": sum(each.mzis for each in network),
+        "rows": rows,
+    }
 
 
 def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Evaluate:

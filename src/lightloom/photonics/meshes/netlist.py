@@ -62,10 +62,12 @@ def models() -> dict[str, Any]:
         sine, cosine = jnp.sin(theta / 2), jnp.cos(theta / 2)
         return both_ways(
             {
-                ("in0", "out0"): entry * sine, ("in1", "out0"): common * cosine,
-                ("in0", "out1"): entry * cosine, ("in1", "out1"): -common * sine,
+                ("in0", "out0"): entry * sine,
+                ("in1", "out0"): common * cosine,
+                ("in0", "out1"): entry * cosine,
+                ("in1", "out1"): -common * sine,
             }
-        )  # fmt: skip
+        )
 
     def phase(phase: float = 0.0) -> dict[tuple[str, str], Any]:
         return both_ways({("in0", "out0"): jnp.exp(1j * phase)})

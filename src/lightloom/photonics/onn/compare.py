@@ -18,11 +18,11 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging.construct import build
-from lightloom.photonics.averaging.files import load_network
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.networks import LayeredNetwork
-from lightloom.photonics.averaging.noise import EVALUATIONS, input_bound, noise_curve, noise_limit
-from lightloom.photonics.averaging.verify import verify
+from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound, noise_curve, noise_limit
+from lightloom.photonics.averaging.proved.verify import verify
+from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.rival import KEPT, TRAINED
 
 SCHEMA = "lightloom.noise/1"

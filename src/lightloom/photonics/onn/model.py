@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lightloom.photonics.averaging.networks import LayeredNetwork
-from lightloom.photonics.averaging.noise import with_measured_full_scale
+from lightloom.photonics.averaging.proved.noise import with_measured_full_scale
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.meshes.blocks import approximate
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.squares import CayleyMatrix, FreeMatrix, project_

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.area import TABLE_I
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.networks import Nonlinearity
+from lightloom.photonics.averaging.realised.area import TABLE_I
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.counts import network_count
 
 Form = Literal["free", "periodic", "cayley"]

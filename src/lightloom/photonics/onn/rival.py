@@ -30,8 +30,8 @@ import numpy as np
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.photonics.averaging.files import save_network
-from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.realised.files import save_network
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import Trained, train
 

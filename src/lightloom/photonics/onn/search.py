@@ -15,8 +15,8 @@ from typing import Any
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash
-from lightloom.photonics.averaging.files import FunctionArguments
-from lightloom.photonics.averaging.noise import TARGET, noise_limit
+from lightloom.photonics.averaging.proved.noise import TARGET, noise_limit
+from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import train
 

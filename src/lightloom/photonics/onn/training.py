@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.files import FunctionArguments
-from lightloom.photonics.averaging.networks import LayeredNetwork
-from lightloom.photonics.averaging.verify import EXHAUSTIVE_POINTS, Verification, verify
+from lightloom.photonics.averaging.proved.verify import EXHAUSTIVE_POINTS, Verification, verify
+from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.checkpoint import Checkpoint
 from lightloom.photonics.onn.curriculum import Curriculum
 from lightloom.photonics.onn.losses import gradient_loss, output_loss

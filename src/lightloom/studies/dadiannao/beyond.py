@@ -45,9 +45,15 @@ def claims() -> tuple[Claim, ...]:
         for topology in ("ring", "tree")
         for name in SPEEDS
     ]
-    rows.append(_row("beyond_both_axes_25", both_axes(), "electrical links, every share halved: one half along rows "
-                     "first, the other along columns first. The schedule is built and verified, and saves as much as "
-                     "100 Gb/s optics do in the same units"))  # fmt: skip
+    rows.append(
+        _row(
+            "beyond_both_axes_25",
+            both_axes(),
+            "electrical links, every share halved: one half along rows "
+            "first, the other along columns first. The schedule is built and verified, and saves as much as "
+            "100 Gb/s optics do in the same units",
+        )
+    )
     return tuple(rows)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lightloom.parallelism.dadiannao import chips_needed
-from lightloom.reports.palette import FAINT, INK, SHARES
+from lightloom.reports.figures.palette import FAINT, INK, SHARES
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.dadiannao import beyond
 from lightloom.studies.dadiannao.figure2 import BATCHES as FIGURE_2_BATCHES
@@ -105,8 +105,9 @@ def breakdown() -> Figure:
     part = [100 * share(*case) for case in cases]
     places = range(len(cases))
     axes.bar(places, [100 - each for each in part], color=COMPUTE, label="computation, eDRAM", width=0.7)
-    bars = axes.bar(places, part, bottom=[100 - each for each in part], color=COMMUNICATION, label="communication",
-                    width=0.7)  # fmt: skip
+    bars = axes.bar(
+        places, part, bottom=[100 - each for each in part], color=COMMUNICATION, label="communication", width=0.7
+    )
     axes.bar_label(bars, [f"{each:.0f} %" for each in part], label_type="center", fontsize=8)
     peak = [100 - 100 * share(*case, PEAK) for case in cases]
     axes.plot(places, peak, "D", color="white", mec=INK, ms=5, label="boundary with arithmetic at the peak rate")
@@ -126,10 +127,18 @@ def times() -> Figure:
             for place, link in enumerate(links(MIXED).values()):
                 found, at = run(network, batch, link, FITTED), group * 4 + place
                 axes.bar(at, found.computation / base, color=COMPUTE, width=0.85)
-                axes.bar(at, found.communication / base, bottom=found.computation / base, color=COMMUNICATION,
-                         width=0.85)  # fmt: skip
-            axes.text(group * 4 + 1, -0.13, f"B = {batch} ({chips(network.name, batch)})", ha="center", va="top",
-                      transform=axes.get_xaxis_transform(), fontsize=8)  # fmt: skip
+                axes.bar(
+                    at, found.communication / base, bottom=found.computation / base, color=COMMUNICATION, width=0.85
+                )
+            axes.text(
+                group * 4 + 1,
+                -0.13,
+                f"B = {batch} ({chips(network.name, batch)})",
+                ha="center",
+                va="top",
+                transform=axes.get_xaxis_transform(),
+                fontsize=8,
+            )
         ticks = [group * 4 + place for group in range(3) for place in range(3)]
         axes.set_xticks(ticks, [name.split("-")[0] for name in LINKS] * 3, fontsize=7)
         axes.set_title(network.name, fontsize=10)
@@ -171,8 +180,15 @@ def saved_by_network() -> Figure:
             axes.plot([at] * 3, three, "o", color="white", mec=INK, ms=4)
         paper = HEADLINE[f"time_average_{speed}"]
         axes.axhline(paper, color=colour, lw=1.2, ls="--")
-        axes.annotate(f"paper's mean, {paper} %", (3.15, paper), (0, 3), textcoords="offset points", ha="center",
-                      fontsize=8, color=INK)  # fmt: skip
+        axes.annotate(
+            f"paper's mean, {paper} %",
+            (3.15, paper),
+            (0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=INK,
+        )
     axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
     axes.set_ylabel("% of time saved against 25-E")
     axes.legend(frameon=False, loc="upper right")
@@ -215,8 +231,15 @@ def faster_links() -> Figure:
         for name, label in (("infinite", "infinitely fast mesh"), ("ideal", "no communication")):
             level = mean(beyond.time_saved(name), batch)
             axes.axhline(level, color=FAINT, lw=1, ls="--" if name == "infinite" else ":")
-            axes.annotate(f"{level:.1f} % {label}", (speeds[-1], level), (14, 0), textcoords="offset points",
-                          va="center", fontsize=8, annotation_clip=False)  # fmt: skip
+            axes.annotate(
+                f"{level:.1f} % {label}",
+                (speeds[-1], level),
+                (14, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                annotation_clip=False,
+            )
         axes.set_xscale("log", base=2)
         axes.set_xticks(speeds, [str(each) for each in speeds])
         axes.minorticks_off()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightloom.clusters.rack import Package
-from lightloom.reports.palette import FAINT, INK
+from lightloom.reports.figures.palette import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +31,14 @@ def floorplan(package: Package | None = None) -> Figure:
             axes.text(x + chip / 2, y + chip / 2, f"DaDianNao\n{chip:g} mm", ha="center", va="center", fontsize=9)
     _waveguides(axes, package, starts)
     axes.annotate("", (0, -0.8), (edge, -0.8), arrowprops={"arrowstyle": "<->", "color": INK}, annotation_clip=False)
-    axes.text(edge / 2, -1.2, f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it", ha="center",
-              va="top", fontsize=9)  # fmt: skip
+    axes.text(
+        edge / 2,
+        -1.2,
+        f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it",
+        ha="center",
+        va="top",
+        fontsize=9,
+    )
     axes.set_xlim(-0.5, edge + 0.5)
     axes.set_ylim(-2.4, edge + 0.5)
     axes.set_aspect("equal")

@@ -119,24 +119,36 @@ def _consistent() -> list[Claim]:
         ("_both_directions", BOTH_DIRECTIONS, "6.4, 25 and 100 GB/s, Table 1"),
     ):
         found = savings(FITTED, bandwidths).headlines()
-        rows += [_row(f"time_average_{speed}", found[f"time_average_{speed}"], why.format(said), suffix)
-                 for speed in ("100", "400")]  # fmt: skip
+        rows += [
+            _row(f"time_average_{speed}", found[f"time_average_{speed}"], why.format(said), suffix)
+            for speed in ("100", "400")
+        ]
     return rows
 
 
 def _unfitted() -> list[Claim]:
     rows = []
     for suffix, bandwidths, said in (
-        ("_peak_mixed", MIXED, _UNITS), ("_peak_table1", BOTH_DIRECTIONS, "6.4, 25 and 100 GB/s, Table 1"),
-    ):  # fmt: skip
-        rows += _average(suffix, PEAK, bandwidths, "nothing fitted: three passes of arithmetic at the peak rate for "
-                         f"two of broadcasts, eDRAM free; {said}. The chips must be far from their peak")  # fmt: skip
+        ("_peak_mixed", MIXED, _UNITS),
+        ("_peak_table1", BOTH_DIRECTIONS, "6.4, 25 and 100 GB/s, Table 1"),
+    ):
+        rows += _average(
+            suffix,
+            PEAK,
+            bandwidths,
+            "nothing fitted: three passes of arithmetic at the peak rate for "
+            f"two of broadcasts, eDRAM free; {said}. The chips must be far from their peak",
+        )
     graph = savings(FITTED, networks=all_counted()).headlines()
     rows += [
-        _row(f"time_average_{speed}", graph[f"time_average_{speed}"],
-             "the fitted constants with sizes counted from the graphs, Inception-v3 as published", "_counted")
+        _row(
+            f"time_average_{speed}",
+            graph[f"time_average_{speed}"],
+            "the fitted constants with sizes counted from the graphs, Inception-v3 as published",
+            "_counted",
+        )
         for speed in ("100", "400")
-    ]  # fmt: skip
+    ]
     return rows
 
 

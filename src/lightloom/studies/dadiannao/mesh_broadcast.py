@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.build import Moves, lay, moves
-from lightloom.collectives.schedule import Schedule
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.mesh import Mesh
 
@@ -37,7 +37,7 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
     if both_axes:
         logical = [_together(a, b) for a, b in zip(logical, _phases(grid.T, halves, 1), strict=True)]
     collective = Collective("all-gather", fabric.ranks, fabric.ranks * share)
-    schedule = lay("mesh-broadcast", collective, fabric, halves * fabric.ranks, logical)
+    schedule = assign_wavelengths("mesh-broadcast", collective, fabric, halves * fabric.ranks, logical)
     verify(schedule, fabric)
     return schedule
 

@@ -52,23 +52,30 @@ def _table() -> list[Claim]:
     tolerance = {"peak": 0.005}
     return [
         Claim(
-            id=f"dadiannao.table1.{what}", paper=paper, ours=round(ours()[what], 4), unit=unit,
-            tolerance=tolerance.get(what, 1e-9), why=why.get(what, ""),
+            id=f"dadiannao.table1.{what}",
+            paper=paper,
+            ours=round(ours()[what], 4),
+            unit=unit,
+            tolerance=tolerance.get(what, 1e-9),
+            why=why.get(what, ""),
         )
         for what, (paper, unit) in TABLE_1.items()
-    ]  # fmt: skip
+    ]
 
 
 def _rates() -> list[Claim]:
     return [
         Claim(
-            id=f"dadiannao.table1.bandwidth_{name}_from_rate", paper=TABLE_1[f"bandwidth_{name}"][0],
-            ours=2 * rate / 8, unit="GB/s", tolerance=1e-9,
+            id=f"dadiannao.table1.bandwidth_{name}_from_rate",
+            paper=TABLE_1[f"bandwidth_{name}"][0],
+            ours=2 * rate / 8,
+            unit="GB/s",
+            tolerance=1e-9,
             why=f"{rate:g} Gb/s in each direction (section 2.1), both together: the table's bandwidths hold for two "
             "directions, and Eq. 3 sends in one",
         )
         for name, rate in (("25", 25.6), ("100", 100.0), ("400", 400.0))
-    ]  # fmt: skip
+    ]
 
 
 def _latency() -> list[Claim]:
@@ -76,28 +83,39 @@ def _latency() -> list[Claim]:
     rest = DECODER_CYCLES - code.solver_cycles()
     return [
         Claim(
-            id="dadiannao.table1.fec_latency", paper=78, ours=round(latency, 2), unit="ns", tolerance=0.5,
+            id="dadiannao.table1.fec_latency",
+            paper=78,
+            ours=round(latency, 2),
+            unit="ns",
+            tolerance=0.5,
             why=f"{DECODER_CYCLES} cycles at 606 MHz. RS(544, 514) corrects t = {code.corrects} of 544 symbols; an "
             f"iterative solver takes 2t = {code.solver_cycles()} cycles, {rest} are left for syndromes, search and "
             f"correction (our reading). The block itself arrives in {code.block_time(50e9) * 1e9:.1f} ns at 400 Gb/s",
         ),
         Claim(
-            id="dadiannao.table1.latency_400_derived", paper=160, ours=round(80 + latency, 2), unit="ns", tolerance=5,
+            id="dadiannao.table1.latency_400_derived",
+            paper=160,
+            ours=round(80 + latency, 2),
+            unit="ns",
+            tolerance=5,
             why="80 ns of HyperTransport and the decoder; the table rounds to ten nanoseconds",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _floorplan() -> list[Claim]:
     package = Package()
     return [
         Claim(
-            id="dadiannao.figure3.chips_a_package", paper=4, ours=_largest_side() ** 2, unit="chips",
+            id="dadiannao.figure3.chips_a_package",
+            paper=4,
+            ours=_largest_side() ** 2,
+            unit="chips",
             why=f"the largest square of 8 mm chips on a 25 mm interposer with {2 * package.waveguides} waveguides of "
             f"{package.pitch * 1e3:g} mm pitch in each gap; {package.gap * 1e3:g} mm of gap are there, "
             f"{package.link_width * 1e3:g} mm needed, and {package.fibres} fibres leave it",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _largest_side() -> int:
@@ -118,10 +136,18 @@ def _rack() -> list[Claim]:
     except UnsupportedError as error:
         verdict = str(error)
     return [
-        Claim(id="dadiannao.figure4.rack_chips", paper=1536, ours=Rack().chips, unit="chips",
-              why="64 blades of 6 packages of 4 chips"),
         Claim(
-            id="dadiannao.figure4.largest_case_chips", paper=Rack().chips, ours=chips_needed(network, 256, chip()),
-            unit="chips", why=f"paper: what a rack holds; ours: the largest case of Fig. 5. {verdict}",
+            id="dadiannao.figure4.rack_chips",
+            paper=1536,
+            ours=Rack().chips,
+            unit="chips",
+            why="64 blades of 6 packages of 4 chips",
         ),
-    ]  # fmt: skip
+        Claim(
+            id="dadiannao.figure4.largest_case_chips",
+            paper=Rack().chips,
+            ours=chips_needed(network, 256, chip()),
+            unit="chips",
+            why=f"paper: what a rack holds; ours: the largest case of Fig. 5. {verdict}",
+        ),
+    ]

@@ -24,15 +24,23 @@ def sizes(found: Counted) -> Row:
     synapse = found.network.synapses / MIB
     neuron = found.network.neurons * NEURON_BATCH / MIB
     return Row(
-        found.network.layers, found.convolutions, found.connected, round(synapse, 2), round(neuron, 2),
+        found.network.layers,
+        found.convolutions,
+        found.connected,
+        round(synapse, 2),
+        round(neuron, 2),
         round(synapse / neuron, 4),
-    )  # fmt: skip
+    )
 
 
 _UNITS = {
-    "layers": ("layers", 0.0), "convolutions": ("layers", 0.0), "connected": ("layers", 0.0),
-    "synapse": ("MiB", 0.5), "neuron": ("MiB", 0.5), "ratio": ("", 0.005),
-}  # fmt: skip
+    "layers": ("layers", 0.0),
+    "convolutions": ("layers", 0.0),
+    "connected": ("layers", 0.0),
+    "synapse": ("MiB", 0.5),
+    "neuron": ("MiB", 0.5),
+    "ratio": ("", 0.005),
+}
 """Unit, and half a unit of the last printed digit."""
 _VARIANT = (
     "a guess at another Inception-v3: two blocks A, five blocks C of 192 channels, 299 px; the footnote's 224 px would "

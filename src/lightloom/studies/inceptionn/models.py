@@ -31,11 +31,7 @@ class Link:
 def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
     """Section VIII-D, seconds."""
     log = math.log2(p)
-    return (
-        (1 + log) * link.latency
-        + (p + log) * nbytes * link.byte_seconds
-        + (p - 1) * nbytes * link.sum_seconds
-    )  # fmt: skip
+    return (1 + log) * link.latency + (p + log) * nbytes * link.byte_seconds + (p - 1) * nbytes * link.sum_seconds
 
 
 def ring(p: int, nbytes: float, link: Link) -> float:

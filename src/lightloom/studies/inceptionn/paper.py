@@ -28,15 +28,43 @@ class Hyperparameters:
 
 
 TABLE_1: Mapping[str, Hyperparameters] = {
-    "AlexNet": Hyperparameters(batch_per_node=64, learning_rate=-0.01, divisor=10, iterations_per_division=100_000,
-                               momentum=0.9, weight_decay=5e-5, iterations=320_000),
-    "HDC": Hyperparameters(batch_per_node=25, learning_rate=-0.1, divisor=5, iterations_per_division=2_000,
-                           momentum=0.9, weight_decay=5e-5, iterations=10_000),
-    "ResNet-50": Hyperparameters(batch_per_node=16, learning_rate=0.1, divisor=10, iterations_per_division=200_000,
-                                 momentum=0.9, weight_decay=1e-4, iterations=600_000),
-    "VGG-16": Hyperparameters(batch_per_node=64, learning_rate=-0.01, divisor=10, iterations_per_division=100_000,
-                              momentum=0.9, weight_decay=5e-5, iterations=370_000),
-}  # fmt: skip
+    "AlexNet": Hyperparameters(
+        batch_per_node=64,
+        learning_rate=-0.01,
+        divisor=10,
+        iterations_per_division=100_000,
+        momentum=0.9,
+        weight_decay=5e-5,
+        iterations=320_000,
+    ),
+    "HDC": Hyperparameters(
+        batch_per_node=25,
+        learning_rate=-0.1,
+        divisor=5,
+        iterations_per_division=2_000,
+        momentum=0.9,
+        weight_decay=5e-5,
+        iterations=10_000,
+    ),
+    "ResNet-50": Hyperparameters(
+        batch_per_node=16,
+        learning_rate=0.1,
+        divisor=10,
+        iterations_per_division=200_000,
+        momentum=0.9,
+        weight_decay=1e-4,
+        iterations=600_000,
+    ),
+    "VGG-16": Hyperparameters(
+        batch_per_node=64,
+        learning_rate=-0.01,
+        divisor=10,
+        iterations_per_division=100_000,
+        momentum=0.9,
+        weight_decay=5e-5,
+        iterations=370_000,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)

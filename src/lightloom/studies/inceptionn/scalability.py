@@ -76,7 +76,7 @@ def _built() -> list[Claim]:
 
 
 def _ring_seconds(p: int, nbytes: int) -> float:
-    from lightloom.collectives.cost import cost
+    from lightloom.collectives.cost.stepped import cost
     from lightloom.collectives.registry import build, find
     from lightloom.collectives.spec import Collective
     from lightloom.fabrics.packet_switch import PacketSwitch

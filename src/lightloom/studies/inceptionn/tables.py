@@ -26,13 +26,14 @@ def slug(model: str) -> str:
 
 
 def _table_1() -> list[Claim]:
-    from lightloom.training.digits import Recipe
+    from lightloom.training.runs.digits import Recipe
 
     printed, ours = TABLE_1["HDC"], Recipe(seed=0)
     pairs = {
         "batch": (printed.batch_per_node, ours.batch_per_rank, ""),
         "learning_rate": (
-            printed.learning_rate, ours.learning_rate,
+            printed.learning_rate,
+            ours.learning_rate,
             "Table I prints negative rates for AlexNet, HDC and VGG-16 and a positive one for ResNet-50; section II-A "
             "subtracts the gradient, so that a negative rate would climb. We take the absolute value",
         ),
@@ -41,7 +42,7 @@ def _table_1() -> list[Claim]:
         "momentum": (printed.momentum, ours.momentum, ""),
         "weight_decay": (printed.weight_decay, ours.weight_decay, ""),
         "iterations": (printed.iterations, ours.iterations, ""),
-    }  # fmt: skip
+    }
     return [
         Claim(id=f"inceptionn.table1.hdc_{name}", paper=paper, ours=value, unit="", why=why)
         for name, (paper, value, why) in pairs.items()

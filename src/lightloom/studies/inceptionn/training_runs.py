@@ -16,7 +16,7 @@ from lightloom.core.provenance import provenance
 from lightloom.studies.inceptionn.gradients import summary
 
 if TYPE_CHECKING:
-    from lightloom.training.digits import Recipe
+    from lightloom.training.runs.digits import Recipe
 
 RANKS = 4
 SEEDS = (0, 1, 2, 3, 4)
@@ -41,7 +41,7 @@ class Run:
 
     def recipe(self, seed: int) -> Recipe:
         """The run with one seed."""
-        from lightloom.training.digits import Recipe
+        from lightloom.training.runs.digits import Recipe
 
         return Recipe(
             seed=seed,
@@ -135,7 +135,7 @@ def _folder(work: Path, run: Run, seed: int) -> Path:
 
 
 def _once(run: Run, seed: int, work: Path, data: Path) -> dict[str, Any]:
-    from lightloom.training.launch import launch
+    from lightloom.training.transport.launch import launch
 
     folder = _folder(work, run, seed)
     result = folder / "result.json"
@@ -143,7 +143,9 @@ def _once(run: Run, seed: int, work: Path, data: Path) -> dict[str, Any]:
         folder.mkdir(parents=True, exist_ok=True)
         snapshots = list(SNAPSHOTS.values()) if run.gradients == "none" and seed == SEEDS[0] else []
         arguments = {"recipe": asdict(run.recipe(seed)), "data": str(data), "folder": str(folder)}
-        outcomes = launch("lightloom.training.digits:train", RANKS, _TIMEOUT, {**arguments, "snapshots": snapshots})
+        outcomes = launch(
+            "lightloom.training.runs.digits:train", RANKS, _TIMEOUT, {**arguments, "snapshots": snapshots}
+        )
         write_atomically(result, json.dumps(outcomes[0].value))
         for checkpoint in folder.glob("checkpoint-*.pt"):
             checkpoint.unlink()

@@ -113,8 +113,16 @@ def _shares() -> list[Claim]:
         column, wa = TABLE_2[model], steps(model)["WA"]
         paper = 100 * column.communicate / column.total
         ours = 100 * wa.communicate / wa.total
-        rows.append(_row(f"figure3.{slug(model)}_communication", round(paper, 1), ours, "%", 5.0,
-                         f"paper: Table II's seconds; ours: {_BASIS}"))  # fmt: skip
+        rows.append(
+            _row(
+                f"figure3.{slug(model)}_communication",
+                round(paper, 1),
+                ours,
+                "%",
+                5.0,
+                f"paper: Table II's seconds; ours: {_BASIS}",
+            )
+        )
     return rows
 
 
@@ -128,11 +136,23 @@ def _reductions() -> list[Claim]:
             f"The paper's own time for this ring means {reached:.1f} Gbit/s of its 10"
         )
         rows += [
-            _row(f"figure12.{slug(model)}_inc_communication", INC_COMMUNICATION[model],
-                 percent_less(inc.communicate, wa.communicate), "% less", 5.0, why),
-            _row(f"figure12.{slug(model)}_inc_total", INC_TOTAL[model],
-                 percent_less(inc.total, wa.total), "% less", 5.0, why),
-        ]  # fmt: skip
+            _row(
+                f"figure12.{slug(model)}_inc_communication",
+                INC_COMMUNICATION[model],
+                percent_less(inc.communicate, wa.communicate),
+                "% less",
+                5.0,
+                why,
+            ),
+            _row(
+                f"figure12.{slug(model)}_inc_total",
+                INC_TOTAL[model],
+                percent_less(inc.total, wa.total),
+                "% less",
+                5.0,
+                why,
+            ),
+        ]
     return rows
 
 
@@ -150,15 +170,26 @@ def _compressed() -> list[Claim]:
     speedups = [each["WA"].total / each["INC+C"].total for each in every.values()]
     why = f"mean of the four models; {_BASIS}, Table III's ratios at 2^-10, packets unchanged"
     return [
-        _row("figure12.wa_c_communication", WA_C, mean("WA+C", "WA"), "% less", 5.0,
-             f"{why}; one leg of two can save at most 50 %. The paper says about"),
-        _row("figure12.inc_c_communication", INC_C, mean("INC+C", "WA"), "% less", 5.0,
-             f"{why}. The paper says about"),
-        _row("figure12.inc_c_over_inc_communication", INC_C_OVER_INC, mean("INC+C", "INC"), "% less", 5.0,
-             f"{why}; without a host only headers stay. The paper says about"),
+        _row(
+            "figure12.wa_c_communication",
+            WA_C,
+            mean("WA+C", "WA"),
+            "% less",
+            5.0,
+            f"{why}; one leg of two can save at most 50 %. The paper says about",
+        ),
+        _row("figure12.inc_c_communication", INC_C, mean("INC+C", "WA"), "% less", 5.0, f"{why}. The paper says about"),
+        _row(
+            "figure12.inc_c_over_inc_communication",
+            INC_C_OVER_INC,
+            mean("INC+C", "INC"),
+            "% less",
+            5.0,
+            f"{why}; without a host only headers stay. The paper says about",
+        ),
         _row("figure12.least_speedup", SPEEDUPS[0], min(speedups), "ratio", 0.3, why),
         _row("figure12.greatest_speedup", SPEEDUPS[1], max(speedups), "ratio", 0.3, why),
-    ]  # fmt: skip
+    ]
 
 
 def _consistency() -> list[Claim]:
@@ -171,12 +202,17 @@ def _consistency() -> list[Claim]:
         saved = (column.total - column.communicate) - (total - communicate)
         could = column.gradient_sum * (1 - 1 / WORKERS)
         possible = "possible"
-        rows.append(_row(
-            f"figure12.{slug(model)}_computation_saved", possible,
-            possible if saved <= could else f"{saved:.3g} s of {could:.3g} s", "", 0.0,
-            "what both printed percentages leave to computation in 100 iterations, against Table II, and what sharing "
-            "the gradient sum can save. Section VIII-A gives that as the only reason; there must be another",
-        ))  # fmt: skip
+        rows.append(
+            _row(
+                f"figure12.{slug(model)}_computation_saved",
+                possible,
+                possible if saved <= could else f"{saved:.3g} s of {could:.3g} s",
+                "",
+                0.0,
+                "what both printed percentages leave to computation in 100 iterations, against Table II, and "
+                "what sharing the gradient sum can save. Section VIII-A gives no other reason; there must be one",
+            )
+        )
     return rows
 
 
@@ -190,10 +226,16 @@ def _fitted() -> list[Claim]:
         packets = 1.5 * size_bytes(model) / PAYLOAD
         plain = wire_seconds(1.5 * size_bytes(model)) + packets * host
         packed = wire_seconds(1.5 * size_bytes(model), ratio(model, 10)) + packets * host
-        rows.append(_row(
-            f"figure12.{slug(model)}_inc_c_over_inc_fitted", INC_C_OVER_INC, percent_less(packed, plain), "% less", 5.0,
-            f"a host cost of {1e6 * host:.2f} µs a packet, fitted to AlexNet's INC. The paper blames packets and "
-            "headers for saving less than the ratio promises; with so high a cost compression would save less still",
-            fitted=True,
-        ))  # fmt: skip
+        rows.append(
+            _row(
+                f"figure12.{slug(model)}_inc_c_over_inc_fitted",
+                INC_C_OVER_INC,
+                percent_less(packed, plain),
+                "% less",
+                5.0,
+                f"a host cost of {1e6 * host:.2f} µs a packet, fitted to AlexNet's INC. The paper blames packets and "
+                "headers for saving less than the ratio promises; at so high a cost compression would save even less",
+                fitted=True,
+            )
+        )
     return rows

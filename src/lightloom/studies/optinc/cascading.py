@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from lightloom.core.claims import Claim
-from lightloom.photonics.averaging.area import TABLE_I
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
+from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.meshes.counts import approximated_count
 from lightloom.studies.optinc.paper import CASCADE_OVERHEAD
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.noise import input_bound
+from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.studies.canvas import canvas
 from lightloom.studies.optinc import latency
 from lightloom.studies.optinc.learning import BASE, paired
@@ -192,9 +192,13 @@ def breakdown() -> Figure:
                 names.append((place, label))
                 place += 1
             axes.annotate(
-                words.format(batch * size), (place - 1.5, -0.13), ha="center", va="top", annotation_clip=False,
+                words.format(batch * size),
+                (place - 1.5, -0.13),
+                ha="center",
+                va="top",
+                annotation_clip=False,
                 xycoords=("data", "axes fraction"),
-            )  # fmt: skip
+            )
             place += 0.6
         axes.set_xticks([at for at, _ in names], [label for _, label in names])
         axes.set_title(title)
@@ -232,9 +236,13 @@ def noise(comparison: Any) -> Figure:
         rates = np.array(row["error_rates"])
         shown = rates > 0
         axes.plot(
-            sigmas[shown], rates[shown], "-" if ours else "--", color=next(constructed if ours else trained), lw=1.6,
+            sigmas[shown],
+            rates[shown],
+            "-" if ours else "--",
+            color=next(constructed if ours else trained),
+            lw=1.6,
             label=f"{row['kind']}: {row['name']}, {row['mzi_count']:,} MZIs, {row['nonlinearity']} units",
-        )  # fmt: skip
+        )
     axes.axhline(1e-4, color=GREY, lw=1, ls=":")
     axes.annotate("99.99 % right", (0.01, 1e-4), xycoords=("axes fraction", "data"), va="bottom", color=GREY)
     axes.axvline(

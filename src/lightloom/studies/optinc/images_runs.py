@@ -51,7 +51,7 @@ def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
 
         from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
         from lightloom.training.datasets.cifar import test_images, training_images
-        from lightloom.training.images import ImageRecipe, train
+        from lightloom.training.runs.images import ImageRecipe, train
 
         recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")
         bits, errors = VARIANTS[name]

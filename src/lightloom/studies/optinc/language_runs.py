@@ -68,7 +68,7 @@ def once(name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
     if not result.exists():
         import torch
 
-        from lightloom.training.language import Recipe, train
+        from lightloom.training.runs.language import Recipe, train
 
         torch.set_num_threads(THREADS)
         record = train(corpus, Recipe(seed=seed, steps=STEPS, **VARIANTS[name]), folder)

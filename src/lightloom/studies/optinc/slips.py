@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 
 from lightloom.core.claims import Claim
-from lightloom.photonics.averaging.area import TABLE_I
 from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.block_quantisation import averaging_bias
 from lightloom.photonics.pam4 import encode, symbols_for
 

@@ -6,11 +6,11 @@ from functools import cache
 from math import floor
 
 from lightloom.core.claims import Claim
-from lightloom.photonics.averaging.area import TABLE_I, TABLE_II, PaperNetwork
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
 from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.verify import Verification
+from lightloom.photonics.averaging.proved.verify import Verification
+from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, PaperNetwork
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
 _WITHIN = 0.2

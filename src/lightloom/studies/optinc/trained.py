@@ -6,9 +6,9 @@ from importlib.resources import as_file, files
 from typing import Any
 
 from lightloom.core.claims import Claim
-from lightloom.photonics.averaging.area import TABLE_I
-from lightloom.photonics.averaging.files import load_network
-from lightloom.photonics.averaging.verify import verify
+from lightloom.photonics.averaging.proved.verify import verify
+from lightloom.photonics.averaging.realised.area import TABLE_I
+from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.studies.optinc.tables import name
 
 TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0

@@ -16,8 +16,8 @@ from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 
 if TYPE_CHECKING:
-    from lightloom.training.digits import Recipe
-    from lightloom.training.worker import Worker
+    from lightloom.training.runs.digits import Recipe
+    from lightloom.training.transport.worker import Worker
 
 RANKS = 4
 SEEDS = (0, 1, 2, 3, 4)
@@ -40,7 +40,7 @@ class Run:
 
     def recipe(self, seed: int) -> Recipe:
         """The run with one seed."""
-        from lightloom.training.digits import lenet_recipe
+        from lightloom.training.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
         return lenet_recipe(seed, ITERATIONS, gradients, self.bits, self.rounding)
@@ -78,7 +78,7 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
         LaunchError: a run failed; calling again goes on with it.
     """
     from lightloom.training.datasets.mnist import training_digits
-    from lightloom.training.launch import launch
+    from lightloom.training.transport.launch import launch
 
     training_digits(data)
     work.mkdir(parents=True, exist_ok=True)
@@ -93,8 +93,8 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
 
 def train_all(worker: Worker) -> None:
     """The worker function: one run after the other, each result in its own file."""
-    from lightloom.training.digits import train
-    from lightloom.training.worker import Worker
+    from lightloom.training.runs.digits import train
+    from lightloom.training.transport.worker import Worker
 
     for task in worker.arguments["tasks"]:
         arguments = {"recipe": task["recipe"], "data": worker.arguments["data"], "folder": None}

@@ -17,7 +17,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 TOKENS = 16
 """Length of the short sequences, which batches below one of 256 tokens are made of."""
-_FACTORY = "lightloom.training.images:resnet50_for_cifar"
+_FACTORY = "lightloom.training.runs.images:resnet50_for_cifar"
 GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
     "resnet50": (_FACTORY, {"keep_stem": True}, None),
     "resnet50-small-stem": (_FACTORY, {}, None),

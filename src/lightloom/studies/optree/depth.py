@@ -8,7 +8,7 @@ from math import ceil, log2, prod
 
 from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1_steps, theorem_2_stages
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
-from lightloom.collectives.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
+from lightloom.collectives.schedule.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.core.claims import Claim
 from lightloom.studies.optree.model import WAVELENGTHS, ceiling_stages
 

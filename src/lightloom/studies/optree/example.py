@@ -51,11 +51,13 @@ def _formulas() -> list[Claim]:
         _row("one_stage_theorem_1_steps", 16, theorem_1_steps(N, W, 1)),
         _row("two_stage_theorem_1_steps", 12, theorem_1_steps(N, W, 2)),
         _row(
-            "three_stage_theorem_1_steps", 16, theorem_1_steps(N, W, 3),
+            "three_stage_theorem_1_steps",
+            16,
+            theorem_1_steps(N, W, 3),
             "Eq. 1 at k = 3 takes a radix of 16^(1/3) = 2.52; the example counts fan-outs of 2, 3 and 3, "
             "and 16 is what a schedule needs that has them",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _radices() -> list[Claim]:
@@ -66,31 +68,41 @@ def _radices() -> list[Claim]:
     other = built_tree((3, 3, 2), N, W)
     return [
         _row(
-            "three_stage_uniform_steps", 16, sum(ceil(count / W) for count in colours),
+            "three_stage_uniform_steps",
+            16,
+            sum(ceil(count / W) for count in colours),
             f"a tree of radix 3 in all stages, counted as the text counts: {' + '.join(map(str, colours))} "
             "wavelengths. The 16 belongs to fan-outs 2, 3 and 3, so the example is not a 3-ary tree throughout",
         ),
         _row(
-            "three_stage_best_steps", 16, other.steps,
+            "three_stage_best_steps",
+            16,
+            other.steps,
             f"the same three fan-outs in another order, built and verified: {other.notes}",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _depth() -> list[Claim]:
     first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
     return [
         _row(
-            "k_star", ceiling_stages(N), best_stages(N, W),
+            "k_star",
+            ceiling_stages(N),
+            best_stages(N, W),
             f"Eq. 2 gives {theorem_2_stages(N):.2f}, rounded up 3: {theorem_1_steps(N, W, 3)} steps by Eq. 1. "
-            f"Two stages need {theorem_1_steps(N, W, 2)}, as the example itself shows", "stages",
+            f"Two stages need {theorem_1_steps(N, W, 2)}, as the example itself shows",
+            "stages",
         ),
         _row(
-            "equation_2_smallest_ranks", 2, first,
+            "equation_2_smallest_ranks",
+            2,
+            first,
             f"ln N − 2 is negative below e² = {e**2:.2f}, so that Eq. 2 has no real value for N < {first}; "
-            "the theorem names no lower limit", "ranks",
+            "the theorem names no lower limit",
+            "ranks",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _lemma_1() -> list[Claim]:
@@ -98,12 +110,13 @@ def _lemma_1() -> list[Claim]:
     if steps != 1:
         raise RuntimeError(f"one stage of 5 ranks on 3 wavelengths took {steps} steps: expected 1")
     return [
+        _row("lemma_1_wavelengths_16", ceil(N * N / 8), built("one-stage", N, 1).steps, unit="wavelengths"),
         _row(
-            "lemma_1_wavelengths_16", ceil(N * N / 8), built("one-stage", N, 1).steps, unit="wavelengths"
-        ),
-        _row(
-            "lemma_1_wavelengths_5", ceil(5 * 5 / 8), built("one-stage", 5, 1).steps,
+            "lemma_1_wavelengths_5",
+            ceil(5 * 5 / 8),
+            built("one-stage", 5, 1).steps,
             "a one-stage all-to-all of 5 nodes is built and verified in one step on 3 wavelengths. "
-            "ceil(N²/8) is loose for odd N: the minimum is ceil(floor(N²/4)/2)", "wavelengths",
+            "ceil(N²/8) is loose for odd N: the minimum is ceil(floor(N²/4)/2)",
+            "wavelengths",
         ),
-    ]  # fmt: skip
+    ]

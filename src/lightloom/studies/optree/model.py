@@ -13,7 +13,7 @@ from lightloom.collectives.algorithms.ring import ring_steps
 from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify import verify
+from lightloom.collectives.verify.stepped import verify
 from lightloom.fabrics.wdm_ring import WdmRing
 
 BANDWIDTH = 5e9

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from lightloom.reports.palette import FAINT, INK
+from lightloom.reports.figures.palette import FAINT, INK
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import canvas
 from lightloom.studies.sipml.comparison import Comparison
@@ -90,8 +90,15 @@ def speedup_figure(measured: Comparison) -> Figure:
         for line in _LINES[3:]:
             for today, width in ((400.0, 1.8), (200.0, 0.8)):
                 found = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
-                axes.plot(BANDWIDTHS, found, line.style, color=line.colour, lw=width, ms=4,
-                          label=f"{line.label} over {today:g} Gb/s")  # fmt: skip
+                axes.plot(
+                    BANDWIDTHS,
+                    found,
+                    line.style,
+                    color=line.colour,
+                    lw=width,
+                    ms=4,
+                    label=f"{line.label} over {today:g} Gb/s",
+                )
         for today, width in ((400.0, 1.8), (200.0, 0.8)):
             found = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
             axes.plot(BANDWIDTHS, found, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")

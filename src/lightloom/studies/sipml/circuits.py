@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.core.arrays import Floats
 from lightloom.core.claims import Claim
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Floats
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Assignment, Traffic, ring, ring_milp, switch, switch_milp, verify
@@ -78,11 +78,26 @@ def _rings() -> list[Claim]:
             "optimum of the integer program in the authors' simulator, solved anew (no text prints one); "
             f"{case.lost} of its circuits find no wavelength"
         )
-        rows.append(Claim(id=f"sipml.example.ring_{name}_program", paper=expected, ours=case.optimum,
-                          unit="circuits a pair", tolerance=1e-6, why=why))  # fmt: skip
-        rows.append(Claim(id=f"sipml.example.ring_{name}_fast", paper=expected, ours=case.fast.max_min,
-                          unit="circuits a pair", tolerance=1e-6,
-                          why="ours without an integer program, wavelengths assigned and verified"))  # fmt: skip
+        rows.append(
+            Claim(
+                id=f"sipml.example.ring_{name}_program",
+                paper=expected,
+                ours=case.optimum,
+                unit="circuits a pair",
+                tolerance=1e-6,
+                why=why,
+            )
+        )
+        rows.append(
+            Claim(
+                id=f"sipml.example.ring_{name}_fast",
+                paper=expected,
+                ours=case.fast.max_min,
+                unit="circuits a pair",
+                tolerance=1e-6,
+                why="ours without an integer program, wavelengths assigned and verified",
+            )
+        )
     return rows
 
 
@@ -92,14 +107,16 @@ def _continuity() -> list[Claim]:
     bound = relax(case.traffic, case.fabric).service
     return [
         Claim(
-            id="sipml.example.ring_counts_without_wavelengths", paper=case.optimum, ours=case.fast.max_min,
+            id="sipml.example.ring_counts_without_wavelengths",
+            paper=case.optimum,
+            ours=case.fast.max_min,
             unit="circuits a pair",
             why=f"{nodes} nodes, {wavelengths} wavelengths each way, everyone sends {links} links clockwise. The "
             "program counts circuits on links and knows no wavelengths; two circuits longer than half the ring always "
             f"meet, so that each needs a wavelength of its own and none serves a pair more than {bound:.2f} times: "
             f"{case.lost} of the program's circuits find none",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _switches() -> list[Claim]:
@@ -115,10 +132,20 @@ def _switches() -> list[Claim]:
     exact = switch_milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     return [
-        Claim(id="sipml.example.ocs_more_peers_than_switches", paper=0, ours=least_service(granted, traffic),
-              unit="circuits of the worst pair", tolerance=1e-9,
-              why=f"5 ranks that all exchange, Q = 3: one shot leaves a pair dark. {refused}"),
-        Claim(id="sipml.example.ocs_all_to_all_4_6", paper=least_service(exact.counts.sum(axis=1), square),
-              ours=fast.max_min, unit="circuits of the worst pair", tolerance=1e-9,
-              why="4 ranks, Q = 6: the authors' program in permutations, and ours"),
-    ]  # fmt: skip
+        Claim(
+            id="sipml.example.ocs_more_peers_than_switches",
+            paper=0,
+            ours=least_service(granted, traffic),
+            unit="circuits of the worst pair",
+            tolerance=1e-9,
+            why=f"5 ranks that all exchange, Q = 3: one shot leaves a pair dark. {refused}",
+        ),
+        Claim(
+            id="sipml.example.ocs_all_to_all_4_6",
+            paper=least_service(exact.counts.sum(axis=1), square),
+            ours=fast.max_min,
+            unit="circuits of the worst pair",
+            tolerance=1e-9,
+            why="4 ranks, Q = 6: the authors' program in permutations, and ours",
+        ),
+    ]

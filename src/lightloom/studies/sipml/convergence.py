@@ -62,13 +62,15 @@ def claims() -> tuple[Claim, ...]:
     told = " → ".join("".join(map(str, state)) for state in found.states)
     return (
         Claim(
-            id="sipml.example.repair_ends", paper="left to future work",
-            ours="settles" if not found.period else f"repeats every {found.period} sweeps", unit="backward, forward",
+            id="sipml.example.repair_ends",
+            paper="left to future work",
+            ours="settles" if not found.period else f"repeats every {found.period} sweeps",
+            unit="backward, forward",
             why=f"five sub-operators on 4 devices, Δ = 1, devices after each sweep: {told}, though one device alone "
             "would do. Ties and the order of visits are our reading. Ours ends: a repair makes at most 16 sweeps, "
             "then gives up its start, and starts that need no repair remain",
         ),
-    )  # fmt: skip
+    )
 
 
 def _neighbours(x: int, back: bool) -> list[int]:
@@ -76,8 +78,8 @@ def _neighbours(x: int, back: bool) -> list[int]:
 
 
 def _within(x: int, other: int, device: list[int], back: bool) -> bool:
-    apart = device[other] - device[x] if back else device[x] - device[other]
-    return apart % DEVICES <= DEGREE
+    stride = device[other] - device[x] if back else device[x] - device[other]
+    return stride % DEVICES <= DEGREE
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:

@@ -27,19 +27,27 @@ def claims() -> tuple[Claim, ...]:
     for key, job in JOBS.items():
         for gbps, printed in RING_MS[key].items():
             rows.append(
-                Claim(id=f"sipml.example.exchange_{key}_{gbps}", paper=printed,
-                      ours=round(1e3 * ring_time(job.weights, gbps, RANKS), 4), unit="ms", tolerance=0.002 * printed,
-                      why="2 · weights · 8 / B with the scripts' weights; ours sends (N − 1)/N of it, N = 1024")
-            )  # fmt: skip
+                Claim(
+                    id=f"sipml.example.exchange_{key}_{gbps}",
+                    paper=printed,
+                    ours=round(1e3 * ring_time(job.weights, gbps, RANKS), 4),
+                    unit="ms",
+                    tolerance=0.002 * printed,
+                    why="2 · weights · 8 / B with the scripts' weights; ours sends (N − 1)/N of it, N = 1024",
+                )
+            )
         parameters = ZOO[job.model].parameters
         rows.append(
             Claim(
-                id=f"sipml.example.weights_{key}", paper=job.weights / 1e6, ours=round(gradient_bytes(key) / 1e6, 1),
-                unit="MB", tolerance=1,
+                id=f"sipml.example.weights_{key}",
+                paper=job.weights / 1e6,
+                ours=round(gradient_bytes(key) / 1e6, 1),
+                unit="MB",
+                tolerance=1,
                 why=f"{parameters / 1e6:.1f} M parameters in float32. The scripts' number would be "
                 f"{job.weights / parameters:.1f} bytes a parameter of ours; {_WHY[key]}",
             )
-        )  # fmt: skip
+        )
     return tuple(rows)
 
 

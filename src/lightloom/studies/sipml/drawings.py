@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
-from lightloom.reports.palette import FAINT, INK, cyclic_colours
+from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import canvas
 from lightloom.studies.sipml import figure4
@@ -86,13 +86,28 @@ def _draw_peers(axes: Axes) -> None:
     for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, "#D55E00")):
         for a, b in zip(*matrix.nonzero(), strict=True):
             axes.annotate(
-                "", place[int(b)], place[int(a)],
-                arrowprops={"arrowstyle": "-", "color": colour, "lw": 1.5, "shrinkA": 12, "shrinkB": 12,
-                            "connectionstyle": "arc3,rad=0" if colour == INK else "arc3,rad=-0.25"},
-            )  # fmt: skip
+                "",
+                place[int(b)],
+                place[int(a)],
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": colour,
+                    "lw": 1.5,
+                    "shrinkA": 12,
+                    "shrinkB": 12,
+                    "connectionstyle": "arc3,rad=0" if colour == INK else "arc3,rad=-0.25",
+                },
+            )
     for rank, (x, y) in place.items():
-        axes.text(x, y, str(_turned(rank % k) + rank // k * k), ha="center", va="center", fontsize=11,
-                  bbox={"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT})  # fmt: skip
+        axes.text(
+            x,
+            y,
+            str(_turned(rank % k) + rank // k * k),
+            ha="center",
+            va="center",
+            fontsize=11,
+            bbox={"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT},
+        )
     axes.plot([], [], color=INK, label="model parallelism")
     axes.plot([], [], color="#D55E00", label="data parallelism")
     axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))

@@ -104,12 +104,14 @@ def _speedups(measured: Comparison) -> list[Claim]:
         )
         rows.append(
             Claim(
-                id=f"sipml.headline.speedup_{name}", paper=f"{low} to {high}",
-                ours=f"{min(found.values()):.2f} to {max(found.values()):.2f}", unit="times as fast",
+                id=f"sipml.headline.speedup_{name}",
+                paper=f"{low} to {high}",
+                ours=f"{min(found.values()):.2f} to {max(found.values()):.2f}",
+                unit="times as fast",
                 why=f"{said}, 1,024 GPUs of {FASTEST:,} Gb/s: {told}. What is behind the paper's figures "
                 "(models, GPUs, bandwidths) was not seen",
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -138,11 +140,13 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
             f"at {_ahead(measured, model, system)}"
         )
     return Claim(
-        id=f"sipml.headline.beyond_placed_over_sharded_{model}", paper=None, ours=round(ratio["ocs"], 3),
+        id=f"sipml.headline.beyond_placed_over_sharded_{model}",
+        paper=None,
+        ours=round(ratio["ocs"], 3),
         unit="times as fast on SiP-OCS",
         why=f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
         + ". ".join(told),
-    )  # fmt: skip
+    )
 
 
 def _ahead(measured: Comparison, model: str, system: System) -> str:
@@ -161,11 +165,13 @@ def _own_bytes(measured: Comparison, model: str) -> Claim:
     found = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
     return Claim(
-        id=f"sipml.headline.beyond_script_own_gradients_{model}", paper=None, ours=round(found[0], 2),
+        id=f"sipml.headline.beyond_script_own_gradients_{model}",
+        paper=None,
+        ours=round(found[0], 2),
         unit="times as fast",
         why=f"beyond the paper: the scripts' model with our gradients' bytes over 400 Gb/s, {found[1]:.2f} over 200; "
         f"with the scripts' weights {theirs[0]:.2f} and {theirs[1]:.2f}",
-    )  # fmt: skip
+    )
 
 
 def _ms(value: float) -> str:

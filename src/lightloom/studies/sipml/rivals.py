@@ -31,9 +31,13 @@ def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
 def _of(wanted: Job, on: Cluster, prices: GroupPrices) -> dict[str, Any]:
     try:
         found = split_search(
-            load_workload(wanted.model, batch=1), [on], global_batches=[wanted.global_batch], algorithms=ALGORITHMS,
-            kinds=STRATEGIES, prices=prices,
-        )  # fmt: skip
+            load_workload(wanted.model, batch=1),
+            [on],
+            global_batches=[wanted.global_batch],
+            algorithms=ALGORITHMS,
+            kinds=STRATEGIES,
+            prices=prices,
+        )
     except UnsupportedError as error:
         return {name: {"refused": str(error)} for name in ("search", *SHARDINGS)}
     return {"search": _row(found.winner)} | {name: _row(found.best_of(name)) for name in SHARDINGS}

@@ -15,10 +15,17 @@ class LeNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(1, 8, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Conv2d(8, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(256, 128), nn.ReLU(inplace=True), nn.Linear(128, 10),
-        )  # fmt: skip
+            nn.Conv2d(1, 8, 5),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 5),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(256, 128),
+            nn.ReLU(inplace=True),
+            nn.Linear(128, 10),
+        )
 
     def forward(self, digits: Tensor) -> Tensor:
         y: Tensor = self.layers(digits.view(-1, 1, 28, 28))

@@ -78,7 +78,15 @@ def mixtral_8x7b() -> Mixtral:
     """32 layers, hidden 4096, 32 heads (8 of keys), 8 experts of 14336, of which a token visits 2."""
     return Mixtral(
         MixtralConfig(
-            layers=32, hidden=4096, heads=32, key_heads=8, intermediate=14336, vocabulary=32_000, sequence=4096,
-            rotary_base=1e6, experts=8, visited=2,
+            layers=32,
+            hidden=4096,
+            heads=32,
+            key_heads=8,
+            intermediate=14336,
+            vocabulary=32_000,
+            sequence=4096,
+            rotary_base=1e6,
+            experts=8,
+            visited=2,
         )
-    )  # fmt: skip
+    )

@@ -1,0 +1,1 @@
+"""``lightloom circuits``: circuits of a traffic matrix."""

@@ -1,0 +1,162 @@
+"""``lightloom circuits``: optical circuits for a traffic matrix, beside what no assignment can exceed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lightloom.cli.circuits.solvers import Solved
+    from lightloom.fabrics.base import Fabric
+    from lightloom.parallelism.circuits import Played, Timing, Traffic
+
+
+def circuits(
+    traffic: Annotated[Path, typer.Argument(help="Bytes between ranks: CSV of N rows and columns, or .npy.")],
+    fabric: Annotated[str, typer.Option(help="A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
+    settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,
+    solver: Annotated[str, typer.Option(help="fast, or milp (exact, small cases).")] = "fast",
+    time_limit: Annotated[str | None, typer.Option(help="Wall time of the milp; 10s without it.")] = None,
+    holds: Annotated[str, typer.Option(metavar="N", help="Holds of the cycle, or auto.")] = "auto",
+    objective: Annotated[str, typer.Option(help="max-min or throughput (circuit switches).")] = "max-min",
+    hold: Annotated[str | None, typer.Option(help="How long circuits stand; 10 reconfigurations without it.")] = None,
+    reconfiguration: Annotated[
+        str | None, typer.Option(help="How long setting takes; the fabric's time without it.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw traffic beside circuits (.svg, .png, .pdf).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Assign circuits to a traffic matrix, verify them, and play the traffic through them."""
+    from lightloom.cli.circuits.solvers import read_request, solve
+    from lightloom.cli.circuits.traffic_file import read_traffic
+    from lightloom.cli.output import print_json, read_settings
+    from lightloom.core.provenance import provenance, provenance_line
+
+    request = read_request(solver, time_limit, holds, objective)
+    chosen = read_settings(settings or [])
+    if figure is not None:
+        _check_figure(figure)
+    demands = read_traffic(traffic)
+    on = _load_fabric(fabric, demands, chosen)
+    timing = _timing(on, hold, reconfiguration)
+    found, played = solve(demands, on, request, timing)
+    flows = [demands.source.tolist(), demands.destination.tolist(), demands.nbytes.tolist()]
+    origin = provenance([flows, on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration])
+    if figure is not None:
+        from lightloom.reports.figures.base import save
+        from lightloom.reports.figures.traffic_figure import assignment_figure
+
+        save(assignment_figure(found.assignment, on.channel_bandwidth), figure, provenance_line(origin))
+    document = _document(found, played, on, timing) | {"provenance": origin}
+    if figure is not None:
+        document["figure"] = str(figure)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, found, on, provenance_line(origin))
+
+
+def _check_figure(figure: Path) -> None:
+    from lightloom.core.files import check_writable
+    from lightloom.reports.figures.base import check_format
+
+    check_format(figure)
+    check_writable(figure)
+
+
+def _load_fabric(name: str, traffic: Traffic, settings: dict[str, Any]) -> Fabric:
+    from lightloom.core.errors import ConfigError, UnsupportedError
+    from lightloom.fabrics.circuit_switch import CircuitSwitch
+    from lightloom.fabrics.load import load_fabric
+    from lightloom.fabrics.wdm_ring import WdmRing
+
+    ranks = settings.get("ranks", traffic.ranks)
+    if ranks != traffic.ranks:
+        raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
+    on = load_fabric(name, traffic.ranks, settings)
+    if not isinstance(on, WdmRing | CircuitSwitch) or on.in_network_reduction:
+        kind = getattr(on, "kind", type(on).__name__)
+        raise UnsupportedError(f"--fabric {name}: a {kind} has no circuits: expected a wdm-ring or a circuit-switch")
+    return on
+
+
+def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing:
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.units import parse
+    from lightloom.parallelism.circuits import Timing
+
+    dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
+    standing = 10 * dark if hold is None else parse(hold, "time")
+    if not standing:
+        raise ConfigError("--hold is needed where setting circuits takes no time: expected e.g. --hold 250us")
+    return Timing(standing, dark)
+
+
+def _document(found: Solved, played: Played, on: Fabric, timing: Timing) -> dict[str, Any]:
+    assignment, traffic = found.assignment, found.assignment.traffic
+    granted = assignment.circuits.counts(traffic).sum(axis=0)
+    columns = ("hold", "source", "destination", "route", "channel")
+    return {
+        "schema": "lightloom.circuits/1",
+        "ranks": traffic.ranks,
+        "fabric": on.model_dump(mode="json"),
+        "solver": found.solver,
+        "solver_status": found.status,
+        "solver_gap": found.solver_gap,
+        "objective": found.objective,
+        "holds": assignment.circuits.holds,
+        "hold_s": timing.hold,
+        "reconfiguration_s": timing.reconfiguration,
+        "duty_cycle": 1.0 if assignment.circuits.holds == 1 else timing.duty_cycle,
+        "nbytes": float(traffic.nbytes.sum()),
+        "circuit_bandwidth": on.channel_bandwidth,
+        "max_min": assignment.max_min,
+        "bound": assignment.bound,
+        "gap": assignment.gap,
+        "without_wavelength": assignment.lost,
+        "verified": True,
+        "finish_s": played.makespan,
+        "holds_begun": played.holds,
+        "carried_bytes": float(played.carried.sum()),
+        "relayed_pairs": len(played.relayed),
+        "relayed_bytes": float(traffic.nbytes[played.relayed].sum()),
+        "pairs": {
+            "source": traffic.source.tolist(),
+            "destination": traffic.destination.tolist(),
+            "nbytes": traffic.nbytes.tolist(),
+            "circuits": granted.tolist(),
+            "hops": played.hops.tolist(),
+            "finish_s": played.finish.tolist(),
+        },
+        "circuits": {name: getattr(assignment.circuits, name).tolist() for name in columns},
+    }
+
+
+def _print(document: dict[str, Any], found: Solved, on: Fabric, origin: str) -> None:
+    from lightloom.cli.circuits.solvers import counted
+    from lightloom.core.units import format_bandwidth, format_size, format_time
+    from lightloom.reports.console import facts_table, make_console
+
+    assignment = found.assignment
+    pairs, holds = len(assignment.traffic), assignment.circuits.holds
+    solver = found.solver if found.status == "optimal" else f"{found.solver}, stopped {found.solver_gap:.1%} from proof"
+    per_hold = "set once" if holds == 1 else f"{holds} holds in turn, duty cycle {document['duty_cycle']:.1%}"
+    relays = document["relayed_pairs"]
+    facts = [
+        ("traffic", f"{format_size(document['nbytes'])} of {pairs} pairs among {document['ranks']} ranks"),
+        ("circuits", f"{len(assignment.circuits)} of {format_bandwidth(on.channel_bandwidth)}, verified; {per_hold}"),
+        ("solver", f"{solver}; {found.objective}"),
+        ("largest demand", f"{assignment.max_min:.4g} circuits a hold, others in proportion"),
+        ("bound", f"{assignment.bound:.4g}; the circuits stay {assignment.gap:.1%} below"),
+        ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),
+        ("relayed", f"{relays} pairs, {format_size(document['relayed_bytes'])}" if relays else "nothing"),
+    ]
+    if assignment.lost:
+        facts.append(("lost", f"{assignment.lost} circuits that loads admit found no wavelength"))
+    console = make_console()
+    console.print(facts_table(facts, title=f"circuits on a {getattr(on, 'kind', 'fabric')}"))
+    console.print(origin, style="dim")
+    if "figure" in document:
+        console.print(f"drawn: {document['figure']}", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""``lightloom compress``: codecs on files and on gradients."""

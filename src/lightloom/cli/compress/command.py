@@ -1,0 +1,186 @@
+"""``lightloom compress``: measure codecs on a model's gradients, and code files of floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lightloom.compression.profile import CompressionProfile
+    from lightloom.compression.profiling import Gradients
+    from lightloom.workloads.graph import ComputeGraph
+
+compress = typer.Typer(no_args_is_help=True, help="Measure codecs on gradients; compress files of floats.")
+
+_DEFAULT = "inceptionn:2^-10"
+_TENSORS = 12
+"""Tensors on the terminal; files and JSON hold all."""
+
+
+@compress.command()
+def profile(
+    model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
+    codec: Annotated[list[str] | None, typer.Option(help=f"{_DEFAULT} without it; repeatable.")] = None,
+    gradients: Annotated[
+        list[Path] | None, typer.Option(help="Saved gradients (.npy, .npz, .pt) instead of training; one file a step.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with data sets (MNIST), for models that they fit; else random inputs.")
+    ] = None,
+    steps: Annotated[str, typer.Option(metavar="N", help="Steps to train.")] = "20",
+    batch: Annotated[str, typer.Option(metavar="N", help="Samples in a step.")] = "16",
+    sequence_length: Annotated[str | None, typer.Option(metavar="N", help="Tokens per sample.")] = None,
+    learning_rate: Annotated[float, typer.Option(help="Of SGD with momentum 0.9.")] = 0.01,
+    seed: Annotated[str, typer.Option(metavar="N", help="Of initialisation, inputs and labels.")] = "0",
+    out: Annotated[Path | None, typer.Option(help="Also write the profile to a file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --compression`."""
+    import json
+
+    from lightloom.cli.output import print_json, read_count
+    from lightloom.compression import find
+    from lightloom.compression.profile import store
+    from lightloom.compression.profiling import measure
+    from lightloom.core.files import check_writable, write_atomically
+    from lightloom.core.provenance import provenance, provenance_line
+    from lightloom.planner.compression import model_key
+    from lightloom.workloads.load import load_workload
+
+    codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
+    options = {"steps": read_count(steps, "--steps"), "batch": read_count(batch, "--batch")}
+    tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
+    number = read_count(seed, "--seed")
+    if out is not None:
+        check_writable(out)
+    graph = load_workload(model, batch=1, sequence_length=tokens)
+    if gradients:
+        origin, found = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
+    else:
+        chosen = options | {"sequence_length": tokens, "learning_rate": learning_rate, "seed": number, "data": data}
+        origin, found = _trained(model, graph, chosen)
+    measured = measure(model, graph.parameters, found, codecs, origin)
+    document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else number)}
+    if out is not None:
+        write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
+    store(measured, model_key(model))
+    if as_json:
+        print_json(document)
+    else:
+        _print(measured, provenance_line(document["provenance"]), out)
+
+
+def _trained(model: str, graph: ComputeGraph, options: dict[str, Any]) -> tuple[str, Iterator[tuple[int, Gradients]]]:
+    from lightloom.core.errors import WorkloadError
+    from lightloom.workloads.resolve import INSTALL_TORCH
+
+    try:
+        from lightloom.training.runs.gradient_profile import Training, trained_gradients
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{model}: {INSTALL_TORCH}; or give --gradients FILE") from error
+    training = Training(model=model, **options)
+
+    def run() -> Iterator[tuple[int, Gradients]]:
+        from lightloom.reports.progress import progress
+
+        with progress("Training", training.steps) as advance:
+            yield from trained_gradients(training, graph.parameters, advance)
+
+    return training.describe(), run()
+
+
+def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradients]]:
+    from lightloom.core.errors import ConfigError
+    from lightloom.reports.progress import progress
+
+    with progress("Gradients", len(paths)) as advance:
+        for step, path in enumerate(paths, start=1):
+            found = _read_gradients(path)
+            values = sum(each.size for each in found.values())
+            # Parameters that the forward pass never uses have no gradient; a file may have zeros for them.
+            if values not in (graph.parameters, graph.parameters + graph.unused_parameters):
+                raise ConfigError(
+                    f"gradients {str(path)!r} hold {values:,} values; {graph.name} has {graph.parameters:,} parameters"
+                )
+            yield step, found
+            advance(1)
+
+
+def _read_gradients(path: Path) -> Gradients:
+    from lightloom.compression.profiling import read_gradients
+
+    if path.suffix != ".pt":
+        return read_gradients(path)
+    from lightloom.training.runs.gradient_profile import saved_gradients
+
+    return saved_gradients(path)
+
+
+def _print(found: CompressionProfile, origin: str, out: Path | None) -> None:
+    from lightloom.reports.console import make_console, plain_table
+
+    console = make_console()
+    threads = " / ".join(str(rate.threads) for rate in found.codecs[0].host)
+    columns = ["codec", *_FIT, "encode GB/s", "decode GB/s"]
+    cells = [
+        [
+            each.codec,
+            *_fit(each.whole),
+            " / ".join(f"{rate.encode / 1e9:.3g}" for rate in each.host),
+            " / ".join(f"{rate.decode / 1e9:.3g}" for rate in each.host),
+        ]
+        for each in found.codecs
+    ]
+    title = f"{found.model}, {found.parameters:,} parameters"
+    console.print(plain_table(columns, cells, title=title))
+    for each in found.codecs:
+        largest = sorted(each.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
+        cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
+        console.print(plain_table(["tensor", "values", *_FIT], cells, title=f"{each.codec}, largest tensors"))
+    console.print(f"gradients: {found.gradients}", soft_wrap=True)
+    console.print(
+        f"kernel: {found.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan",
+        soft_wrap=True,
+    )
+    console.print(origin, style="dim")
+    if out is not None:
+        console.print(f"profile: {out}", soft_wrap=True)
+
+
+_FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")
+
+
+def _fit(fit: Any) -> list[str]:
+    tags = "–" if fit.tags is None else " / ".join(f"{100 * count / fit.values:.1f}" for count in fit.tags)
+    return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
+
+
+@compress.command("file")
+def compress_file(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="float32 values: .npy, or raw little-endian bytes.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The checked stream.")],
+    codec: Annotated[str, typer.Option(help="E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
+) -> None:
+    """Compress a file of floats."""
+    from lightloom.cli.compress.codec_files import encode_file
+    from lightloom.core.units import format_size
+
+    read, written = encode_file(source, target, codec)
+    typer.echo(f"{target}: {format_size(read)} of values in {format_size(written)}, {read / written:.2f} times smaller")
+
+
+@compress.command()
+def decompress(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A stream that `compress file` wrote.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="float32 values: .npy, else raw little-endian bytes.")],
+) -> None:
+    """Decompress a file; the stream says which codec made it, and every frame is checked."""
+    from lightloom.cli.compress.codec_files import decode_file
+
+    codec, values = decode_file(source, target)
+    typer.echo(f"{target}: {values:,} values from {codec}")

@@ -1,0 +1,1 @@
+"""``lightloom onn``: build, train, verify, map and disturb averaging networks."""

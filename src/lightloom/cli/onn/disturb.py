@@ -1,0 +1,237 @@
+"""``lightloom onn disturb``: from errors of devices to the accuracy of the average, or of a model trained with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from lightloom.photonics.averaging.realised.files import FunctionArguments
+    from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+    from lightloom.photonics.devices import NonIdealities
+
+_FIELDS = {
+    "phase-error": "phase_error",
+    "coupler-error": "coupler_error",
+    "loss": "loss_db",
+    "loss-spread": "loss_spread_db",
+    "crosstalk": "thermal_crosstalk",
+    "dac-bits": "dac_bits",
+    "detector-noise": "detector_noise",
+}
+_POINTS = 9
+
+
+def disturb(
+    network: Annotated[Path, typer.Argument(metavar="NET.npz", help="As `onn build` and `onn train` write it.")],
+    phase_error: Annotated[float, typer.Option(metavar="RAD", help="Of every phase, standard deviation.")] = 0.0,
+    coupler_error: Annotated[float, typer.Option(metavar="RAD", help="Mixing angle of every coupler.")] = 0.0,
+    loss: Annotated[float, typer.Option(metavar="DB", help="Of every MZI.")] = 0.0,
+    loss_spread: Annotated[float, typer.Option(metavar="DB", help="Its standard deviation.")] = 0.0,
+    crosstalk: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of a heater's phase that reaches each nearest heater.")
+    ] = 0.0,
+    dac_bits: Annotated[str, typer.Option(metavar="B", help="Of the phase settings; 0 is continuous.")] = "0",
+    detector_noise: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of full scale, at units and receivers.")
+    ] = 0.0,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW..HIGH[:POINTS]",
+            help=f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
+        ),
+    ] = None,
+    draws: Annotated[str, typer.Option(metavar="N", help="Fabrications behind each accuracy.")] = "20",
+    correct: Annotated[
+        bool, typer.Option("--correct", help="Couplers and crosstalk are measured and made up for.")
+    ] = False,
+    uncalibrated: Annotated[
+        bool, typer.Option("--uncalibrated", help="Amplifiers are not set to make up for what is lost evenly.")
+    ] = False,
+    form: Annotated[str, typer.Option(help="economy, svd or sigma-u, as in `onn map`.")] = "economy",
+    mesh: Annotated[str, typer.Option(help="rectangular or triangular.")] = "rectangular",
+    samples: Annotated[
+        str, typer.Option(metavar="N", help="Grid points behind one accuracy; all where there are no more.")
+    ] = "400000",
+    seed: Annotated[str, typer.Option(metavar="N", help="Of the devices, or of the training.")] = "0",
+    figure: Annotated[Path | None, typer.Option(help="Draw the sweeps (.svg, .png, .pdf).")] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a model on MNIST whose gradients are averaged on these devices.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")
+    ] = None,
+    iterations: Annotated[str, typer.Option(metavar="N", help="Of the training.")] = "1000",
+    folder: Annotated[Path | None, typer.Option(help="Keeps what is trained; gone on with if interrupted.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Fabricate a network's meshes many times, and count how often the average still comes out right."""
+    from lightloom.cli.onn.test_accuracy import measured_accuracy, print_accuracy
+    from lightloom.cli.output import print_json, read_count
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.files import check_writable
+    from lightloom.core.provenance import content_hash, provenance
+    from lightloom.photonics.averaging.realised.files import load_network
+    from lightloom.photonics.devices import NonIdealities
+    from lightloom.reports.figures.base import check_format
+
+    given = (phase_error, coupler_error, loss, loss_spread, crosstalk, read_count(dac_bits, "--dac-bits"))
+    fields = dict(zip(_FIELDS.values(), (*given, detector_noise), strict=True))
+    how = NonIdealities(**cast(Any, fields))
+    sweeps = [_read_sweep(text) for text in sweep or []]
+    counts = {name: read_count(text, f"--{name}") for name, text in (("draws", draws), ("samples", samples))}
+    for name, count in counts.items():
+        if count < 1:
+            raise ConfigError(f"--{name} {count}: expected at least 1")
+    number = read_count(seed, "--seed")
+    if figure is not None:
+        if not sweeps:
+            raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
+        check_format(figure)
+        check_writable(figure)
+    weights, arguments = load_network(network)
+    origin = provenance([content_hash([w.tolist() for w in weights.weights]), fields, sweep, counts], number)
+    if train:
+        if sweeps or correct or uncalibrated:
+            raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
+        steps = read_count(iterations, "--iterations")
+        trained = measured_accuracy(how, weights, arguments, data, steps, number, folder) | {"provenance": origin}
+        if as_json:
+            print_json(trained)
+        else:
+            print_accuracy(trained, network)
+        return
+    options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": number, **counts}
+    document = _monte_carlo(how, sweeps, weights, arguments, options) | {"provenance": origin}
+    if figure is not None:
+        _draw(document, figure)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, network, figure)
+
+
+def _read_sweep(text: str) -> tuple[str, list[float]]:
+    """A field of `NonIdealities` and the values it takes.
+
+    Raises:
+        ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
+        UnknownNameError: no such error of a device.
+    """
+    import math
+
+    import numpy as np
+
+    from lightloom.core.errors import ConfigError, UnknownNameError
+
+    name, _, rest = text.partition("=")
+    low_text, dots, ends = rest.partition("..")
+    high_text, _, points_text = ends.partition(":")
+    if not dots:
+        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. phase-error=1e-4..1e-2:9")
+    if name not in _FIELDS:
+        raise UnknownNameError("sweep", name, _FIELDS)
+    try:
+        low, high = float(low_text), float(high_text)
+        points = int(points_text) if points_text else _POINTS
+    except ValueError as error:
+        raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
+    if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
+        raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
+    if name == "dac-bits":
+        return _FIELDS[name], [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
+    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
+    return _FIELDS[name], [float(value) for value in values]
+
+
+def _monte_carlo(
+    how: NonIdealities,
+    sweeps: list[tuple[str, list[float]]],
+    network: LayeredNetwork,
+    arguments: FunctionArguments,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
+    from lightloom.photonics.meshes import monte_carlo
+    from lightloom.photonics.meshes import sweep as swept
+    from lightloom.reports.progress import progress
+
+    mapped = map_network(network, options["form"], options["mesh"])
+    function, draws, seed = arguments.function(), options["draws"], options["seed"]
+    chosen = {"calibrated": options["calibrated"], "correct": options["correct"]}
+    judge = averaging_accuracy(mapped, function, samples=options["samples"], **chosen)
+    with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
+
+        def evaluate(found: Any, rng: Any) -> float:
+            accuracy = judge(found, rng)
+            advance(1)
+            return accuracy
+
+        row = monte_carlo(mapped.matrices, how, evaluate, draws=draws, seed=seed).row
+        rows = [
+            swept(mapped.matrices, name, values, evaluate, base=how, draws=draws, seed=seed) for name, values in sweeps
+        ]
+    return {
+        "schema": "lightloom.onn-disturb/1",
+        "servers": arguments.servers,
+        "bits": arguments.bits,
+        "devices": asdict(how),
+        **{name: options[name] for name in ("form", "mesh", "calibrated", "correct", "draws")},
+        "points": min(function.points, options["samples"]),
+        "exhaustive": function.points <= options["samples"],
+        "mzi_count": mapped.mzis,
+        "columns": mapped.depth,
+        "largest_gain": mapped.gain,
+        "accuracy": row,
+        "sweeps": rows,
+    }
+
+
+def _draw(document: dict[str, Any], figure: Path) -> None:
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.figures.base import save
+    from lightloom.reports.onn.sweep import sweep_figure
+
+    title = (
+        f"{document['servers']} servers, {document['bits']} bits: {document['mzi_count']:,} MZIs, mean and range of "
+        f"{document['draws']} fabrications{', corrected' if document['correct'] else ''}"
+    )
+    save(sweep_figure(document["sweeps"], title), figure, provenance_line(document["provenance"]))
+
+
+def _print(found: dict[str, Any], network: Path, figure: Path | None) -> None:
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.console import facts_table, make_console, plain_table
+    from lightloom.reports.onn.sweep import WORDS
+
+    console = make_console()
+    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["devices"].items() if value) or "none"
+    how = "every grid point" if found["exhaustive"] else "drawn grid points"
+    title = f"{network}: {found['mzi_count']:,} MZIs in {found['columns']:,} columns, {found['draws']} fabrications"
+    rows = [
+        ("errors of devices", errors),
+        ("averaged rightly", _spread(found["accuracy"])),
+        ("inputs", f"{found['points']:,}, {how}"),
+        ("amplifiers", "make up for even loss" if found["calibrated"] else "as drawn"),
+        ("couplers, crosstalk", "measured and made up for" if found["correct"] else "as fabricated"),
+    ]
+    console.print(facts_table(rows, title=title))
+    for sweep in found["sweeps"]:
+        cells = [
+            [f"{row['value']:.4g}", *(f"{100 * row[name]:.4f}" for name in ("mean", "least", "largest"))]
+            for row in sweep["rows"]
+        ]
+        columns = [WORDS[sweep["parameter"]], "averaged rightly, %", "worst", "best"]
+        console.print(plain_table(columns, cells))
+    console.print(provenance_line(found["provenance"]), style="dim")
+    if figure is not None:
+        console.print(f"drawn: {figure}", soft_wrap=True)
+
+
+def _spread(row: dict[str, float]) -> str:
+    return f"{100 * row['mean']:.4f} % (worst {100 * row['least']:.4f} %, best {100 * row['largest']:.4f} %)"

@@ -1,0 +1,250 @@
+"""``lightloom onn map``: the phases of every MZI of a network, or of a matrix, and the way back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lightloom.photonics.averaging.realised.files import FunctionArguments
+    from lightloom.photonics.meshes.phase_files import Part
+
+_UNITARY = "unitary"
+_TOLERANCE = 1e-9
+"""Relative difference up to which phases carry out the matrices that they are said to."""
+
+
+def map_to_meshes(
+    source: Annotated[
+        Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option(help="economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")
+    ] = "economy",
+    mesh: Annotated[str, typer.Option(help="rectangular or triangular.")] = "rectangular",
+    units: Annotated[bool, typer.Option("--units", help="P and T of the averager too.")] = False,
+    phases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read phases instead, and check that they are those of --like.")
+    ] = None,
+    like: Annotated[Path | None, typer.Option(metavar="NET.npz|MATRIX.npy", help="What --phases belong to.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all phases (.json or .npz).")] = None,
+    netlist: Annotated[Path | None, typer.Option(help="Write SAX netlists of all meshes (.json).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the meshes of one layer (.svg, .png, .pdf).")] = None,
+    layer: Annotated[str, typer.Option(metavar="N|P|T", help="The layer that --figure draws.")] = "1",
+    chain: Annotated[Path | None, typer.Option(help="Draw the whole network (.svg, .png, .pdf).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
+    from lightloom.cli.output import print_json
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.provenance import content_hash, provenance
+    from lightloom.photonics.meshes.phase_files import meshes_of, phases_document, save_phases
+
+    if (phases is None) != (like is None) or (source is None) == (phases is None):
+        raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz")
+    _check_targets(out, netlist, figure, chain)
+    origin_path = cast(Path, like if source is None else source)
+    arguments, matrices = _read(origin_path, units)
+    parts = _mapped(matrices, form, mesh)
+    if phases is not None:
+        _check(phases, parts, origin_path, as_json)
+        return
+    drawn = "matrix" if arguments is None else layer if layer in ("P", "T") else f"layer {layer}"
+    if figure is not None and drawn not in parts:
+        raise ConfigError(f"--layer {layer!r}: expected one of {', '.join(parts)}")
+    rows = [_row(name, part, matrices[name]) for name, part in parts.items()]
+    origin = provenance([form, mesh, content_hash(phases_document(parts))])
+    document = {
+        "schema": "lightloom.onn-map/1",
+        "form": form,
+        "mesh": mesh,
+        "mzi_count": sum(row["mzi_count"] for row in rows),
+        "mzi_count_paper": sum(row["mzi_count_paper"] for row in rows),
+        "mzi_count_economy": sum(row["mzi_count_economy"] for row in rows),
+        "columns": sum(row["columns"] for row in rows),
+        "largest_gain": max(row["gain"] for row in rows),
+        "largest_error": max(row["largest_error"] for row in rows),
+        "parts": rows,
+        "provenance": origin,
+    }
+    if out is not None:
+        save_phases(parts, out)
+    if netlist is not None:
+        nets = {f"{name}: {place}": each for name, part in parts.items() for place, each in meshes_of(part).items()}
+        _write_netlists(nets, netlist)
+    _draw(parts, arguments, figure, drawn, chain, origin)
+    if as_json:
+        print_json(document)
+    else:
+        written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
+        _print(document, origin_path, {name: path for name, path in written.items() if path is not None})
+
+
+def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, chain: Path | None) -> None:
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.files import check_writable
+    from lightloom.photonics.meshes.phase_files import check_phases_name
+    from lightloom.reports.figures.base import check_format
+
+    if out is not None:
+        check_phases_name(out)
+    if netlist is not None and netlist.suffix != ".json":
+        raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
+    for path in (figure, chain):
+        if path is not None:
+            check_format(path)
+    for path in (out, netlist, figure, chain):
+        if path is not None:
+            check_writable(path)
+
+
+def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, NDArray[Any]]]:
+    """What is mapped, by name and in the order of the light."""
+    from lightloom.cli.onn.files import read_matrix
+    from lightloom.core.errors import ConfigError
+    from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
+    from lightloom.photonics.averaging.realised.files import load_network
+
+    if path.suffix == ".npy":
+        if units:
+            raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
+        return None, {"matrix": read_matrix(path)}
+    network, arguments = load_network(path)
+    layers = {f"layer {index}": matrix for index, matrix in enumerate(light_matrices(network), 1)}
+    if not units:
+        return arguments, layers
+    around = unit_matrices(arguments)
+    return arguments, {"P": around["P"], **layers, "T": around["T"]}
+
+
+def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str) -> dict[str, Part]:
+    from lightloom.core.errors import UnknownNameError
+    from lightloom.photonics.meshes import FORMS, KINDS, decompose, map_blocks, map_matrix
+    from lightloom.reports.progress import progress
+
+    if form not in (*FORMS, _UNITARY):
+        raise UnknownNameError("form", form, (*FORMS, _UNITARY))
+    if mesh not in KINDS:
+        raise UnknownNameError("mesh", mesh, KINDS)
+    kind: Any = mesh
+    parts: dict[str, Part] = {}
+    with progress("Meshes", len(matrices)) as advance:
+        for name, matrix in matrices.items():
+            if form == _UNITARY:
+                parts[name] = decompose(matrix, kind)
+            elif form == "sigma-u" and name not in ("P", "T"):
+                parts[name] = map_blocks(matrix, kind)
+            else:
+                # The paper approximates the network alone, not P and T.
+                parts[name] = map_matrix(matrix, cast(Any, "svd" if form == "sigma-u" else form), kind)
+            advance(1)
+    return parts
+
+
+def _row(name: str, part: Part, matrix: NDArray[Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from lightloom.photonics.meshes import Mesh
+    from lightloom.photonics.meshes.counts import full_count
+
+    outputs, inputs = matrix.shape
+    off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
+    return {
+        "name": name,
+        "outputs": outputs,
+        "inputs": inputs,
+        "mzi_count": part.mzis,
+        "mzi_count_paper": full_count(outputs, inputs),
+        "mzi_count_economy": full_count(outputs, inputs, "economy"),
+        "columns": part.layout.depth if isinstance(part, Mesh) else part.depth,
+        "gain": 1.0 if isinstance(part, Mesh) else part.gain,
+        "largest_error": float(off),
+    }
+
+
+def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> None:
+    """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
+    from lightloom.cli.output import print_json
+    from lightloom.core.errors import ConfigError
+    from lightloom.core.provenance import provenance
+    from lightloom.photonics.meshes.phase_files import check_belongs, load_phases
+
+    found = load_phases(path)
+    off = check_belongs(found, parts, repr(str(path)))
+    if not off <= _TOLERANCE:
+        raise ConfigError(f"{str(path)!r}: phases of other matrices than {str(like)!r}, off by up to {off:.2g}")
+    mzis = sum(each.mzis for each in found.values())
+    if as_json:
+        origin = provenance([str(path.name), str(like.name)])
+        print_json(
+            {"schema": "lightloom.onn-phases/1", "mzi_count": mzis, "largest_difference": off, "provenance": origin}
+        )
+    else:
+        typer.echo(f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}")
+
+
+def _write_netlists(meshes: dict[str, Any], path: Path) -> None:
+    import json
+
+    from lightloom.core.files import write_atomically
+    from lightloom.photonics.meshes import netlist
+
+    content = {"schema": "lightloom.netlists/1", "netlists": {name: netlist(mesh) for name, mesh in meshes.items()}}
+    write_atomically(path, json.dumps(content) + "\n")
+
+
+def _draw(
+    parts: dict[str, Part],
+    arguments: FunctionArguments | None,
+    figure: Path | None,
+    name: str,
+    chain: Path | None,
+    origin: dict[str, Any],
+) -> None:
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.figures.base import save
+
+    line = provenance_line(origin)
+    if figure is not None:
+        from lightloom.reports.onn.mesh import part_figure
+
+        save(part_figure(parts[name], name), figure, line)
+    if chain is not None:
+        from lightloom.reports.onn.chain import chain_figure, chain_parts
+
+        title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
+        save(chain_figure(chain_parts(parts), title), chain, line)
+
+
+def _print(found: dict[str, Any], source: Path, written: dict[str, Path]) -> None:
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.console import make_console, plain_table
+
+    console = make_console()
+    cells = [
+        [
+            row["name"],
+            f"{row['inputs']} to {row['outputs']}",
+            f"{row['mzi_count']:,}",
+            f"{row['mzi_count_paper']:,}",
+            f"{row['mzi_count_economy']:,}",
+            f"{row['columns']:,}",
+            f"{row['gain']:.4g}",
+            f"{row['largest_error']:.1e}",
+        ]
+        for row in [*found["parts"], _total(found)][: None if len(found["parts"]) > 1 else 1]
+    ]
+    columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain", "largest error"]
+    console.print(plain_table(columns, cells, title=f"{source}: {found['form']}, {found['mesh']} meshes"))
+    console.print(provenance_line(found["provenance"]), style="dim")
+    for name, path in written.items():
+        console.print(f"{name}: {path}", soft_wrap=True)
+
+
+def _total(found: dict[str, Any]) -> dict[str, Any]:
+    ends = {"inputs": found["parts"][0]["inputs"], "outputs": found["parts"][-1]["outputs"]}
+    return {**found, **ends, "name": "all", "gain": found["largest_gain"]}

@@ -1,0 +1,68 @@
+"""``lightloom onn disturb --train``: errors of devices in, test accuracy of a trained model out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightloom.photonics.averaging.realised.files import FunctionArguments
+    from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+    from lightloom.photonics.devices import NonIdealities
+
+
+def measured_accuracy(
+    how: NonIdealities,
+    network: LayeredNetwork,
+    arguments: FunctionArguments,
+    data: Path | None,
+    iterations: int,
+    seed: int,
+    folder: Path | None,
+) -> dict[str, Any]:
+    """Trains twice, gradients averaged in float32 and on the devices.
+
+    Raises:
+        ConfigError: no iterations, or no data.
+        UnsupportedError: no PyTorch, or more servers than this host can be.
+    """
+    from lightloom.core.errors import ConfigError, UnsupportedError
+    from lightloom.reports.progress import progress
+    from lightloom.workloads.resolve import INSTALL_TORCH
+
+    if iterations < 1:
+        raise ConfigError(f"--iterations {iterations}: expected at least 1")
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"--train {INSTALL_TORCH}") from error
+    from lightloom.training.datasets.folder import data_folder
+    from lightloom.training.runs.device_noise import test_accuracy_under
+
+    place = data_folder(data)
+    with progress("Training twice", None):
+        found = test_accuracy_under(how, network, arguments, place, iterations, seed, folder)
+    return {"schema": "lightloom.onn-test-accuracy/1", **found.to_json()}
+
+
+def print_accuracy(found: dict[str, Any], network: Path) -> None:
+    """For people."""
+    from lightloom.core.provenance import provenance_line
+    from lightloom.reports.console import facts_table, make_console
+    from lightloom.reports.onn.sweep import WORDS
+
+    console = make_console()
+    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["how"].items() if value) or "none"
+    difference = 100 * (found["test_accuracy"] - found["test_accuracy_float32"])
+    rows = [
+        ("errors of devices", errors),
+        (
+            "wrong mean codes",
+            f"{100 * found['code_error_rate']:.4g} %, RMS {found['rms_error_lsb']:.3g} of the last place",
+        ),
+        ("test accuracy", f"{100 * found['test_accuracy']:.2f} %"),
+        ("averaged in float32", f"{100 * found['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
+    ]
+    run = f"{found['servers']} servers, {found['bits']} bits, {found['iterations']:,} iterations"
+    console.print(facts_table(rows, title=f"{network}: LeNet on MNIST, {run}"))
+    console.print(provenance_line(found["provenance"]), style="dim")

@@ -1,0 +1,1 @@
+"""``lightloom plan``: the fastest way to train a model on a cluster."""

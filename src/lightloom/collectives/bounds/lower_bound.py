@@ -1,0 +1,86 @@
+"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/bounds.md.
+
+With M bytes held in the end, N ranks and d = M / N:
+
+* cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
+  (N − k)·d, all-to-all both k·(N − k)·d; M leaves the side with the root in a broadcast, and enters it in a reduce;
+* receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
+  without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; all
+  other kinds (N − 1)·M;
+* rings of wavelengths: hops and links bind together, and so do hops and the number of circuits
+  (:mod:`lightloom.collectives.bounds.ring`);
+* circuit switches: with D circuits a rank, only so many ranks lie within so many hops
+  (:mod:`lightloom.collectives.bounds.degree`);
+* distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
+* circuits: from dark fibres the first set-up and one conversion are always paid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lightloom.collectives.bounds.degree import degree_seconds
+from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.fabrics.base import Fabric
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A proved lower bound on the time of one run, seconds, and the resource that sets it."""
+
+    time: float
+    bound_by: str
+
+
+def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Bound:
+    """The largest of the bounds that hold under this cost model."""
+    moving, resource = max(_bandwidth_bounds(collective, fabric))
+    fixed = fabric.setup_time + fabric.step_overhead
+    if model == "paper" and fabric.exclusive:
+        return Bound(fixed + moving, resource)
+    # A root that failures leave in the middle is at least half as far from some rank as the farthest two are.
+    stride = 0.5 if fabric.blocked() is not None and collective.kind in ROOTED else 1.0
+    bounds = [
+        (fabric.neighbour_latency() + moving, resource),
+        (stride * fabric.diameter_latency(), "the distance between the farthest ranks"),
+    ]
+    if fabric.wavelength_routed:
+        bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
+    elif fabric.exclusive:
+        seconds = degree_seconds(collective, fabric) - fixed
+        bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
+    arriving, resource = _largest(bounds)
+    return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
+
+
+def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
+    """The first of those that are equal but for rounding."""
+    found = bounds[0]
+    for each in bounds[1:]:
+        if each[0] > found[0] * (1 + _ROUNDING):
+            found = each
+    return found
+
+
+def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
+    n, nbytes = collective.ranks, collective.nbytes
+    bounds = []
+    # Failures make ranks unequal, and the cut that is worst may not be one that the root's data must cross.
+    if fabric.blocked() is None or collective.kind not in ROOTED:
+        bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
+    if not fabric.in_network_reduction:
+        received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
+        bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
+    return bounds
+
+
+def _crossing(collective: Collective, inside: int) -> float:
+    """Bytes that must cross a cut with so many ranks inside, one way."""
+    if collective.kind == "all-reduce" or collective.kind in ROOTED:
+        return collective.nbytes
+    outside = collective.nbytes * (collective.ranks - inside) / collective.ranks
+    return outside * inside if collective.kind == "all-to-all" else outside

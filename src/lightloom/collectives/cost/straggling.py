@@ -1,0 +1,139 @@
+"""How much later a collective ends when one rank starts late, or sends slower than the others.
+
+    late      the rank sends nothing before some time; what reaches it earlier waits there for it
+    slower    whatever the rank sends holds its lightpath so many times longer
+
+A queued schedule is played again: rows keep their order on each lightpath and wait for what they need. A schedule of
+steps has barriers: a step ends when its slowest sender has sent, and the steps that depend on it wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+import numpy as np
+
+from lightloom.collectives.cost.queued import follows, play
+from lightloom.collectives.cost.stepped import step_times
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.fabrics.base import Fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Straggling:
+    """What one straggler costs."""
+
+    time: float
+    """Seconds of a run in which none straggles, circuits set up on the way."""
+    later: Floats
+    """Seconds that a run ends later if it is this rank that straggles: [rank]."""
+
+    @property
+    def worst(self) -> int:
+        """The rank that delays most."""
+        return int(self.later.argmax())
+
+
+def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower: float = 1.0) -> Straggling:
+    """Let every rank straggle in turn; the schedule being verified.
+
+    Of a folded schedule, one period of ranks; the others delay as much as these.
+
+    Args:
+        late: seconds that the rank begins to send after the first circuits stand.
+        slower: times longer that it holds lightpaths; 1 or more.
+
+    Raises:
+        ConfigError: a time or a factor out of range.
+        UnsupportedError: a fabric that switches packets.
+    """
+    if not (late >= 0 and np.isfinite(late)):
+        raise ConfigError(f"late={late}: expected seconds, not negative")
+    if not (slower >= 1 and np.isfinite(slower)):
+        raise ConfigError(f"slower={slower}: expected a factor of 1 or more")
+    if not fabric.exclusive:
+        raise UnsupportedError("stragglers are played on circuits, and this fabric switches packets")
+    if schedule.queued:
+        return _queued(schedule, fabric, late, slower)
+    return _stepped(schedule, fabric, late, slower)
+
+
+def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    from lightloom.collectives.cost import _straggling_kernels as kernels
+
+    ranks, folding = schedule.collective.ranks, schedule.folding
+    period = ranks if folding is None else folding.period
+    whole = schedule.unfolded(fabric.fibre_channels)
+    # Some bytes, so that nothing begins before what it waits for.
+    order = _sending_order(whole.resized(max(whole.collective.nbytes, 1.0)), fabric)
+    busy = whole.chunk_nbytes / (whole.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
+    away = fabric.step_overhead + fabric.latency(*whole.ends(slice(None)))
+    chunk = whole.chunk.astype(np.int64)
+    read, written = (end.astype(np.int64) * whole.chunks + chunk for end in (whole.source, whole.destination))
+    cells, number = np.unique(np.concatenate([read, written]), return_inverse=True)
+    end = np.zeros(1 + period)
+    shared = (
+        order,
+        whole.lightpath,
+        follows(whole, order),
+        whole.source,
+        number[: len(whole)],
+        number[len(whole) :],
+        busy,
+        away,
+        len(cells),
+    )
+    kernels.replay(*shared, np.array([-1]), 0.0, 1.0, end[:1])
+    kernels.replay(*shared, np.arange(period), late, slower, end[1:])
+    return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
+
+
+def _sending_order(schedule: Schedule, fabric: Fabric) -> Ints:
+    """Rows in the order in which they begin."""
+    order: Ints = np.lexsort((schedule.step, schedule.lightpath, play(schedule, fabric)[1]))
+    return order
+
+
+def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    ranks, steps = schedule.collective.ranks, schedule.steps
+    times = step_times(schedule, fabric)
+    sends = _sending_seconds(schedule, fabric)
+    slow = _sending_seconds(schedule, fabric, slower)
+    before, setup = _before(schedule), min(fabric.setup_time, float(times.reconfiguration.sum()))
+    alone, end = np.zeros(steps), np.zeros((steps, ranks))
+    for step in TopologicalSorter(dict(enumerate(before))).static_order():
+        ready = max((alone[each] for each in before[step]), default=0.0)
+        alone[step] = ready + times.duration[step]
+        begin = np.max([end[each] for each in before[step]], axis=0, initial=0.0)
+        waits = times.duration[step] - times.transmission[step]
+        end[step] = begin + waits + np.maximum(times.transmission[step], slow[step])
+        # Later circuits are set up while it is waited for.
+        came = setup + late + times.conversion[step] + slow[step]
+        end[step] = np.where(sends[step] > 0, np.maximum(end[step], came), end[step])
+    last = float(alone.max(initial=0.0))
+    return Straggling(last, np.maximum(end.max(axis=0, initial=0.0) - last, 0.0))
+
+
+def _before(schedule: Schedule) -> list[list[int]]:
+    """The steps that each step waits for."""
+    if schedule.dependencies is None:
+        return [[step - 1] if step else [] for step in range(schedule.steps)]
+    before: list[list[int]] = [[] for _ in range(schedule.steps)]
+    for after, earlier in np.asarray(schedule.dependencies, np.int64).reshape(-1, 2).tolist():
+        before[after].append(earlier)
+    return before
+
+
+def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
+    """Seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
+    _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
+    chunks = np.bincount(path, weights=schedule.destination == schedule.destination[first][path])
+    source, destination, route = schedule.ends(slice(None))
+    width = schedule.wavelength_count * fabric.channel_bandwidth
+    seconds = slower * chunks[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)
+    found = np.zeros((schedule.steps, schedule.collective.ranks))
+    np.maximum.at(found, (schedule.step, source), np.maximum(seconds, 1e-300))
+    return found

@@ -1,0 +1,1 @@
+"""Schedules as columns, and what generators build them with: moves, composition, wavelengths."""

@@ -1,0 +1,155 @@
+"""A schedule: who sends which chunk, when, along which lightpath. Columns, not objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.spec import Collective
+from lightloom.core.arrays import Column
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "step": np.int32,
+    "lightpath": np.int32,
+    "source": np.int32,
+    "destination": np.int32,
+    "route": np.int8,
+    "fibre": np.int16,
+    "first_wavelength": np.int16,
+    "wavelength_count": np.int16,
+    "chunk": np.int32,
+    "reduces": np.bool_,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One row says that one chunk reaches one destination on one lightpath.
+
+    Rows of one lightpath share step, source, route and wavelengths; several chunks on it follow each other, several
+    destinations on it are a multicast. On packet fabrics a lightpath is a message and its wavelength columns are 0.
+
+    A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
+    ``dependencies`` every step waits for the one before. All chunks are equal (sizes are real numbers: the last bytes
+    of a size that does not divide are not modelled). The owner of chunk c, in an all-to-all its source, is rank
+    ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order. Broadcast and
+    reduce have one owner, the root.
+
+    A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
+    after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
+    or has received all that is to be added (a row that adds). Rows that follow each other there with the same ``step``
+    and chunk are one transmission, a multicast. With ``folding`` the rows are those of a few ranks.
+
+    In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
+    """
+
+    algorithm: str
+    collective: Collective
+    chunks: int
+    steps: int
+    step: Column
+    lightpath: Column
+    source: Column
+    destination: Column
+    route: Column
+    fibre: Column
+    """Fibre of the first wavelength on a WDM ring; switch plane on a circuit switch."""
+    first_wavelength: Column
+    wavelength_count: Column
+    """Consecutive wavelengths that the lightpath bundles; the count runs on into the next fibre."""
+    chunk: Column
+    reduces: Column
+    """True: the destination adds what arrives to what it holds; False: it stores it."""
+    dependencies: Column | None = None
+    """Pairs (step, step that must end before), shape [pairs, 2]; None: one step after the other."""
+    queued: bool = False
+    folding: Folding | None = None
+    """How the rows repeat around the ring; None where they are all there is."""
+    notes: tuple[str, ...] = ()
+    """What the algorithm has to say about its choices, for reports."""
+
+    def __post_init__(self) -> None:
+        rows = len(self.step)
+        for name, kind in COLUMNS.items():
+            column = np.ascontiguousarray(getattr(self, name), dtype=kind)
+            if column.shape != (rows,):
+                raise ValueError(f"column {name!r} has shape {column.shape}: expected ({rows},)")
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def chunk_nbytes(self) -> float:
+        """Bytes of one chunk."""
+        return self.collective.distinct_nbytes / self.chunks
+
+    def resized(self, nbytes: float) -> Schedule:
+        """The same movement of ``nbytes`` instead."""
+        return replace(self, collective=Collective(self.collective.kind, self.collective.ranks, nbytes))
+
+    def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
+        """The same schedule with some columns (by name) and fields replaced."""
+        return replace(self, **columns, **fields)
+
+    def standing(self, fibre_channels: int) -> Schedule:
+        """The circuits of a queued schedule: one row for every rank that they reach, all in one step."""
+        reached = self.lightpath.astype(np.int64) * (self.collective.ranks + 1) + self.destination
+        _, first = np.unique(reached, return_index=True)
+        used, path = np.unique(self.lightpath[first], return_inverse=True)
+        folding = self.folding
+        if folding is not None:
+            folding = Folding(folding.period, folding.channel[:, used])
+        rows = {name: column[first] for name, column in self.columns().items()}
+        rows |= {"lightpath": path, "step": np.zeros(len(first), np.int32)}
+        return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
+
+    def unfolded(self, fibre_channels: int) -> Schedule:
+        """The same with a row for every rank, on fibres of so many channels."""
+        folding = self.folding
+        if folding is None:
+            return self
+        ranks, rows, copies = self.collective.ranks, len(self), folding.copies
+        turn = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
+        paths = folding.channel.shape[1]
+        columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
+        channel = folding.channel[turn // folding.period, columns["lightpath"]]
+        return replace(
+            self,
+            **columns
+            | {
+                "lightpath": columns["lightpath"] + turn // folding.period * paths,
+                "source": columns["source"] + turn,
+                "destination": (columns["destination"] + turn) % ranks,
+                "chunk": self._turned(columns["chunk"].astype(np.int64), turn),
+                "fibre": channel // fibre_channels,
+                "first_wavelength": channel % fibre_channels,
+            },
+            folding=None,
+        )
+
+    def _turned(self, chunk: Any, turn: Any) -> Any:
+        """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
+        ranks = self.collective.ranks
+        pieces = self.chunks // ranks
+        owner, inner = np.divmod(chunk, pieces)
+        if self.collective.kind == "all-to-all":
+            block = pieces // ranks
+            inner = (inner // block + turn) % ranks * block + inner % block
+        return (owner + turn) % ranks * pieces + inner
+
+    def ends(self, rows: Any) -> tuple[Column, Column, Column]:
+        """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""
+        source, destination, route = (
+            column[rows].astype(np.int64) for column in (self.source, self.destination, self.route)
+        )
+        return source, destination, route
+
+    def columns(self) -> dict[str, Column]:
+        """The columns by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}

@@ -1,0 +1,1 @@
+"""The search engine that all families of synthesis share."""

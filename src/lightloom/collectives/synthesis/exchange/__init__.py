@@ -1,0 +1,1 @@
+"""Synthesis of all-to-alls on WDM rings."""

@@ -1,0 +1,242 @@
+"""Standing circuits of an all-to-all on a ring: hubs joined over long distances, and the ranks between hubs to them.
+
+    between hubs   h ─────────────► h ─────────────► h     chords over some hubs, and tours that pair k with m/2 − k
+    around a hub   ○ ○ ○◄─○◄─○◄──── h ────►○─►○─►○ ○ ○     a tree in each half of a gap; every span both ways
+
+Everything is the same both ways, and repeats from hub to hub.
+
+*Tours.* With m hubs, m even, the chords over k hubs and over m/2 − k hubs, one behind the other, close a tour of the
+ring: hub i, i + k, i + m/2, i + m/2 + k. So m/2 wavelengths carry all chords of both lengths and fill every link; m/4
+do where the two are equal. Chords over all of 1 ... m/2 − 1 hubs thus take m²/8 − m/4 wavelengths, none wasted.
+
+*Trees.* In half a gap the hub reaches its ranks over spans that nest, so that a span takes its wavelengths from those
+of the spans around it (:func:`feeder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.synthesis.engine.hubs import Level, colour, hub_ranks
+from lightloom.core.arrays import Ints
+from lightloom.core.fields import MAXIMUM_RANKS
+
+DEEPEST = 32
+"""Most spans from hub to rank."""
+_FEW = 512
+"""Ranks up to which blocks for the opposite rank weigh."""
+
+
+class Tours(NamedTuple):
+    """Chords over ``skip`` hubs and over ``hubs / 2 − skip``."""
+
+    hubs: int
+    """Even."""
+    skip: int
+    """At most a quarter of the hubs."""
+    width: int
+
+    @property
+    def colours(self) -> int:
+        """Wavelengths of a link that chords of width 1 take, each way."""
+        return self.skip if 4 * self.skip == self.hubs else self.hubs // 2
+
+    @property
+    def wavelengths(self) -> int:
+        """Wavelengths of a link that the tours take, each way."""
+        return self.colours * self.width
+
+    @property
+    def skips(self) -> tuple[int, ...]:
+        """Hubs that chords pass."""
+        return tuple(dict.fromkeys((self.skip, self.hubs // 2 - self.skip)))
+
+
+class Feeder(NamedTuple):
+    """Trees between the ranks of half a gap and its hub."""
+
+    wavelengths: int
+    """Of each link."""
+    depth: int
+    """Most spans from hub to rank."""
+    share: int
+    """Most ranks behind one wavelength of a span, where possible."""
+
+
+class Wiring(NamedTuple):
+    """What a ring is wired with."""
+
+    hubs: int
+    """Hub i is rank ⌊i · ranks / hubs⌋; all ranks where there is nothing to feed."""
+    chords: tuple[Level | Tours, ...]
+    """Between hubs, or some of them; unit links, where every rank is a hub, among them."""
+    feeder: Feeder | None
+
+    @property
+    def wavelengths(self) -> int:
+        """Of each link, each way."""
+        return sum(each.wavelengths for each in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
+
+    def period(self, ranks: int) -> int:
+        """Ranks after which everything repeats: all of them where hubs do not divide the ranks.
+
+        Even where few ranks are, so that of two neighbours one may send its block for the opposite rank either way.
+        """
+        counts = [self.hubs, *(each.hubs for each in self.chords)]
+        if any(ranks % each for each in counts):
+            return ranks
+        period = lcm(*(ranks // each for each in counts))
+        return 2 * period if period % 2 and ranks % 2 == 0 and ranks <= _FEW else period
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Circuits:
+    """Circuits that start in the first period, ordered by their start; columns [circuit]."""
+
+    ranks: int
+    period: int
+    start: Ints
+    length: Ints
+    """Ranks that it passes, less than zero counter-clockwise."""
+    width: Ints
+    family: Ints
+    """Chords of the wiring that it is one of; one more for those of feeders."""
+    channel: NDArray[np.int32]
+    """First channel of every copy: [copy, circuit]."""
+    reverse: Ints
+    """The circuit that leads back over the same links: [circuit]."""
+
+    @property
+    def first(self) -> Ints:
+        """Where the circuits of each rank begin: [period + 1]."""
+        return np.searchsorted(self.start, np.arange(self.period + 1))
+
+
+def circuits(wiring: Wiring, ranks: int) -> Circuits:
+    """All circuits of a wiring."""
+    period = wiring.period(ranks)
+    parts: list[Any] = []
+    family: list[int] = []
+    base = 0
+    for i, each in enumerate(wiring.chords):
+        parts += _chords(each, ranks, base)
+        family += [i] * (len(parts) - len(family))
+        base += each.wavelengths
+    if wiring.feeder is not None:
+        parts += _spans(wiring.hubs, wiring.feeder, ranks, base)
+    family += [len(wiring.chords)] * (len(parts) - len(family))
+    kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+    start, length, width, channel = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(4))
+    # The same links serve the way back, which starts at the other end.
+    ends = np.concatenate([start, (start + length) % ranks])
+    both = np.arange(len(ends))
+    length, width, channel = np.concatenate([length, -length]), np.tile(width, 2), np.tile(channel, 2)
+    kind = np.concatenate([kind, kind + len(parts)])
+    order = np.lexsort((ends // period, kind, ends % period)).reshape(-1, ranks // period)
+    place = np.empty(len(both), np.int64)
+    place[order.ravel()] = both // (ranks // period)
+    first = order[:, 0]
+    back = place[(first + len(start)) % len(ends)]
+    return Circuits(
+        ranks,
+        period,
+        ends[first],
+        length[first],
+        width[first],
+        np.array(family)[kind[first] % len(parts)],
+        channel[order].T.astype(np.int32),
+        back,
+    )
+
+
+def _chords(chords: Level | Tours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Start, length, width and first channel of the clockwise chords."""
+    hub = hub_ranks(ranks, chords.hubs)
+    number = np.arange(chords.hubs, dtype=np.int64)
+    for skip in chords.skips if isinstance(chords, Tours) else (chords.skip,):
+        if isinstance(chords, Tours):
+            entered = number if skip == chords.skip else number - chords.skip
+            colours = entered % chords.colours
+        else:
+            colours = colour(chords, number)
+        length = (np.roll(hub, -skip) - hub) % ranks
+        yield hub, length, np.full(len(hub), chords.width), base + colours * chords.width
+
+
+def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Clockwise spans of the trees on both sides of every hub."""
+    hub = hub_ranks(ranks, hubs)
+    gap = (np.roll(hub, -1) - hub) % ranks
+    for size in np.unique(gap).tolist():
+        spans = trees_of(feeder, size // 2)
+        for side in (1, -1):
+            # The gap behind a hub is the one before the next.
+            at = hub[gap == size] if side == 1 else np.roll(hub, -1)[gap == size]
+            for near, far, channel, width in spans:
+                start = (at + (near if side == 1 else -far)) % ranks
+                same = np.ones_like(start)
+                yield start, same * (far - near), same * width, same * (base + channel)
+
+
+def longest_circuit(wiring: Wiring, ranks: int) -> int:
+    """Most links that a circuit passes."""
+    lengths = [
+        -(-skip * ranks // each.hubs)
+        for each in wiring.chords
+        for skip in (each.skips if isinstance(each, Tours) else (each.skip,))
+    ]
+    if wiring.feeder is not None:
+        half = -(-ranks // wiring.hubs) // 2
+        lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, half)]
+    return max(lengths)
+
+
+def reaches(feeder: Feeder, ranks: int) -> bool:
+    """Whether a tree on one side of a hub has room for so many ranks."""
+    return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)
+
+
+@lru_cache(maxsize=256)
+def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
+    """Spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
+    reach = _reach(feeder.wavelengths, feeder.share)
+    found: list[tuple[int, int, int, int]] = []
+
+    def grow(root: int, way: int, count: int, left: int, depth: int, base: int) -> None:
+        if count == 0:
+            return
+        width = left
+        while True:
+            before, back, on = reach[left - width, depth], reach[left - width, depth - 1], reach[left, depth - 1]
+            behind = min(1 + back + on, feeder.share * width)
+            if before + behind >= count or width == 1:
+                break
+            width -= 1
+        behind = min(behind, max(count - before, -(-count * width // left)), count)
+        before = count - behind
+        back = min(back, max(behind - 1 - on, (behind - 1) * back // max(back + on, 1)))
+        on, child = behind - 1 - back, root + way * (before + back + 1)
+        found.append((min(root, child), max(root, child), base, width))
+        grow(root, way, before, left - width, depth, base + width)
+        grow(child, -way, back, left - width, depth - 1, base + width)
+        grow(child, way, on, left, depth - 1, base)
+
+    grow(0, 1, ranks, feeder.wavelengths, feeder.depth, 0)
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _reach(wavelengths: int, share: int) -> Any:
+    """Most ranks on one side of a root: [wavelengths left, spans one after the other]."""
+    from lightloom.collectives.synthesis.exchange._exchange_kernels import reach
+
+    found = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
+    reach(share, MAXIMUM_RANKS, found)
+    return found

@@ -1,0 +1,95 @@
+"""All-to-all on a ring of wavelengths: every block straight to its rank where circuits suffice, else over hubs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lightloom.collectives.algorithms.one_stage import one_stage, one_stage_steps
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.effort import scaled
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.exchange.circuits import Tours, Wiring
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan
+from lightloom.collectives.synthesis.exchange.search import EFFORT, ExchangeSearch
+from lightloom.fabrics.wdm_ring import WdmRing
+
+_NEAR = 1.01
+"""Times the bound at which straight circuits suffice."""
+_STEPS = 8
+"""In which circuits for all pairs may take turns, as pays where changing them takes no time."""
+
+
+def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
+    """The fastest all-to-all found, not yet verified."""
+    straight, ranks, reach = None, fabric.ranks, fabric.reach
+    few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
+    if few and (reach is None or reach >= ranks // 2):
+        straight = one_stage(collective, fabric, striped=True)
+        straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+        if cost(straight, fabric).time <= _NEAR * lower_bound(collective, fabric).time:
+            return straight
+    block = max(collective.nbytes / collective.ranks, 1e-3)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
+    wanted = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
+    wiring, found = ExchangeSearch(wanted).run(scaled(EFFORT))
+    queued = exchange_schedule(collective, fabric, found, (_note(wiring, ranks),))
+    return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
+
+
+def exchange_schedule(collective: Collective, fabric: WdmRing, found: Plan, notes: tuple[str, ...] = ()) -> Schedule:
+    """The rows of one period of ranks, on circuits that stand throughout."""
+    from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
+
+    ring, hops = found.circuits, len(found.path)
+    step, lightpath, destination, chunk = (np.empty(hops, np.int32) for _ in range(4))
+    kernels.rows(
+        found.begin, found.path, found.sent, ring.start, ring.length, ring.ranks, step, lightpath, destination, chunk
+    )
+    used, path = np.unique(lightpath, return_inverse=True)
+    channel = ring.channel[:, used]
+    return Schedule(
+        algorithm="synthesized",
+        collective=collective,
+        chunks=ring.ranks**2,
+        steps=int(step.max(initial=0)) + 1,
+        step=step,
+        lightpath=path,
+        source=ring.start[lightpath],
+        destination=destination,
+        route=ring.length[lightpath] < 0,
+        fibre=channel[0, path] // fabric.fibre_channels,
+        first_wavelength=channel[0, path] % fabric.fibre_channels,
+        wavelength_count=ring.width[lightpath],
+        chunk=chunk,
+        reduces=np.zeros(hops, np.bool_),
+        queued=True,
+        folding=Folding(ring.period, channel),
+        notes=notes,
+    )
+
+
+def _note(wiring: Wiring, ranks: int) -> str:
+    said = [_chord(each, ranks) for each in wiring.chords]
+    if wiring.feeder is not None:
+        said.append(
+            f"each of {wiring.hubs} hubs reaches the ranks around it within {wiring.feeder.depth} hops over "
+            f"{wiring.feeder.wavelengths} wavelengths"
+        )
+    return "; ".join(said)
+
+
+def _chord(chords: Level | Tours, ranks: int) -> str:
+    hubs = "every rank" if chords.hubs == ranks else f"each of {chords.hubs} hubs"
+    skips = chords.skips if isinstance(chords, Tours) else (chords.skip,)
+    lengths = " and ".join(f"{each * ranks / chords.hubs:.4g}" for each in skips)
+    if lengths == "1":
+        return f"{chords.width} wavelengths of each link join neighbours"
+    return f"chords of {lengths} ranks start at {hubs}, {chords.width} wavelengths wide"

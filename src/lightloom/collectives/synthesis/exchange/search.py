@@ -1,0 +1,128 @@
+"""The best wiring for an all-to-all on a ring: many looked at, the best of them tried, then steps from the leaders.
+
+A look adds up the longest of the cheapest paths and the heaviest load of a few sources; a trial schedules the blocks
+of some sources as if they were all; the leaders are planned in full. Deterministic: the effort is counted in hops, not
+in seconds, and random choices are seeded.
+"""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+
+import numpy as np
+
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.exchange.circuits import Wiring
+from lightloom.collectives.synthesis.exchange.designs import Designs
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, glance, plan
+from lightloom.core.arrays import Floats
+
+EFFORT = 12_000_000
+"""Hops that a search may schedule, up to 300 ranks; about three CPU seconds."""
+_RANKS, _GROWTH = 300, 0.8
+"""From so many ranks on effort grows with this power of the ranks."""
+_LOOKED, _TRIED, _STEPPED = 0.15, 0.45, 0.8
+"""Of the effort, spent by the end of each part; the rest is for plans in full."""
+_NEAR = 1.003
+"""Times the bound at which a search is content."""
+_GLANCE, _SOURCES, _BLOCKS = 3, 10, 1 << 14
+"""Sources of a look; of a trial, or as many as have so many blocks."""
+_HOPELESS = 1.15
+"""Times the best trial so far: what takes longer by its paths or its loads alone."""
+_MOST_ROWS = 8_000_000
+"""Of a schedule."""
+_MISSES = 500
+"""Random choices that lead nowhere, after which there is nothing left to choose."""
+_KEPT, _FINAL = 6, 4
+"""Wirings that steps start from; those planned in full."""
+_TREES, _FINAL_TREES = 2, 4
+
+
+class ExchangeSearch:
+    """Wirings tried for one all-to-all on one ring."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._ranks = exchange, exchange.ranks
+        self._designs = Designs(exchange.ranks, exchange.channels, exchange.reach)
+        self._sources = max(_SOURCES, _BLOCKS // exchange.ranks)
+        self._spent, self._best = 0.0, np.inf
+        self._seconds: dict[Wiring, float] = {}
+        self._load: dict[Wiring, Floats] = {}
+
+    def run(self, effort: float) -> tuple[Wiring, Plan]:
+        """The best wiring found, and its plan."""
+        effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
+        neighbours = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None)
+        found = plan(neighbours, self._exchange, _TREES)
+        assert found is not None
+        if found.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
+            return neighbours, found
+        self._seconds[neighbours] = self._best = found.time
+        for wiring in self._looked_at(_LOOKED * effort):
+            if self._spent < _TRIED * effort:
+                self._try(wiring)
+        self._walk(_STEPPED * effort)
+        return self._planned(effort, (neighbours, found))
+
+    def _looked_at(self, effort: float) -> list[Wiring]:
+        """Plain wirings and random ones, the most promising first."""
+        seconds: dict[Wiring, float] = {}
+        for wiring in self._designs.plain():
+            if wiring is not None and self._designs.fits(wiring):
+                seconds[wiring] = self._look(wiring)
+        misses = 0
+        while self._spent < effort and misses < _MISSES:
+            wiring = self._designs.random()
+            if wiring is not None and wiring not in seconds and self._designs.fits(wiring):
+                seconds[wiring] = self._look(wiring)
+            else:
+                misses += 1
+        return sorted(seconds, key=lambda each: seconds[each])
+
+    def _look(self, wiring: Wiring) -> float:
+        self._spent += _GLANCE * self._ranks
+        return glance(wiring, self._exchange, _GLANCE)
+
+    def _walk(self, effort: float) -> None:
+        rng, misses = np.random.default_rng(1), 0
+        while self._spent < effort and misses < _MISSES:
+            leaders = self._leaders(_KEPT)
+            leader = leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)]
+            fresh = self._designs.step(leader, self._load.get(leader))
+            if fresh is None or fresh in self._seconds or not self._designs.fits(fresh):
+                misses += 1
+            else:
+                self._try(fresh)
+
+    def _leaders(self, count: int) -> list[Wiring]:
+        return nsmallest(count, self._seconds, key=lambda each: self._seconds[each])
+
+    def _try(self, wiring: Wiring) -> None:
+        """Schedule the blocks of some sources."""
+        self._seconds[wiring] = np.inf
+        found = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
+        self._spent += self._sources * self._ranks
+        if found is None:
+            return
+        self._spent += len(found.path) * _TREES
+        family = found.circuits.family
+        rows = len(found.path) / (len(found.begin) - 1) * found.circuits.period * self._ranks
+        if rows <= _MOST_ROWS:
+            self._seconds[wiring] = found.time
+            self._best = min(self._best, found.time)
+            self._load[wiring] = np.array(
+                [found.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
+            )
+
+    def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
+        """The leaders in full, as long as the effort lasts."""
+        for wiring in self._leaders(_FINAL):
+            full = plan(wiring, self._exchange, _FINAL_TREES) if self._seconds[wiring] < np.inf else None
+            if full is None:
+                continue
+            self._spent += len(full.path) * _FINAL_TREES
+            if full.time < best[1].time:
+                best = wiring, full
+            if self._spent > effort:
+                break
+        return best

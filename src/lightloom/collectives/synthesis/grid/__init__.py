@@ -1,0 +1,1 @@
+"""Synthesis on meshes, tori and electrical rings."""

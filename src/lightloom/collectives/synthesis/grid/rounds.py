@@ -1,0 +1,222 @@
+"""Rounds on packet fabrics whose links join ranks: meshes, tori, electrical rings.
+
+    round r    every link carries at most so many chunks, each to a rank that lacks it, one hop at a time
+
+A step costs its busiest link and its longest way, and steps follow each other. So every all-gather, however it sends,
+pays at least D hops of latency for the D links between the farthest ranks, and (N − 1) d over what the poorest rank
+receives: a corner of a mesh by two links. These rounds come near both at once. The poorest rank receives over all its
+links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
+leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
+
+An all-reduce is that backwards and forwards, or runs over trees (:mod:`.grid_trees`), or doubles, whatever is fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.algorithms.recursive_doubling import recursive_doubling
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.grid.trees import over_trees
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Mesh
+
+_BLOCK = 1 << 20
+_MOST_ROWS = 1 << 23
+"""Of an all-gather in several pieces a share; a single piece is never refused."""
+_PIECES = (1, 2, 4)
+"""Of a share, where its whole does not divide evenly among the links of a rank."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """Transfers that take one link, by the rank that they enter."""
+
+    source: Ints
+    destination: Ints
+    route: Ints
+    enter: Ints
+    """Links ``enter[v]`` to ``enter[v + 1]`` end at rank v."""
+    leave: Ints
+    """Entries ``leave[u]`` to ``leave[u + 1]`` of ``head`` are the ranks one link from u."""
+    head: Ints
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> Links:
+        """The links of a fabric, whatever its geometry.
+
+        Raises:
+            UnsupportedError: some rank has no neighbour at the other end of a single link.
+        """
+        found = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
+        destination = found[1]
+        order = np.argsort(destination, kind="stable")
+        source, destination, route = (column[order] for column in found)
+        rank = np.arange(fabric.ranks + 1)
+        out = np.argsort(source, kind="stable")
+        links = cls(
+            source,
+            destination,
+            route,
+            np.searchsorted(destination, rank),
+            np.searchsorted(source[out], rank),
+            destination[out],
+        )
+        if not (np.diff(links.enter).all() and np.diff(links.leave).all()):
+            raise UnsupportedError(
+                f"rounds from neighbour to neighbour on a {type(fabric).__name__}: expected links that join ranks"
+            )
+        return links
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounds:
+    """An all-gather: ``chunk[i]`` passes ``link[i]`` in ``round[i]``."""
+
+    pieces: int
+    budgets: Ints
+    """Chunks on the busiest link of each round."""
+    round: NDArray[np.int32]
+    link: NDArray[np.int32]
+    chunk: NDArray[np.int32]
+
+    def seconds(self, hop: float, share: float) -> float:
+        """Of all rounds, where a share takes ``share`` seconds on a link."""
+        return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
+
+
+def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
+    """All-gather, reduce-scatter or all-reduce, not yet verified.
+
+    Time: linear in ranks² · pieces for each of a few numbers of rounds.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
+    """
+    if fabric.exclusive or fabric.in_network_reduction:
+        raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
+    found = _gathered(collective, fabric)
+    if collective.kind != "all-reduce":
+        return found
+    doubling = replace(
+        recursive_doubling(collective, fabric), algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",)
+    )
+    trees = [over_trees(collective, fabric)] if isinstance(fabric, Mesh) else []
+    return min([found, doubling, *trees], key=lambda each: cost(each, fabric).time)
+
+
+def _gathered(collective: Collective, fabric: Fabric) -> Schedule:
+    links = Links.of(fabric)
+
+    def all_gather(gather: Collective) -> Schedule:
+        share = gather.nbytes_per_rank / float(fabric.link_bandwidth().min())
+        best = min(_candidates(links), key=lambda each: each.seconds(fabric.hop_latency, share))
+        return _scheduled(gather, links, best)
+
+    return from_all_gather(collective, fabric, all_gather)
+
+
+def _neighbours(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Source, destination and route of every transfer that takes a single link."""
+    rows = max(_BLOCK // fabric.ranks, 1)
+    for route in range(fabric.routes):
+        for begin in range(0, fabric.ranks, rows):
+            source, destination = (
+                axis.ravel() for axis in np.indices((min(rows, fabric.ranks - begin), fabric.ranks), dtype=np.int64)
+            )
+            source = source + begin
+            stride = source != destination
+            source, destination = source[stride], destination[stride]
+            way = np.full(len(source), route, np.int64)
+            near = fabric.hops(source, destination, way) == 1
+            yield source[near], destination[near], way[near]
+
+
+def _candidates(links: Links) -> Iterator[_Rounds]:
+    """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
+    from lightloom.collectives.synthesis.grid import _round_kernels as kernels
+
+    ranks = len(links.enter) - 1
+    hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
+    kernels.distances(links.leave, links.head, hops, beyond)
+    entering = int(np.diff(links.enter).min())
+    # Without budgets everything moves on at once: the fewest rounds, links not used alike.
+    yield _flood(links, beyond, 1, np.full(int(hops.max()), ranks))
+    for pieces in _PIECES:
+        if pieces > 1 and ranks**2 * pieces > _MOST_ROWS:
+            return
+        least, more = -(-(ranks - 1) * pieces // entering), 0
+        budgets = _budgets(links, hops, pieces, least)
+        while True:
+            found = _flood(links, beyond, pieces, _stretched(budgets, more))
+            yield found
+            if found.budgets.sum() <= least or more > least:
+                break
+            more = max(2 * more, 1)
+        if (ranks - 1) * pieces % entering == 0 and found.budgets.sum() <= least:
+            return
+
+
+def _budgets(links: Links, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
+    """Chunks on each link of the poorest rank, in every round as many as the ranks so far away ask for."""
+    entering = np.diff(links.enter)
+    poorest = np.lexsort((-hops.max(axis=0), entering))[0]
+    within = -(-np.cumsum(np.bincount(hops[:, poorest])[1:]) * pieces // entering[poorest])
+    # The last ranks are few: a round for each of them is kept free.
+    rounds = np.arange(1, len(within) + 1)
+    within = np.minimum(within, least - len(within) + rounds)
+    budgets: Ints = np.maximum(np.diff(within, prepend=0), 1)
+    return budgets
+
+
+def _stretched(budgets: Ints, more: int) -> Ints:
+    """The same total over so many more rounds."""
+    total, rounds = np.concatenate([[0], np.cumsum(budgets)]), len(budgets)
+    at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
+    stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)
+    return stretched
+
+
+def _flood(links: Links, beyond: NDArray[np.int16], pieces: int, budgets: Ints) -> _Rounds:
+    from lightloom.collectives.synthesis.grid import _round_kernels as kernels
+
+    ranks = len(links.enter) - 1
+    at, link, chunk = (np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3))
+    rounds = kernels.flood(links.enter, links.source, links.leave, links.head, beyond, pieces, budgets, at, link, chunk)
+    carried = np.bincount(at.astype(np.int64) * len(links.source) + link, minlength=rounds * len(links.source))
+    return _Rounds(pieces, carried.reshape(rounds, -1).max(axis=1), at, link, chunk)
+
+
+def _scheduled(gather: Collective, links: Links, rounds: _Rounds) -> Schedule:
+    order = np.lexsort((rounds.link, rounds.round))
+    at, link = rounds.round[order], rounds.link[order]
+    starts = np.ones(len(at), np.bool_)
+    starts[1:] = (at[1:] != at[:-1]) | (link[1:] != link[:-1])
+    none = np.zeros(len(at), np.int16)
+    count = len(rounds.budgets)
+    return Schedule(
+        algorithm="synthesized",
+        collective=gather,
+        chunks=gather.ranks * rounds.pieces,
+        steps=count,
+        step=at,
+        lightpath=np.cumsum(starts, dtype=np.int32) - 1,
+        source=links.source[link],
+        destination=links.destination[link],
+        route=links.route[link],
+        fibre=none,
+        first_wavelength=none,
+        wavelength_count=none,
+        chunk=rounds.chunk[order],
+        reduces=np.zeros(len(at), np.bool_),
+        notes=(f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces",),
+    )

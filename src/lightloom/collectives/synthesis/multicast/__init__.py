@@ -1,0 +1,1 @@
+"""Synthesis on WDM rings whose lightpaths serve several destinations through taps."""

@@ -1,0 +1,1 @@
+"""Synthesis of collectives on WDM rings, sound and damaged."""

@@ -1,0 +1,196 @@
+"""Synthesis around failures: circuits of a sound ring's design, without what has died, and trees over what is left.
+
+    design for as many ranks and wavelengths ──► its chords, less those that died ──► unit links on all that is free
+                                                                    ──► trees without symmetry ──► the fastest
+
+A ring that is broken one way or both is a line that way: data goes as far along it as halfway around a ring of twice as
+many ranks, so that the design for such a ring is tried too; and beside them a few plain families of chords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.link_use import joint_seconds
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.effort import scaled
+from lightloom.collectives.synthesis.engine.hubs import Circuits, Level, hub_ranks
+from lightloom.collectives.synthesis.engine.standing import (
+    Forest,
+    StandingCircuits,
+    busy_and_delay,
+    forest,
+    gather_over,
+)
+from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.ring.search import RingSearch
+from lightloom.core.arrays import Ints
+from lightloom.fabrics.damage import DamagedWdmRing
+
+_EFFORT = 1_000
+"""Transfers a rank that the search for a sound ring's design may schedule; less than a CPU second for 256 ranks."""
+_PIECES = (1, 8, 16)
+_FIRST_PIECES, _MORE_PIECES = 2, 4
+"""With which all circuits are compared, and then the best of them."""
+_LEADERS, _NEAR = 2, 1.15
+"""Circuits that are compared again: how many, and how much slower than the best they may be."""
+_THIN = 4
+"""Times that a circuit may be wider than another one beside it."""
+_TRANSFERS = 1 << 19
+"""Of one try; fewer pieces are tried where there would be more."""
+
+
+def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
+    """A queued schedule that uses nothing that has failed, not yet verified.
+
+    Raises:
+        UnsupportedError: another kind of collective, or circuits cannot join all ranks.
+    """
+    most = max(1, _TRANSFERS // fabric.ranks**2)
+    first = min(_FIRST_PIECES, most)
+    # What is good for one half of an all-reduce is good for the other.
+    half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
+    tried = [_grown(half, fabric, each, first) for each in _circuits_to_try(half, fabric)]
+    tried.sort(key=lambda each: each[1].time)
+    leaders = [each for each in tried[:_LEADERS] if each[1].time <= _NEAR * tried[0][1].time]
+    best = min(
+        [tried[0], *(_grown(half, fabric, circuits, min(_MORE_PIECES, most)) for circuits, _ in leaders)],
+        key=lambda each: each[1].time,
+    )
+    finer = [_grown(half, fabric, best[0], pieces) for pieces in _PIECES if pieces <= most]
+    circuits, trees = min([best, *finer], key=lambda each: each[1].time)
+    note = _note(fabric, circuits, len(trees.parent))
+    return gather_over(collective, fabric, circuits, len(trees.parent), grown=trees, notes=(note,))
+
+
+def _grown(
+    half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int
+) -> tuple[StandingCircuits, Forest]:
+    timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
+    return circuits, forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter")
+
+
+def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
+    broken = bool(fabric.blocked().all(axis=1).any())
+    designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
+    for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
+        found = standing_circuits(fabric, chords)
+        if found is not None:
+            yield found
+
+
+def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple[Level, ...]:
+    """Chords of a sound ring with so many times the ranks, the same distances apart."""
+    ranks, channels = times * fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(scaled(_EFFORT * fabric.ranks))
+    return tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
+
+
+def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
+    """Chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+
+    At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
+    must be wide.
+    """
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    for *below, top in ((2,), (4,), (8,), (3, 9), (4, 12), (3, 9, 27)):
+        chords = [Level(ranks, skip, max(1, channels // (4 * len(below) * skip))) for skip in below]
+        chords.append(Level(ranks, top, 4 * channels // (7 * top)))
+        if chords[-1].width >= 1 and 2 * top < ranks:
+            yield tuple(chords)
+
+
+def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> StandingCircuits | None:
+    """All that is left of these chords, and unit links on all that they leave free; None where they do not fit.
+
+    Hubs are counted from the first broken link on, so that few chords pass it.
+    """
+    lit = np.flatnonzero(fabric.lit_channels)[: fabric.usable_channels]
+    plan = Circuits.of(fabric.ranks, len(lit), chords)
+    if plan is None:
+        return None
+    blocked, ends = fabric.blocked(), fabric.blocked_ends()
+    broken = np.flatnonzero(blocked.all(axis=1))
+    turn = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
+    free = ~blocked
+    free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
+    parts = []
+    for level in range(len(plan.levels) - 1, -1, -1):
+        for way in (0, 1):
+            source, destination, wanted = _level(plan, level, way, turn, lit, fabric.channels)
+            usable = wanted & _free_all_along(free, source, destination, way, fabric.ranks)
+            usable &= ~ends[source, way] & ~ends[destination, way]
+            if fabric.reach is not None:
+                usable &= (fabric.hops(source, destination, way + 0 * source) <= fabric.reach)[:, None]
+            which, first, width = _runs(usable)
+            parts.append(
+                StandingCircuits(fabric.ranks, source[which], destination[which], way + 0 * which, first, width)
+            )
+            _take(free, parts[-1], fabric)
+    return _joined(parts)
+
+
+def _level(plan: Circuits, level: int, way: int, turn: int, lit: Ints, channels: int) -> tuple[Ints, Ints, Any]:
+    """Ends of a level's circuits one way, and the channels that each wants: [circuit, channel]."""
+    source = np.flatnonzero(plan.next[level, way] >= 0)
+    destination = plan.next[level, way, source]
+    each = plan.levels[level]
+    wanted = np.ones((len(source), channels), np.bool_)
+    if level:
+        number = np.full(plan.ranks, -1, np.int64)
+        number[hub_ranks(plan.ranks, each.hubs)] = np.arange(each.hubs)
+        first = plan.channel(level, number[source if way == 0 else destination])
+        wanted[:] = False
+        np.put_along_axis(wanted, lit[first[:, None] + np.arange(each.width)], True, axis=1)
+    return (source + turn) % plan.ranks, (destination + turn) % plan.ranks, wanted
+
+
+def _free_all_along(free: NDArray[np.bool_], source: Ints, destination: Ints, way: int, ranks: int) -> Any:
+    """Channels that are free on every link of each circuit: [circuit, channel]."""
+    first, last = (source, destination) if way == 0 else (destination, source)
+    taken = np.tile(~free[way * ranks : (way + 1) * ranks], (2, 1)).cumsum(axis=0)
+    before = np.where((first > 0)[:, None], taken[first - 1], 0)
+    return taken[first + (last - first) % ranks - 1] == before
+
+
+def _take(free: NDArray[np.bool_], circuits: StandingCircuits, fabric: DamagedWdmRing) -> None:
+    runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
+    for i in range(len(circuits)):
+        links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
+        free[links, circuits.channel[i] : circuits.channel[i] + circuits.width[i]] = False
+
+
+def _runs(usable: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+    """Runs of neighbouring channels: the row, the first channel and the length of each.
+
+    Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
+    others.
+    """
+    edges = np.diff(usable.astype(np.int8), axis=1, prepend=0, append=0)
+    which, first = np.nonzero(edges == 1)
+    width = np.nonzero(edges == -1)[1] - first
+    widest = np.zeros(len(usable), np.int64)
+    np.maximum.at(widest, which, width)
+    kept = width * _THIN >= widest[which]
+    return which[kept].astype(np.int64), first[kept].astype(np.int64), width[kept].astype(np.int64)
+
+
+def _joined(parts: list[StandingCircuits]) -> StandingCircuits:
+    names = ("source", "destination", "route", "channel", "width")
+    return StandingCircuits(
+        parts[0].ranks, *(np.concatenate([getattr(each, name) for each in parts]) for name in names)
+    )
+
+
+def _note(fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> str:
+    around = ", ".join(each.text() for each in fabric.failures) or "nothing"
+    return f"around {around}: {len(circuits)} circuits; every share travels in {pieces} pieces"

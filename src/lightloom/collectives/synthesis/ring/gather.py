@@ -1,0 +1,67 @@
+"""All-gather, reduce-scatter and all-reduce on rings of light: circuits and trees found for this ring and this size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, replace
+
+from lightloom.collectives.algorithms.one_stage import one_stage
+from lightloom.collectives.algorithms.wrht import wrht
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.link_use import joint_seconds
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.kept import keep_design, read_design
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.synthesis.ring.search import RingSearch
+from lightloom.fabrics.wdm_ring import WdmRing
+
+_FEW = 64
+"""Ranks up to which sums by groups are tried; they move whole vectors."""
+
+
+def gather(collective: Collective, fabric: WdmRing) -> Schedule:
+    """A queued schedule on standing circuits, not yet verified; the three kinds share the design of the all-gather.
+
+    A design that was found before comes from the disk.
+    """
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+    most = effort(ranks)
+    reach = ranks if fabric.reach is None else fabric.reach
+    question = [ranks, channels, reach, nbytes, *astuple(timing), most]
+    design = read_design(question)
+    trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
+    if design is None or trees is None:
+        design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
+        keep_design(question, design)
+    return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
+
+
+def in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
+    """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
+    if fabric.reach is not None and fabric.reach < fabric.diameter():
+        return
+    if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
+        straight = one_stage(collective, fabric, striped=True)
+        yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+    if collective.kind == "all-reduce" and fabric.ranks <= _FEW:
+        groups = wrht(collective, fabric, striped=True)
+        yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
+
+
+def _note(design: Design, trees: Trees, fabric: WdmRing) -> str:
+    unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
+    chords = [_chord(each, fabric.ranks) for each in design.chords]
+    return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"
+
+
+def _chord(level: Level, ranks: int) -> str:
+    hubs = "every rank" if level.hubs == ranks else f"each of {level.hubs} hubs"
+    return f"chords of {level.length(ranks):.4g} ranks start at {hubs}, {level.width} wavelengths wide"

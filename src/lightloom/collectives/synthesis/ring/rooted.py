@@ -1,0 +1,254 @@
+"""Broadcast and reduce on rings of wavelengths: trees along the fibres, pieces following each other down the trees.
+
+    around     half of the data clockwise past all ranks, the other half counter-clockwise
+    halves     everything both ways, to hubs up to the far side; from hubs back to the ranks behind, on the other fibre
+
+                0 ─────► 1 ─► 2      3 ─► 4      5 ─► 6        two lightpaths over every link: 6 ranks within 2 hops
+                └──────────────────► 3
+                  ...
+
+On a line with g lightpaths over each link, a tree k hops deep serves C(k + g, g) − 1 ranks: the i-th lightpath that a
+rank sends leaves room for i others up to where the next one ends, so that G(k, g) = g + G(k − 1, 1) + ... + G(k − 1, g)
+for the ranks served. With g = 1 that is a chain, and two chains around the ring are as fast as links allow; with more,
+each lightpath has the g-th part of the wavelengths. A reduce is a broadcast run backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, product
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_broadcast
+from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+_PIECES = sorted({round(2 ** (k / 3)) for k in range(37)})
+_ROWS = 1_000_000
+"""Rows above which pieces are not cut smaller."""
+_WORTH = 1.01
+"""Times the least estimate that fewer pieces may take."""
+_BUILT = 4
+"""Best estimates that are built and timed."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """What a tree looks like, with its estimated time."""
+
+    seconds: float
+    loads: tuple[int, ...]
+    """Lightpaths over a link: around the ring, or to hubs and from hubs."""
+    spacing: int
+    """Ranks from hub to hub; 0 around the ring."""
+    pieces: int
+    """Of the data that goes one way."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Edges:
+    """Lightpaths of a tree along one fibre: arrays [edge], places counted from where the line begins."""
+
+    parent: Ints
+    child: Ints
+    slot: Ints
+
+
+def rooted(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest of the best estimates, queued, not yet verified.
+
+    Raises:
+        UnsupportedError: another kind of collective, or no ring of wavelengths.
+    """
+    if collective.kind not in ROOTED or not fabric.wavelength_routed:
+        raise UnsupportedError(f"trees along rings of wavelengths serve {' and '.join(ROOTED)}, not {collective.kind}")
+    estimates = sorted(_shapes(max(collective.nbytes, 1.0), fabric))
+    shapes = list(islice((shape for shape in estimates if _reaches(fabric, shape)), _BUILT))
+
+    def broadcast(each: Collective) -> Schedule:
+        return min((_built(each, fabric, shape) for shape in shapes), key=lambda found: cost(found, fabric).time)
+
+    return from_broadcast(collective, fabric, broadcast)
+
+
+def served(hops: int, load: int) -> int:
+    """Ranks of a line that a tree so deep serves with so many lightpaths over each link."""
+    return comb(hops + load, load) - 1
+
+
+@lru_cache(maxsize=1 << 16)
+def depth(ranks: int, load: int) -> int:
+    """Fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
+    if load == 1:
+        return ranks
+    hops = 0
+    while served(hops, load) < ranks:
+        hops += 1
+    return hops
+
+
+def line_tree(ranks: int, load: int) -> _Edges:
+    """A tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
+    parent, child = [], []
+    waiting = [(0, ranks, depth(ranks, load), load)]
+    while waiting:
+        at, left, hops, room = waiting.pop()
+        place = at + 1
+        children = min(room, left)
+        for number in range(1, children + 1):
+            beyond = sum(1 + served(hops - 1, more) for more in range(number + 1, children + 1))
+            mine = max(1, left - beyond) if number < children else left
+            parent.append(at)
+            child.append(place)
+            # Where fewer are sent than there is room for, the last ones have it.
+            if mine > 1:
+                waiting.append((place, mine - 1, hops - 1, room - children + number))
+            place, left = place + mine, left - mine
+    edges = np.array([parent, child], np.int64)
+    edges = edges[:, np.lexsort((edges[1], edges[0]))]
+    return _Edges(edges[0], edges[1], _slots(edges[0], edges[1]))
+
+
+def _slots(begin: Ints, end: Ints) -> Ints:
+    """The lowest slot that is free from each beginning on, in their order."""
+    slot = np.zeros(len(begin), np.int64)
+    free_from: list[int] = []
+    for i, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        mine = next((s for s, free in enumerate(free_from) if free <= a), len(free_from))
+        free_from[mine : mine + 1] = [b]
+        slot[i] = mine
+    return slot
+
+
+def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
+    n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
+    for load in _loads(min(channels, n - 1)):
+        yield _estimated(fabric, nbytes / 2, (load,), 0, [n - 1], n - 1, 2)
+    for spacing in sorted({-(-half // hubs) for hubs in range(1, half + 1)}):
+        hubs = -(-half // spacing)
+        loads = product(_loads(min(channels, hubs)), _loads(min(channels, spacing - 1)) or [1])
+        for each in loads:
+            yield _estimated(fabric, nbytes, each, spacing, [hubs, spacing - 1], half + spacing - 1, 1)
+
+
+def _loads(most: int) -> list[int]:
+    """All that differ in the wavelengths that they leave to each lightpath."""
+    return [load for load in range(1, most + 1) if load == most or most // load > most // (load + 1)]
+
+
+def _estimated(
+    fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, served: list[int], links: int, ways: int
+) -> Shape:
+    """Hops, the time of a piece in each of them, and of the pieces that follow; in as many pieces as are best."""
+    hops = np.array([depth(ranks, load) for ranks, load in zip(served, loads, strict=True)])
+    width = fabric.usable_channels // np.array(loads)
+    pieces = np.array([each for each in _PIECES if ways * each * fabric.ranks <= _ROWS])
+    busy = data / pieces[:, None] / (width * fabric.channel_bandwidth) + fabric.piece_overhead
+    seconds = (hops * (fabric.step_overhead + busy)).sum(axis=1) + (pieces - 1) * busy.max(axis=1)
+    best = int(np.argmax(seconds <= _WORTH * seconds.min()))
+    return Shape(float(seconds[best]) + links * fabric.hop_latency, loads, spacing, int(pieces[best]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lightpaths:
+    """Arrays [lightpath], or one for all."""
+
+    source: Ints
+    destination: Ints
+    way: int
+    slot: Ints
+    width: int
+    first: int
+    """Of the chunks that it carries, as many as there are pieces."""
+
+
+def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
+    n = fabric.ranks
+    tree = line_tree(n - 1, shape.loads[0])
+    for way in (CLOCKWISE, COUNTERCLOCKWISE):
+        ahead = 1 if way == CLOCKWISE else -1
+        ends = tree.parent * ahead % n, tree.child * ahead % n
+        yield _Lightpaths(*ends, way, tree.slot, fabric.usable_channels // shape.loads[0], way * shape.pieces)
+
+
+def _halves(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
+    n, channels, (out, back) = fabric.ranks, fabric.usable_channels, shape.loads
+    for way, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
+        if not half:
+            continue
+        ahead = 1 if way == CLOCKWISE else -1
+        place = np.append(np.arange(0, half, shape.spacing), half)
+        tree = line_tree(len(place) - 1, out)
+        ends = place[tree.parent] * ahead % n, place[tree.child] * ahead % n
+        yield _Lightpaths(*ends, way, tree.slot, channels // out, 0)
+        for hub, behind in zip(place[1:].tolist(), (np.diff(place) - 1).tolist(), strict=True):
+            if behind:
+                tree = line_tree(behind, back)
+                ends = (hub - tree.parent) * ahead % n, (hub - tree.child) * ahead % n
+                yield _Lightpaths(*ends, 1 - way, tree.slot, channels // back, 0)
+
+
+def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
+    return list(_halves(fabric, shape) if shape.spacing else _around(fabric, shape))
+
+
+def _reaches(fabric: Fabric, shape: Shape) -> bool:
+    if fabric.reach is None:
+        return True
+    parts = _lightpaths(fabric, shape)
+    return all(fabric.hops(p.source, p.destination, 0 * p.source + p.way).max() <= fabric.reach for p in parts)
+
+
+def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
+    parts = _lightpaths(fabric, shape)
+
+    def joined(of: Callable[[_Lightpaths], Any]) -> Any:
+        return np.concatenate([np.broadcast_to(of(part), part.source.shape) for part in parts])
+
+    paths, pieces = sum(len(part.source) for part in parts), np.arange(shape.pieces)
+    rows: dict[str, Any] = {
+        "source": joined(lambda part: part.source),
+        "destination": joined(lambda part: part.destination),
+        "route": joined(lambda part: part.way),
+        "wavelength_count": joined(lambda part: part.width),
+        "lightpath": np.arange(paths),
+    }
+    channel = joined(lambda part: part.slot * part.width)
+    rows |= {"fibre": channel // fabric.fibre_channels, "first_wavelength": channel % fabric.fibre_channels}
+    rows = {name: np.repeat(column, shape.pieces) for name, column in rows.items()}
+    rows |= {
+        "step": np.tile(pieces, paths),
+        "chunk": (joined(lambda part: part.first)[:, None] + pieces).ravel(),
+        "reduces": np.zeros(paths * shape.pieces, np.bool_),
+    }
+    chunks = shape.pieces * (1 if shape.spacing else 2)
+    return Schedule(
+        algorithm="synthesized",
+        collective=collective,
+        chunks=chunks,
+        steps=shape.pieces,
+        queued=True,
+        notes=(_note(shape),),
+        **rows,
+    )
+
+
+def _note(shape: Shape) -> str:
+    loads = " and ".join(str(load) for load in shape.loads)
+    if not shape.spacing:
+        return (
+            f"each half of the data goes its way around the ring, {loads} lightpaths over a link, {shape.pieces} pieces"
+        )
+    return (
+        f"hubs every {shape.spacing} ranks, {loads} lightpaths over a link to them and back to the ranks between, "
+        f"{shape.pieces} pieces"
+    )

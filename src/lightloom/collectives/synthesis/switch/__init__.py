@@ -1,0 +1,1 @@
+"""Synthesis on optical circuit switches."""

@@ -1,0 +1,1 @@
+"""Proof by replay that a schedule does what its collective promises. Imports no generator."""

@@ -1,0 +1,30 @@
+"""Array types by dtype and meaning, defined once for every package.
+
+Kernels state their arguments with these, so that a signature says what an array holds. Shapes stand in docstrings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+"""Counts and indices: ranks, rows, links, chunks, bytes."""
+Int32s = NDArray[np.int32]
+"""Indices of large tables, where memory matters."""
+Floats = NDArray[np.float64]
+"""Quantities in SI units: seconds, bytes per second, joules, phases."""
+Float32s = NDArray[np.float32]
+"""Gradients and parameters as training holds them."""
+Mask = NDArray[np.bool_]
+"""True where a row, rank or link is selected."""
+Bytes = NDArray[np.uint8]
+"""Encoded streams and message buffers."""
+Bits = NDArray[np.uint32]
+"""Bit patterns of float32 values."""
+Codes = NDArray[np.integer[Any]]
+"""Quantised gradients, of any integer type."""
+Column = NDArray[Any]
+"""One column of a table, of the dtype that the column states."""

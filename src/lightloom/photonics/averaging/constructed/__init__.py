@@ -1,0 +1,1 @@
+"""Circuits of averaging that are exact by construction, one form a file."""

@@ -1,0 +1,94 @@
+"""T as a row of blocks, least significant first: what carrying constructions start from.
+
+T = sum_i unit_i block_i,   unit_{i+1} = span_i unit_i,   units and spans powers of four
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lightloom.photonics.averaging.constructed.circuit import Circuit, Form, total
+from lightloom.photonics.averaging.function import AveragingFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A form worth 4^position each; it should hold ``digits`` base-4 digits once carried."""
+
+    position: int
+    digits: int
+    form: Form
+
+
+def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
+    """``factor`` * (T + offset) in ``places`` base-4 places, one block for each input."""
+    ordered = list(enumerate(function.inputs))[::-1]
+    positions = [_power_of_four(i.weight) for _, i in ordered] + [places]
+    blocks = []
+    for order, (k, i) in enumerate(ordered):
+        form = circuit.input(k) * (factor * i.weight // 4 ** positions[order])
+        if order == 0:
+            form = form + function.offset * factor
+        blocks.append(Block(positions[order], positions[order + 1] - positions[order], form))
+    return blocks
+
+
+def _power_of_four(weight: int) -> int:
+    """How often four divides a weight."""
+    return ((weight & -weight).bit_length() - 1) // 2
+
+
+def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
+    """T + offset as a form of the inputs."""
+    return total(circuit.input(k) * i.weight for k, i in enumerate(function.inputs)) + function.offset
+
+
+def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None) -> list[Block]:
+    """Every block hands its excess to the next at once: all ranges shrink in one step, not one after the other.
+
+    With ``decided_from``, blocks that reach above that digit are made of decided bits, as the floor of a form to its
+    own grid is itself; lower ones matter for their carry alone, which is decided as it is.
+    """
+    excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
+    result = []
+    for index, block in enumerate(blocks):
+        form = block.form
+        if decided_from is not None and block.position + block.digits > decided_from:
+            grid = form.grid
+            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+        form = form - excess[index] * 4**block.digits
+        result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
+    return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
+
+
+def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
+    """Carries from block to block: blocks of exactly their digits, and what leaves at the top."""
+    carry, done = Form({}), []
+    for block in blocks:
+        source = block.form + carry
+        carry = circuit.floor(source, 4**block.digits, radix) if block.digits else source
+        if block.digits:
+            done.append(Block(block.position, block.digits, source - carry * 4**block.digits))
+    return done, carry
+
+
+def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Form]:
+    """Base-4 digits of a form, most significant first, down to digit ``lowest``."""
+    result = []
+    for place in range(digits - 1, lowest - 1, -1):
+        # Nothing lies below the last digit of a form: it is what is left.
+        digit = circuit.floor(form, 4**place) if place else form
+        result.append(digit)
+        form = form - digit * 4**place
+    return result
+
+
+def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
+    """The last output with (T - N * result) / N added, where the function carries decimals."""
+    if not function.carries_decimals:
+        return outputs
+    rest = sum_of_servers(circuit, function)
+    for place, output in enumerate(reversed(outputs)):
+        rest = rest - output * (function.divisor * 4**place)
+    return [*outputs[:-1], outputs[-1] + rest * Fraction(1, function.divisor)]

@@ -1,0 +1,1 @@
+"""Proofs, exhaustive checks and noise limits of averaging networks."""

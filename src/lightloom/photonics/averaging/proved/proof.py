@@ -1,0 +1,177 @@
+"""Why a constructed network is right on every grid point, by interval arithmetic over its gadgets; no point is tried.
+
+1. Integers. Every floor's source is whole on its grid, non-negative and below the steps it has, so every bit is what it
+   says: no value lies between the two ends of a ramp.
+2. Digits. The outputs o_j are whole numbers in 0..3, and T + offset - N sum_j 4^j o_j lies in 0..N-1. There is one such
+   number: floor((T + offset) / N). The last output may instead be the analogue rest that a receiver rounds.
+3. Arithmetic. With rounding unit u, a sum of k products is off by at most (k + 3) u sum |w||x|; a ramp passes on only
+   what exceeds the share of its gap that it leaves free. The bound reaches the outputs below the receivers' half step.
+4. Light. The same with every signal off by up to tau of its full scale, in the worst direction at once.
+
+1 and 2 are exact rationals. 3 and 4 are sums of non-negative floats, enlarged by 1e-6, more than they can round off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import VerificationError
+from lightloom.photonics.averaging.constructed.blocks import sum_of_servers
+from lightloom.photonics.averaging.constructed.circuit import Circuit, Form
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.averaging.realised.realise import Gadget, Realised
+
+FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A proof that holds; one that does not raises instead."""
+
+    floors: int
+    margin: float
+    """How far an output may be off, in levels, for its receiver to decide rightly."""
+    float64_error: float
+    """Bound on the outputs' error in float64, in levels."""
+    float64: bool
+    float32_error: float
+    float32: bool
+    tolerance: float
+    """tau: every signal may be off by this share of its full scale, all at once."""
+    steps: tuple[str, ...]
+    """The argument, in words and numbers."""
+
+
+def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwork | None = None) -> Proof:
+    """Proves that the network computes the function.
+
+    Args:
+        realised: circuit and gadgets.
+        function: what it should compute.
+        network: weights to hold to them, where they come from elsewhere.
+
+    Raises:
+        VerificationError: naming the step that fails, or that a weight is not the circuit's.
+    """
+    circuit = realised.circuit
+    if network is not None:
+        _check_weights(realised.network, network)
+    circuit.check_floors()
+    margin = check_digits(circuit, function)
+    errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
+    tolerance = _tolerance(realised, margin)
+    floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
+    steps = (
+        f"integers: {floors} floors of {bits} bits, each source whole and within its steps",
+        f"digits: {function.outputs} outputs within 0..3, rest within 0..{function.divisor - 1}: one floor",
+        f"float64: outputs off by at most {errors[FLOAT64]:.2e} levels, receivers allow {margin:.2e}",
+        f"float32: outputs off by at most {errors[FLOAT32]:.2e} levels",
+        f"light: every signal may be off by {tolerance:.2e} of its full scale",
+    )
+    return Proof(
+        floors=floors,
+        margin=margin,
+        float64_error=errors[FLOAT64],
+        float64=errors[FLOAT64] < margin,
+        float32_error=errors[FLOAT32],
+        float32=errors[FLOAT32] < margin,
+        tolerance=tolerance,
+        steps=steps,
+    )
+
+
+def _check_weights(meant: LayeredNetwork, found: LayeredNetwork) -> None:
+    same = meant.layers == found.layers and meant.nonlinearity == found.nonlinearity
+    pairs = zip(meant.weights + meant.biases, found.weights + found.biases, strict=False)
+    if not same or not all(np.array_equal(a, b) for a, b in pairs):
+        raise VerificationError("the network's weights are not those of its circuit")
+
+
+def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
+    """Step 2; returns how far an output may be off, in levels.
+
+    Raises:
+        VerificationError: an output is no digit, or the digits are not those of the mean.
+    """
+    places = [4**j for j in range(function.outputs - 1, -1, -1)]
+    *digits, last = circuit.outputs
+    for index, digit in enumerate(digits):
+        low, high = circuit.bounds(digit)
+        if low < 0 or high > 3 or digit.grid.denominator != 1:
+            raise VerificationError(f"output {index + 1} spans {low} to {high} in steps of {digit.grid}: not a digit")
+    rest = sum_of_servers(circuit, function)
+    for digit, place in zip(digits, places, strict=False):
+        rest = rest - digit * (place * function.divisor)
+    low, high = circuit.bounds(rest)
+    if low < 0 or high > 4 * function.divisor - 1:
+        raise VerificationError(f"{low} to {high} is left for the last output: more than a digit")
+    rest, last = circuit.expand(rest), circuit.expand(last)
+    if function.carries_decimals:
+        _same(last, rest * Fraction(1, function.divisor))
+        return 0.5 / function.divisor
+    analogue = rest * Fraction(1, function.divisor) - Fraction(function.divisor - 1, 2 * function.divisor)
+    if analogue.key == last.key and analogue.constant == last.constant:
+        return 0.5 / function.divisor
+    low, high = circuit.bounds(last)
+    under = circuit.bounds(rest - last * function.divisor)
+    if low < 0 or high > 3 or last.grid.denominator != 1 or under[0] < 0 or under[1] > function.divisor - 1:
+        raise VerificationError(f"the last output spans {low} to {high} and leaves {under[0]} to {under[1]}")
+    return 0.5
+
+
+def _same(first: Form, second: Form) -> None:
+    if first.key != second.key or first.constant != second.constant:
+        raise VerificationError("the last output is not the rest with its decimals")
+
+
+def _output_error(realised: Realised, unit: float, tau: float) -> float:
+    """Bound on any output's error, with rounding unit ``unit`` and every signal off by ``tau`` of its full scale."""
+    scales = realised.network.full_scale
+    errors = [
+        abs(float(g.readout[0])) * float(s) * (unit + tau) for g, s in zip(realised.layers[0], scales[0], strict=True)
+    ]
+    at_most = 1 + tau
+    for layer, gadgets in enumerate(realised.layers[1:], 1):
+        weights, biases = np.abs(realised.network.weights[layer - 1]), np.abs(realised.network.biases[layer - 1])
+        rounding = (weights.shape[1] + 3) * unit * (weights @ (scales[layer - 1] * at_most) + biases)
+        last = layer == len(realised.layers) - 1
+        fresh, start = [], 0
+        for gadget in gadgets:
+            own = rounding[start : start + len(gadget.units)]
+            off = scales[layer][start : start + len(gadget.units)] * tau
+            start += len(gadget.units)
+            source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.reads)
+            fresh.append(_gadget_error(gadget, source, own, off, realised.realisation.bounded and not last))
+        errors = fresh
+    return max(errors) * (1 + 1e-6)
+
+
+def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], bounded: bool) -> float:
+    """What a gadget adds to its source's error: rounding of its units' arguments, and their light being off."""
+    readout = np.array([abs(float(r)) for r in gadget.readout])
+    if gadget.ramp is None:
+        return source + float(readout @ (rounding + off))
+    width = float(gadget.ramp[1] - gadget.ramp[0])
+    free = (float(gadget.gap) - width) / 2
+    if bounded:
+        # A saturated unit swallows the rounding of its own argument too.
+        return min(1.0, max(0.0, source + float(rounding[0]) * width - free) / width) + float(off[0])
+    return max(0.0, source - free) / width + float(readout @ (rounding + off))
+
+
+def _tolerance(realised: Realised, margin: float) -> float:
+    """The largest tau, to 1 %, that step 4 bears beside float64's rounding."""
+    low, high = 0.0, 1.0
+    while high > 1e-15 and high - low > 0.01 * high:
+        middle = (low + high) / 2 if low else high / 4
+        if _output_error(realised, FLOAT64, middle) < margin:
+            low = middle
+        else:
+            high = middle
+    return low

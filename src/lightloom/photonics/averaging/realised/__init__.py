@@ -1,0 +1,1 @@
+"""Circuits as weights: layered networks, their files and their area."""

@@ -1,0 +1,70 @@
+"""The area that networks take in interferometers (MZIs), and the ratios of the paper's Tables I and II.
+
+Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one. The ratios
+of Table I come out to the printed digit only with P (K x N M) and T (N M x M) counted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lightloom.photonics.meshes.counts import Convention, averager_count, full_count, network_count
+from lightloom.photonics.pam4 import symbols_for
+
+
+def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
+    """Interferometers of a network's matrices.
+
+    Args:
+        layers: signals: inputs, hidden layers, outputs.
+        convention: ``paper`` or ``economy``.
+        bias: whether a constant light, carried along, brings the biases: one more signal everywhere but in the outputs.
+    """
+    return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
+
+
+def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = "paper") -> int:
+    """Interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
+    count = symbols_for(bits)
+    ports = servers * count
+    return full_count(inputs, ports, convention) + full_count(ports, count, convention)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperNetwork:
+    """A row of Table I, or of Table II, which varies the last of them."""
+
+    bits: int
+    servers: int
+    layers: tuple[int, ...]
+    approximated: tuple[int, ...]
+    printed: float
+    """The area ratio in the paper, percent."""
+
+    def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
+        """Interferometers, with P and T unless ``units`` is false."""
+        chosen = self.approximated if approximated else ()
+        if not units:
+            return network_count(self.layers, chosen, convention)
+        return averager_count(self.layers, self.servers, symbols_for(self.bits), chosen, convention)
+
+    def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
+        """Approximated over unapproximated area, percent; with ``economy`` the baseline is mapped by economy SVDs."""
+        return 100 * self.area(convention, True, units) / self.area(convention, False, units)
+
+
+_LARGEST = (4, 64, 128, 256, 512, 256, 128, 64, 8)
+TABLE_I = (
+    PaperNetwork(8, 4, (4, 64, 128, 256, 128, 64, 4), (1, 2, 3, 4, 5, 6), 39.3),
+    PaperNetwork(8, 8, (4, 64, 128, 256, 512, 256, 128, 64, 4), (2, 3, 4, 5, 6, 7), 40.9),
+    PaperNetwork(8, 16, (4, 64, 128, 256, 512, 1024, 512, 256, 128, 64, 4), (2, 3, 4, 5, 6, 7, 8, 9), 40.4),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6), 49.3),
+)
+TABLE_II = (
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6), 49.3),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6, 7), 47.9),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6, 7, 8), 47.4),
+    PaperNetwork(16, 4, _LARGEST, (3, 4, 5, 6), 43.7),
+    PaperNetwork(16, 4, _LARGEST, (3, 4, 5, 6, 7), 42.2),
+)

@@ -1,0 +1,89 @@
+"""Averaging networks in files: weights, biases, full scales, and the function that they are meant to compute."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.files import write_atomically
+from lightloom.photonics.archives import read_arrays
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+
+SCHEMA = "lightloom.network/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionArguments:
+    """What names an averaging function, see `AveragingFunction.of`."""
+
+    servers: int
+    bits: int
+    inputs: int = 4
+    rounding: Literal["floor", "half-up"] = "floor"
+    carries_decimals: bool = False
+
+    def function(self) -> AveragingFunction:
+        """The function.
+
+        Raises:
+            ConfigError: an argument out of range.
+        """
+        return AveragingFunction.of(**asdict(self))
+
+
+def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArguments) -> Path:
+    """Write an ``.npz``, whole or not at all.
+
+    Raises:
+        ConfigError: another ending, or the place cannot be written to.
+    """
+    if path.suffix != ".npz":
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
+    content: dict[str, Any] = {"schema": SCHEMA, "nonlinearity": network.nonlinearity, **asdict(arguments)}
+    content["full_scale_0"] = network.full_scale[0]
+    for layer, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True), 1):
+        content |= {f"weights_{layer}": weights, f"biases_{layer}": biases}
+        content[f"full_scale_{layer}"] = network.full_scale[layer]
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(each) for name, each in content.items()})
+    return write_atomically(path, buffer.getvalue())
+
+
+def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
+    """Read what `save_network` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read, is not of this schema, or its network is not one: shapes that do not fit,
+            NaN, other inputs or outputs than its function has.
+    """
+    source = repr(str(path))
+    content = read_arrays(path)
+    if str(content.get("schema")) != SCHEMA:
+        raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
+    depth = sum(name.startswith("weights_") for name in content)
+    try:
+        arguments = FunctionArguments(**{name: content[name].item() for name in FunctionArguments.__dataclass_fields__})
+        layers = range(1, depth + 1)
+        network = LayeredNetwork(
+            weights=tuple(content[f"weights_{layer}"] for layer in layers),
+            biases=tuple(content[f"biases_{layer}"] for layer in layers),
+            nonlinearity=content["nonlinearity"].item(),
+            full_scale=tuple(content[f"full_scale_{layer}"] for layer in range(depth + 1)),
+        )
+        function = arguments.function()
+    except KeyError as error:
+        raise ConfigError(f"{source}: {error.args[0]} is missing") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise ConfigError(f"{source}: {error}") from error
+    ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
+    if ends != expected:
+        raise ConfigError(
+            f"{source}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
+        )
+    return network, arguments

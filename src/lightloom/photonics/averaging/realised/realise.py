@@ -1,0 +1,266 @@
+"""From a circuit to weights: floors become ramps, and every sum that a later layer needs is kept alive.
+
+    bounded unit   [s >= t] = clip((s - t1) / (t2 - t1), 0, 1)                  one saturable unit
+    plain ReLU     [s >= t] = (relu(s - t1) - relu(s - t2)) / (t2 - t1)         two units, or the same from above,
+                                                                               whichever has the smaller full scale
+    keep           s, shifted and scaled to 0..1, ``copies`` times: independent noise averages out
+
+s never lies between the two grid values around t. The ramp takes the ``window`` share of that gap; what remains beside
+it swallows noise. Regeneration passes each bit through a second ramp, a layer later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.constructed.circuit import Atom, Circuit, Floor, Form
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+
+Key = tuple[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Realisation:
+    """How units are built; see the module."""
+
+    bounded: bool = False
+    window: Fraction = Fraction(1)
+    copies: int = 1
+    regenerate: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.window <= 1 or self.copies < 1:
+            raise ConfigError(f"window = {self.window}, copies = {self.copies}: expected (0, 1] and at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Gadget:
+    """A value of one layer: what it reads from the layer before, and the units that hold it."""
+
+    key: Key
+    reads: tuple[tuple[int, Fraction], ...]
+    """Gadgets of the layer before, and their factors."""
+    constant: Fraction
+    low: Fraction
+    high: Fraction
+    ramp: tuple[Fraction, Fraction] | None
+    """Where a bit's ramp starts and ends; None keeps the value."""
+    gap: Fraction
+    """Distance of the two grid values around a ramp."""
+    units: tuple[tuple[Fraction, Fraction], ...]
+    """Slope and offset of each unit's argument in the value read."""
+    readout: tuple[Fraction, ...]
+    """Factor of each unit in the gadget's own value."""
+    rest: Fraction
+    """What is added to that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Realised:
+    """A circuit and its gadgets layer by layer, inputs first, outputs last."""
+
+    circuit: Circuit
+    realisation: Realisation
+    layers: tuple[tuple[Gadget, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Signals of each layer."""
+        return tuple(sum(len(g.units) for g in layer) for layer in self.layers)
+
+    @cached_property
+    def network(self) -> LayeredNetwork:
+        """The weights."""
+        return compile_network(self.layers, self.realisation)
+
+
+def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> Realised:
+    """The network that computes the circuit's outputs from the light of ``function``'s inputs."""
+    return Realised(circuit, realisation, _Layering(circuit, function, realisation).layers())
+
+
+def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
+    """Weights in float64, each the nearest to its exact rational."""
+    weights, biases, scales = [], [], []
+    first = [abs(g.high / g.readout[0]) for g in layers[0]]
+    scales.append(np.array([float(s) for s in first]))
+    for before, layer in pairwise(layers):
+        starts = np.cumsum([0, *(len(g.units) for g in before)])
+        rows, offsets, full = [], [], []
+        for gadget in layer:
+            row = [Fraction(0)] * int(starts[-1])
+            constant = gadget.constant
+            for index, factor in gadget.reads:
+                constant += factor * before[index].rest
+                for unit, readout in enumerate(before[index].readout):
+                    row[starts[index] + unit] += factor * readout
+            for slope, offset in gadget.units:
+                rows.append([float(slope * r) for r in row])
+                offsets.append(float(slope * constant + offset))
+                last = layer is layers[-1]
+                full.append(float(max(abs(gadget.low), abs(gadget.high))) if last else 1.0)
+        weights.append(np.array(rows))
+        biases.append(np.array(offsets))
+        scales.append(np.array(full))
+    nonlinearity = "clipped" if realisation.bounded else "relu"
+    return LayeredNetwork(tuple(weights), tuple(biases), nonlinearity, tuple(scales))  # type: ignore[arg-type]
+
+
+class _Layering:
+    """Puts every floor in the earliest layer that can read it, and keeps partial sums alive until they are read."""
+
+    def __init__(self, circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> None:
+        self.circuit, self.function, self.how = circuit, function, realisation
+        self.raw: list[int] = []
+        """The layer of each floor's ramps (regenerated, if they are, one later), or that completes what is held."""
+        for made in circuit.groups:
+            latest = max((self.ready(a) for a in made.source.terms), default=0)
+            self.raw.append(latest + 1 if isinstance(made, Floor) else latest)
+        self.depth = max((self.ready(a) for form in circuit.outputs for a in form.terms), default=0)
+        self.index: list[dict[Key, int]] = []
+        self.shared: dict[Key, Key] = {}
+        """Bits that are another one too, of the same source and with the same window: one unit is both."""
+        self.bits: dict[tuple[object, ...], Atom] = {}
+
+    def ready(self, atom: Atom) -> int:
+        """The layer whose outputs hold the atom itself."""
+        if atom.group < 0:
+            return 0
+        return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
+
+    def layers(self) -> tuple[tuple[Gadget, ...], ...]:
+        built = [[self.input(k) for k in range(len(self.function.inputs))]]
+        self.index.append({g.key: i for i, g in enumerate(built[0])})
+        for layer in range(1, self.depth + 1):
+            gadgets = [*self.ramps(layer), *self.regenerated(layer), *self.kept(layer)]
+            built.append(gadgets)
+            index = {g.key: i for i, g in enumerate(gadgets)}
+            self.index.append(index | {again: index[first] for again, first in self.shared.items() if first in index})
+        built.append([self.output(i, form) for i, form in enumerate(self.circuit.outputs)])
+        return tuple(tuple(layer) for layer in built)
+
+    def input(self, k: int) -> Gadget:
+        maximum, scale = Fraction(self.function.inputs[k].maximum), Fraction(self.function.inputs[k].denominator)
+        return Gadget(
+            ("bit", Atom(-1, k)),
+            (),
+            Fraction(0),
+            Fraction(0),
+            maximum,
+            None,
+            Fraction(0),
+            ((1 / scale, Fraction(0)),),
+            (scale,),
+            Fraction(0),
+        )
+
+    def output(self, index: int, form: Form) -> Gadget:
+        reads, constant = self.read(form, self.depth)
+        low, high = self.circuit.bounds(form)
+        one = (Fraction(1),)
+        return Gadget(
+            ("output", index), reads, constant, low, high, None, Fraction(0), ((one[0], Fraction(0)),), one, Fraction(0)
+        )
+
+    def ramps(self, layer: int) -> Iterable[Gadget]:
+        for group, made in self.circuit.floors:
+            if self.raw[group] != layer:
+                continue
+            reads, constant = self.read(made.source, layer - 1)
+            low, high = self.circuit.bounds(made.source)
+            name = "raw" if self.how.regenerate else "bit"
+            for bit in range(made.count):
+                atom, window = Atom(group, bit), made.window(bit)
+                first = self.bits.setdefault((made.source.key, made.source.constant, *window), atom)
+                if first == atom:
+                    yield self.ramp((name, atom), reads, constant, low, high, window)
+                else:
+                    self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
+
+    def regenerated(self, layer: int) -> Iterable[Gadget]:
+        zero, one = Fraction(0), Fraction(1)
+        for group, made in self.circuit.floors:
+            if self.how.regenerate and self.raw[group] == layer - 1:
+                for bit in range(made.count):
+                    if ("bit", Atom(group, bit)) in self.shared:
+                        continue
+                    reads = ((self.index[layer - 1][("raw", Atom(group, bit))], one),)
+                    yield self.ramp(("bit", Atom(group, bit)), reads, zero, zero, one, (zero, one))
+
+    def kept(self, layer: int) -> Iterable[Gadget]:
+        """What was ready before this layer and is read after it: one gadget for each distinct sum."""
+        readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
+        readers += [(form, self.depth) for form in self.circuit.outputs]
+        seen = set()
+        for form, last in readers:
+            for partial, _ in self.older(form, layer) if last >= layer else ():
+                if partial.key not in seen:
+                    seen.add(partial.key)
+                    reads, constant = self.read(partial, layer - 1)
+                    yield self.keep(("kept", partial.key), reads, constant, *self.circuit.bounds(partial))
+
+    def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
+        """What of a form was ready before a layer, scaled so that equal sums are equal, with the factors."""
+        ready = [a for a in form.terms if self.ready(a) < layer]
+        parts = [(Form({a: Fraction(1)}), form.terms[a]) for a in ready if self.circuit.is_held(a)]
+        loose = sorted((a for a in ready if not self.circuit.is_held(a)), key=lambda a: (a.group, a.index))
+        if loose:
+            factor = form.terms[loose[0]]
+            parts.append((Form({a: form.terms[a] / factor for a in loose}), factor))
+        return parts
+
+    def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
+        """A form as gadgets of a layer: bits and sums that this layer completes, and what was kept of the rest."""
+        index, constant = self.index[layer], form.constant
+        reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
+        for atom, factor in form.terms.items():
+            if self.ready(atom) != layer:
+                continue
+            if self.circuit.is_held(atom):
+                inner, added = self.read(self.circuit.groups[atom.group].source, layer)
+                reads += [(gadget, factor * part) for gadget, part in inner]
+                constant += factor * added
+            else:
+                reads.append((index[("bit", atom)], factor))
+        return tuple(reads), constant
+
+    def keep(
+        self, key: Key, reads: tuple[tuple[int, Fraction], ...], constant: Fraction, low: Fraction, high: Fraction
+    ) -> Gadget:
+        span = high - low
+        units = ((1 / span, -low / span),) * self.how.copies
+        readout = (span / self.how.copies,) * self.how.copies
+        return Gadget(key, reads, constant, low, high, None, Fraction(0), units, readout, low)
+
+    def ramp(
+        self,
+        key: Key,
+        reads: tuple[tuple[int, Fraction], ...],
+        constant: Fraction,
+        low: Fraction,
+        high: Fraction,
+        window: tuple[Fraction, Fraction],
+    ) -> Gadget:
+        middle, gap = (window[0] + window[1]) / 2, window[1] - window[0]
+        start, end = middle - gap * self.how.window / 2, middle + gap * self.how.window / 2
+        width = end - start
+        if self.how.bounded:
+            units: list[tuple[Fraction, Fraction]] = [(1 / width, -start / width)]
+            readout, rest = [Fraction(1)], Fraction(0)
+        else:
+            upwards = middle * 2 >= low + high
+            # From above, 1 - [s < t] is the same ramp seen from the other end.
+            reaches = [high - start, high - end] if upwards else [end - low, start - low]
+            points, sign = ([start, end], 1) if upwards else ([end, start], -1)
+            kept = [(r, p, f) for r, p, f in zip(reaches, points, (1, -1), strict=True) if r > 0]
+            units = [(sign / r, -sign * p / r) for r, p, _ in kept]
+            readout, rest = [sign * f * r / width for r, _, f in kept], Fraction(not upwards)
+        return Gadget(key, reads, constant, low, high, (start, end), gap, tuple(units), tuple(readout), rest)

@@ -1,0 +1,1 @@
+"""Figures of plans, schedules and circuits."""

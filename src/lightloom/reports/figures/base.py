@@ -1,0 +1,120 @@
+"""What all figures share: size, type, colours, and the way to a file. No pyplot, so nothing is kept between figures."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.reports.figures.palette import FAINT, INK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".svg", ".png", ".pdf")
+_SALT = "lightloom"
+_DOTS_PER_INCH = 160
+_P = ParamSpec("_P")
+
+
+@contextmanager
+def _look() -> Iterator[None]:
+    import matplotlib
+
+    settings: dict[str, Any] = {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "font.size": 8.5,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": FAINT,
+        "axes.titlecolor": INK,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "axes.titlesize": 8.5,
+        "axes.titlelocation": "left",
+        "axes.linewidth": 0.6,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.major.size": 3,
+        "ytick.major.size": 3,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "savefig.facecolor": "auto",
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "legend.handlelength": 1.2,
+        "legend.columnspacing": 1.4,
+        "svg.fonttype": "none",
+        "svg.hashsalt": _SALT,
+        "pdf.fonttype": 42,
+    }
+    with matplotlib.rc_context(settings):  # type: ignore[arg-type, unused-ignore]
+        yield
+
+
+def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
+    """Draw with our type and colours, whatever the user's matplotlib settings are."""
+
+    @wraps(draw)
+    def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Figure:
+        with _look():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is: a dollar sign does not start a formula."""
+    return text.replace("$", r"\$")
+
+
+def to_svg(figure: Figure, origin: str = "") -> str:
+    """The figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
+    buffer = io.StringIO()
+    with _look():
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Description": origin or None})
+    # The type is measured in DejaVu Sans, which is wide: any common sans-serif fits where it does.
+    return re.sub(
+        r"'DejaVu Sans'(, '?[\w ]+'?)*", "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif", buffer.getvalue()
+    )
+
+
+def check_format(path: Path) -> None:
+    """Refuse a name that :func:`save` could not write.
+
+    Raises:
+        ConfigError: the suffix is none of ours.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
+
+
+def save(figure: Figure, path: Path, origin: str = "") -> Path:
+    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; whole or not at all.
+
+    ``origin`` (one line of provenance) goes into the file's metadata.
+
+    Raises:
+        ConfigError: another suffix, or the place cannot be written to.
+    """
+    check_format(path)
+    suffix = path.suffix.lower()
+    if suffix == ".svg":
+        return write_atomically(path, to_svg(figure, origin))
+    png = suffix == ".png"
+    metadata: dict[str, Any] = {"Software": None} if png else {"CreationDate": None}
+    if origin:
+        metadata["Description" if png else "Subject"] = origin
+    buffer = io.BytesIO()
+    with _look():
+        figure.savefig(buffer, format=suffix[1:], dpi=_DOTS_PER_INCH, metadata=metadata, facecolor="white")
+    return write_atomically(path, buffer.getvalue())

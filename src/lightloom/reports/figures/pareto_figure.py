@@ -1,0 +1,152 @@
+"""Time against energy: every plan that was simulated, and those that no other beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lightloom.core.units import format_energy, format_time
+from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.palette import FAINT, INK, KINDS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MARKERS = "osD^vP*Xph"
+_MOST_NAMES = 10
+"""Of the front; of more, the fastest, the thriftiest and some between are named."""
+_ROW = 0.5
+"""Inches of a name: up to three lines and where it runs."""
+_LETTERS = 52
+"""Of a line."""
+
+
+class Point(NamedTuple):
+    """One plan."""
+
+    kind: str
+    """A key of :data:`palette.KINDS`."""
+    site: str
+    """Where it runs: cluster and ranks."""
+    name: str
+    time: float
+    """Seconds a sample."""
+    energy: float
+    """Joules a sample, over all ranks."""
+
+
+@styled
+def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
+    """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    named = _spread(sorted(front, key=lambda each: -each.energy), _MOST_NAMES)
+    sites = list(dict.fromkeys(each.site for each in points))
+    marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
+    figure = Figure(figsize=(9.0, max(4.2, 1.4 + _ROW * len(named))), layout="constrained")
+    axes, side = figure.subplots(1, 2, width_ratios=(5, 3.4))
+    for kind, colour in KINDS.items():
+        for site in sites:
+            here = [each for each in points if each.kind == kind and each.site == site]
+            axes.scatter(
+                [e.time for e in here],
+                [e.energy for e in here],
+                s=22,
+                marker=marks[site],
+                color=colour,
+                alpha=0.75,
+                linewidth=0,
+                zorder=2,
+            )
+    _scales(axes, points)
+    _line(axes, sorted(front, key=lambda each: each.time))
+    _names(figure, axes, side, named)
+    used = {each.kind for each in points}
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
+    handles = [
+        Line2D([], [], marker="o", color=colour, label=kind, **dot) for kind, colour in KINDS.items() if kind in used
+    ]
+    if len(sites) > 1:
+        handles += [Line2D([], [], marker=marks[site], color=FAINT, label=plain(site), **dot) for site in sites]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4)
+    return figure
+
+
+def _scales(axes: Any, points: Sequence[Point]) -> None:
+    """Logarithmic, with a little air, and ticks in units for people."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, values, words in (
+        (axes.xaxis, [each.time for each in points], format_time),
+        (axes.yaxis, [each.energy for each in points], format_energy),
+    ):
+        least, most = min(values), max(values)
+        air = max((most / least) ** 0.06, 1.06)
+        if axis is axes.xaxis:
+            axes.set(xscale="log", xlim=(least / air, most * air))
+        else:
+            axes.set(yscale="log", ylim=(least / air, most * air))
+        steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+        axis.set_major_locator(LogLocator(10, steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, words=words: words(float(f"{value:.3g}"))))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("time a sample")
+    axes.set_ylabel("energy a sample")
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _line(axes: Any, front: Sequence[Point]) -> None:
+    times, joules = [each.time for each in front], [each.energy for each in front]
+    axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
+    axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
+
+
+def _names(figure: Any, axes: Any, side: Any, named: Sequence[Point]) -> None:
+    """Names in a column of their own, in the order of their dots, a thin line from each to its dot."""
+    from matplotlib.patches import ConnectionPatch
+
+    side.set_axis_off()
+    side.set_xlim(0, 1)
+    side.set_ylim(0, 1)
+    heights = _heights(
+        [axes.transAxes.inverted().transform(axes.transData.transform((e.time, e.energy)))[1] for e in named]
+    )
+    for each, height in zip(named, heights, strict=True):
+        where = f"{each.site}, {format_time(each.time)}, {format_energy(each.energy)}"
+        text = "\n".join([*wrap(each.name, _LETTERS, break_on_hyphens=False), where])
+        side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
+        link = ConnectionPatch(
+            (each.time, each.energy),
+            (0.02, height),
+            "data",
+            "data",
+            axesA=axes,
+            axesB=side,
+            color=FAINT,
+            linewidth=0.4,
+            shrinkA=4,
+        )
+        link.set_in_layout(False)
+        figure.add_artist(link)
+
+
+def _heights(wanted: Sequence[float]) -> list[float]:
+    """Heights from 0 to 1 in falling order, near those wanted, apart enough for names."""
+    stride = min(1 / len(wanted), 0.12)
+    found: list[float] = []
+    for place, height in enumerate(wanted):
+        lowest = stride * (len(wanted) - place - 0.5)
+        highest = found[-1] - stride if found else 1 - stride / 2
+        found.append(min(max(height, lowest), highest))
+    return found
+
+
+def _spread(front: Sequence[Point], most: int) -> list[Point]:
+    """The first, the last and as many between as there is room for."""
+    if len(front) <= most:
+        return list(front)
+    return [front[round(place * (len(front) - 1) / (most - 1))] for place in range(most)]

@@ -1,0 +1,155 @@
+"""A step over time: one lane a resource, and below what the step waits for.
+
+compute      │ forward █████│ backward ████████│      │ update ██│
+network      │        reconfigure ░│ all-reduce ▓▓▓▓▓▓│
+waits for    │ compute                         │ com. │ compute  │
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.units import format_time
+from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.palette import FAINT, SHARES, TASKS
+from lightloom.simulation.timeline import SHARES as SHARE_OF
+from lightloom.simulation.timeline import Interval, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_WIDTH = 9.0
+_DRAWN_WIDTH_POINTS = 540.0
+_POINTS_PER_LETTER = 4.9
+_NARROW = 0.004
+"""Neighbours of one kind that are narrower than this share of the step are drawn as one."""
+_PRECEDENCE = {
+    "compute": "compute_s",
+    "communication": "exposed_communication_s",
+    "reconfiguration": "exposed_reconfiguration_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a lane in one colour; times in seconds."""
+
+    key: str
+    start: float
+    end: float
+
+
+def kind_of(interval: Interval) -> str:
+    """Key of :data:`palette.TASKS`: the collective where one is transmitted, else the category."""
+    collective = str(interval.details.get("collective", ""))
+    return collective if interval.category == "transmission" and collective in TASKS else interval.category
+
+
+def stretches(intervals: Sequence[Interval], least: float) -> list[Stretch]:
+    """Intervals of one resource; neighbours of one kind are joined when they compute, or are shorter than ``least``."""
+    found: list[Stretch] = []
+    for each in intervals:
+        key = kind_of(each)
+        before = found[-1] if found else None
+        if before is not None and before.key == key and each.start - before.end < least / 4:
+            narrow = min(each.duration, before.end - before.start) < least
+            if narrow or SHARE_OF[each.category] == "compute":
+                found[-1] = Stretch(key, before.start, each.end)
+                continue
+        if each.duration > 0:
+            found.append(Stretch(key, each.start, each.end))
+    return found
+
+
+def waits(timeline: Timeline) -> list[Stretch]:
+    """What the step waits for, moment by moment; per key the lengths add up to ``timeline.breakdown()``."""
+    times = np.unique([0.0, *(t for each in timeline.intervals for t in (each.start, each.end))])
+    active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
+    for each in timeline.intervals:
+        change = active[SHARE_OF[each.category]]
+        change[np.searchsorted(times, each.start)] += 1
+        change[np.searchsorted(times, each.end)] -= 1
+    key = np.full(len(times), "idle_s", dtype=object)
+    for share in reversed(_PRECEDENCE):
+        key[np.cumsum(active[share]) > 0] = _PRECEDENCE[share]
+    found: list[Stretch] = []
+    for start, end, name in zip(times[:-1], times[1:], key[:-1], strict=True):
+        if found and found[-1].key == name:
+            found[-1] = Stretch(name, found[-1].start, float(end))
+        else:
+            found.append(Stretch(name, float(start), float(end)))
+    return found
+
+
+def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
+    """The resources that get a lane, those that compute first: half of ``most`` for these, the rest for what sends.
+
+    Of more than fit, the busiest. In the order of their first use, numbered ones by their numbers.
+    """
+    on: dict[str, list[Interval]] = {}
+    for each in timeline.intervals:
+        on.setdefault(each.resource, []).append(each)
+    computing = [name for name, found in on.items() if SHARE_OF[found[0].category] == "compute"]
+    sending = [name for name in on if name not in set(computing)]
+    load = {name: sum(each.duration for each in found) for name, found in on.items()}
+    half = max(most - len(sending), most // 2)
+    kept = sorted(computing, key=lambda name: -load[name])[:half]
+    kept += sorted(sending, key=lambda name: -load[name])[: most - len(kept)]
+    prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
+    kept.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
+    return {name: on[name] for name in kept}
+
+
+def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
+    """What stands before the first number, and all numbers."""
+    return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
+
+
+@styled
+def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
+    """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    total = timeline.step_time or 1e-9
+    shown = busiest(timeline, most)
+    lanes = [(name, stretches(found, _NARROW * total), TASKS) for name, found in shown.items()]
+    lanes.append(("waits for", waits(timeline), SHARES))
+    lane = 0.5 if len(lanes) <= 8 else 0.32
+    figure = Figure(figsize=(_WIDTH, 1.25 + lane * len(lanes)), layout="constrained")
+    axes = figure.subplots()
+    for row, (_, found, colours) in enumerate(lanes):
+        for each in found:
+            _draw(axes, row, each, colours, total)
+    axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlim(0, total * 1e3)
+    axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    used = {each.key for _, found, _ in lanes[:-1] for each in found}
+    handles = [Patch(color=colour, label=words) for key, (words, colour) in TASKS.items() if key in used]
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
+
+
+def _draw(axes: Any, row: int, stretch: Stretch, colours: Any, total: float) -> None:
+    words, colour = colours[stretch.key]
+    width = stretch.end - stretch.start
+    low = row >= 1 and colours is SHARES
+    height = 0.36 if low else 0.72
+    axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
+    if width > _NARROW * total:
+        axes.vlines([stretch.start * 1e3], row - height / 2, row + height / 2, color="white", linewidth=0.5)
+    if stretch.key != "idle_s" and width / total * _DRAWN_WIDTH_POINTS > len(words) * _POINTS_PER_LETTER + 6:
+        middle = (stretch.start + stretch.end) / 2 * 1e3
+        axes.text(middle, row, words, ha="center", va="center", color="white", fontsize=8, fontweight="bold")
+    elif stretch.key == "idle_s":
+        axes.hlines(row, stretch.start * 1e3, stretch.end * 1e3, color=FAINT, linewidth=0.6)

@@ -1,0 +1,1 @@
+"""Figures of averaging networks and their meshes."""

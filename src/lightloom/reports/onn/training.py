@@ -1,0 +1,47 @@
+"""How a network was trained: wrong outputs and loss by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightloom.reports.figures.base import plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_WRONG, _LOSS = "#c9603a", "#3b62ad"
+
+
+@styled
+def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
+    """``history`` has epoch, accuracy and loss; ``points`` of the grid are behind an accuracy. Nothing wrong shows as
+    less than one wrong point."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 3.6), layout="constrained")
+    axes = figure.subplots()
+    epochs = np.array([each["epoch"] for each in history])
+    wrong = np.array([1 - each["accuracy"] for each in history])
+    none = 0.5 / points
+    axes.plot(epochs, np.maximum(wrong, none), "o-", color=_WRONG, markersize=3, lw=1.4, label="averaged wrongly")
+    done = wrong * points < 0.5
+    axes.plot(
+        epochs[done],
+        np.full(done.sum(), none),
+        "o",
+        color=_WRONG,
+        markersize=4.5,
+        markerfacecolor="white",
+        label=f"none of {points:,} wrong",
+    )
+    axes.plot(epochs, [each["loss"] for each in history], "-", color=_LOSS, lw=1.0, label="loss")
+    axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(loc="upper right")
+    if title:
+        axes.set_title(plain(title))
+    return figure

@@ -1,0 +1,1 @@
+"""Communication hooks for DDP and FSDP2, and what they share."""

@@ -1,0 +1,256 @@
+"""INCEPTIONN as a communication hook of ``DistributedDataParallel``.
+
+    model = DistributedDataParallel(net)
+    state = attach_inceptionn(model)                       # that is all
+    ...
+    print(state.statistics)
+
+Buckets are exchanged in order by one thread, while the backward pass goes on; the last one is waited for in the hook,
+so that a broken ring raises ``TransportError`` from ``backward()``. DDP calls its hook with the gradients of this rank
+and takes what it returns: here the average over ranks, the same bits on all of them.
+
+Where plain all-reduce is faster the hook steps aside (``training.step_aside``) and does what DDP does without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.compression import Inceptionn
+from lightloom.compression.base import Codec
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import UnsupportedError
+from lightloom.training.hooks.bucket_layout import BucketLayout, Span
+from lightloom.training.hooks.error_feedback import ErrorFeedback
+from lightloom.training.hooks.hook_thread import bucket_future, register
+from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.hooks.step_aside import StepAside
+from lightloom.training.transport.hop import encode
+from lightloom.training.transport.peers import DEFAULT_TIMEOUT
+from lightloom.training.transport.reduce_scatter import all_gather, reduce_scatter
+from lightloom.training.transport.rendezvous import ring_from_store
+from lightloom.training.transport.ring_exchange import Traffic, ring_all_reduce
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
+
+_STEP_ASIDE = "step_aside"
+
+
+class InceptionnState:
+    """What the hook keeps between steps; a ``Stateful`` (its checkpoint: this rank's residuals, the last decision).
+
+    Making one connects the ring, so all ranks of the group must make theirs, in the same order.
+    """
+
+    def __init__(
+        self,
+        codec: Codec | None,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        error_feedback: bool = True,
+        step_aside: bool = True,
+        tag_histogram: bool = False,
+        parameters: Iterable[tuple[str, Tensor]] | None = None,
+        loss_scale: Callable[[], float] | None = None,
+        host: str = "127.0.0.1",
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect to the neighbours.
+
+        Args:
+            codec: None exchanges plain float32.
+            error_feedback: keep what the codec takes away and add it to the next gradient.
+            step_aside: use plain all-reduce as long as that is faster. Timing then decides which steps lose bits: turn
+                it off for runs that must repeat bit for bit.
+            tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
+            parameters: ``net.named_parameters()``: names for checkpoints. Otherwise parameters are numbered as DDP
+                first brings them, which holds as long as model and bucket sizes do.
+            loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, as
+                scaled ones would be too large to compress.
+            host: IPv4 address of this rank, for rings of several hosts.
+            timeout: seconds without progress before an exchange fails.
+
+        Raises:
+            TransportError: a rank did not come, or cannot be reached.
+            ConfigError: ``tag_histogram`` with a codec that has no tags.
+        """
+        group = process_group if process_group is not None else dist.group.WORLD
+        if group is None:
+            raise UnsupportedError("no process group: call torch.distributed.init_process_group first")
+        self.codec = codec
+        self.statistics = Statistics.of(codec, tag_histogram=tag_histogram)
+        self.ranks = group.size()
+        self._group = group
+        self._loss_scale = loss_scale
+        named = list(parameters) if parameters is not None else None
+        self._names: dict[int, tuple[str, Tensor]] = {id(p): (n, p) for n, p in named or ()}
+        self._layouts: dict[tuple[int, ...], BucketLayout] = {}
+        self._scratch: dict[BucketLayout, list[Float32s]] = {}
+        self.error_feedback: ErrorFeedback | None = None
+        if error_feedback and codec is not None:
+            sizes = {n: p.numel() for n, p in named if p.requires_grad} if named is not None else None
+            self.error_feedback = ErrorFeedback(group.rank(), self.ranks, sizes)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="lightloom-ring")
+        self._ring = None
+        self.step_aside: StepAside | None = None
+        if self.ranks > 1:
+            self._ring = ring_from_store(
+                group.get_group_store(), group.rank(), self.ranks, name="ddp", host=host, timeout=timeout
+            )
+            if step_aside and codec is not None:
+                self.step_aside = StepAside(self._mean_over_ranks, log=group.rank() == 0)
+                self.statistics.decisions = self.step_aside.decisions
+
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Begin to average a bucket over ranks.
+
+        Raises:
+            UnsupportedError: the gradients are sparse or not in CPU memory.
+            TransportError: the ring broke in this bucket or in an earlier one.
+        """
+        buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
+        if buffer.layout != torch.strided or buffer.device.type != "cpu":
+            raise UnsupportedError(f"gradients are {buffer.layout} on {buffer.device}: expected dense ones on cpu")
+        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
+        layout = self._layout(bucket)
+        if self.step_aside is not None and self.step_aside.aside:
+            future = self._average_plainly(buffer, layout, scale, last)
+        else:
+            future = self._average_compressed(buffer, layout, scale, last)
+        if self.step_aside is not None and last:
+            self.step_aside.end_step(arrived)
+        return future
+
+    def close(self) -> None:
+        """Leave the ring and stop the thread. May be called any number of times."""
+        if self._ring is not None:
+            self._ring.close()
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The residuals of this rank, and whether it had stepped aside."""
+        kept = self.error_feedback.state_dict() if self.error_feedback is not None else {}
+        return kept if self.step_aside is None else kept | {_STEP_ASIDE: self.step_aside.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks or model.
+        """
+        rest = dict(state_dict)
+        decided = rest.pop(_STEP_ASIDE, None)
+        if self.error_feedback is not None:
+            self.error_feedback.load_state_dict(rest)
+        if self.step_aside is not None and decided is not None:
+            self.step_aside.load_state_dict(decided)
+
+    def _average_plainly(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
+        """DDP's own way; the first time, residuals go with the gradients, so that nothing is lost."""
+        residuals = self.error_feedback.drain(layout) if self.error_feedback is not None else None
+        if residuals is not None:
+            buffer[: residuals.size] += torch.from_numpy(residuals).mul_(scale).to(buffer.dtype)
+        self.statistics.add_aside(last=last)
+        work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
+        future: Future[list[Tensor]] = work.get_future()
+        return future.then(lambda done: done.value()[0])
+
+    def _average_compressed(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
+        job = self._worker.submit(self._exchange, buffer, layout, scale, last)
+        return bucket_future(job, last=last)
+
+    def _exchange(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Tensor:
+        """In the ring's thread: the average over ranks, in place."""
+        began = time.perf_counter()
+        with torch.no_grad():
+            direct = buffer.dtype == torch.float32 and scale == 1.0
+            values = buffer.detach() if direct else buffer.detach().to(torch.float32, copy=True).div_(scale)
+            traffic = self._average_values(values.numpy(), layout, scale / self.ranks)
+            if not direct:
+                buffer.copy_(values)
+        self.statistics.add(traffic, time.perf_counter() - began, last=last)
+        return buffer
+
+    def _average_values(self, flat: Float32s, layout: BucketLayout, factor: float) -> Traffic:
+        """``factor`` times the sum over ranks, in place."""
+        ring = self._ring
+        if ring is None:
+            flat *= np.float32(factor)
+            return Traffic(0, 0)
+        leave = self.error_feedback is not None
+        with ring.breaking_off():
+            if self.error_feedback is not None:
+                blocks = self.error_feedback.blocks(layout)
+                layout.add(flat, blocks)
+            else:
+                if layout not in self._scratch:
+                    self._scratch[layout] = layout.blocks()
+                blocks = self._scratch[layout]
+                layout.gather(flat, blocks)
+            observe = self.statistics.observer
+            down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=observe)
+            own = encode(self.codec, blocks[(ring.rank + 1) % ring.size], leave=leave, observe=observe)
+
+            def put(k: int, block: Float32s, _: object) -> None:
+                layout.scatter_one(k, block, flat, factor)
+
+            up = all_gather(ring, own, self.codec, layout.sizes, put)
+        return down + up
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        ring = self._ring
+        assert ring is not None
+        values = np.array(numbers, np.float32) / np.float32(self.ranks)
+        total, _ = self._worker.submit(ring_all_reduce, ring, values).result()
+        return [float(value) for value in total]
+
+    def _layout(self, bucket: GradBucket) -> BucketLayout:
+        parameters = bucket.parameters()
+        key = tuple(id(p) for p in parameters)
+        if key not in self._layouts:
+            buffer, spans = bucket.buffer(), []
+            for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
+                number = f"parameter {len(self._names)}"
+                name, _ = self._names.setdefault(id(parameter), (number, parameter))
+                offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+                spans.append(Span(name, offset, gradient.numel()))
+            self._layouts[key] = BucketLayout(spans, self.ranks)
+        return self._layouts[key]
+
+
+def inceptionn_hook(state: InceptionnState, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as text
+    """Average a bucket over ranks; for ``DistributedDataParallel.register_comm_hook(state, inceptionn_hook)``.
+
+    Raises:
+        TransportError: the ring broke in this bucket or in an earlier one.
+    """
+    return state.average(bucket)
+
+
+def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
+    """Exchange this model's gradients compressed from now on; all ranks call it, before the first backward pass.
+
+    Args:
+        codec: ``Inceptionn(bound=2**-10)`` unless given.
+        options: of ``InceptionnState``.
+
+    Raises:
+        TransportError: a rank did not come.
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    options.setdefault("parameters", model.module.named_parameters())
+    state = InceptionnState(codec or Inceptionn(), model.process_group, **options)
+    register(model, state, inceptionn_hook)
+    return state

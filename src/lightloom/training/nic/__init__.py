@@ -1,0 +1,1 @@
+"""An emulated network interface that compresses gradient packets."""

@@ -1,0 +1,1 @@
+"""Training runs whose accuracy the studies report."""

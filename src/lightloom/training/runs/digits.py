@@ -1,0 +1,294 @@
+"""Digits, data-parallel with DDP: HDC as INCEPTIONN trains it (Table I), or a LeNet; the worker function of ``launch``.
+
+Every rank draws its batches from its own part of the training set, in an order that seed, epoch and rank fix, so that
+runs with equal seeds see equal data and start from equal weights: they can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.compression import Inceptionn, find, tag_histogram
+from lightloom.core.errors import UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.photonics.block_quantisation import Rounding
+from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
+from lightloom.training.hooks.ddp import InceptionnState, attach_inceptionn
+from lightloom.training.hooks.optical import OpticalAverageState, attach_optical_average
+from lightloom.training.transport.worker import Worker
+from lightloom.workloads.torch.zoo.lenet import lenet
+from lightloom.workloads.torch.zoo.mlp import hdc
+
+_NETWORKS: dict[str, Callable[[], nn.Module]] = {"hdc": hdc, "lenet": lenet}
+_TIMEOUT = 120.0
+BOUNDS = (10, 8, 6)
+"""Exponents k of the bounds 2^-k whose tags are counted, as in Table III."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One run. The defaults are Table I's column for HDC."""
+
+    seed: int
+    network: str = "hdc"
+    """``hdc`` or ``lenet``."""
+    gradients: str = "none"
+    """Codec on every hop, ``optical:AVERAGER`` (see ``find_averager``), or ``none``: DDP's own all-reduce."""
+    bits: int = 16
+    """Of a code, with ``optical``."""
+    rounding: Rounding = "half-up"
+    """Of the mean, with ``optical``."""
+    error_feedback: bool = False
+    weights: str = "none"
+    """Codec through which the weights go after each update (the paper's Fig. 4), or ``none``."""
+    iterations: int = 10_000
+    batch_per_rank: int = 25
+    learning_rate: float = 0.1
+    learning_rate_divisor: float = 5.0
+    iterations_per_division: int = 2_000
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+    record_every: int = 250
+    checkpoint_every: int = 1_000
+
+
+def lenet_recipe(
+    seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
+) -> Recipe:
+    """A LeNet at 64 images a rank; the rate is divided by five after five twelfths of the way, and after ten."""
+    return Recipe(
+        seed=seed,
+        network="lenet",
+        gradients=gradients,
+        bits=bits,
+        rounding=rounding,
+        iterations=iterations,
+        batch_per_rank=64,
+        learning_rate=0.05,
+        iterations_per_division=max(iterations * 5 // 12, 1),
+        record_every=max(iterations // 4, 1),
+        checkpoint_every=max(iterations, 1),
+    )
+
+
+@dataclass(slots=True)
+class Record:
+    """What a run leaves behind; lists have one entry for each ``record_every`` iterations."""
+
+    iterations: list[int] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    """Share of the test set that is classified rightly."""
+    loss: list[float] = field(default_factory=list)
+    """Mean training loss of rank 0 since the last entry."""
+    ratio: list[float] = field(default_factory=list)
+    """float32 bytes for each byte sent, in the synchronised step of the entry."""
+    tags: list[list[list[float]]] = field(default_factory=list)
+    """Shares of 2-, 10-, 18- and 34-bit values in rank 0's own gradient, for each of ``BOUNDS``."""
+    nbytes_raw: int = 0
+    nbytes_sent: int = 0
+    seconds: float = 0.0
+
+
+def train(worker: Worker) -> dict[str, Any]:
+    """Train, resuming from the last complete checkpoint in ``arguments['folder']``.
+
+    ``worker.arguments``: ``recipe`` (fields of ``Recipe``), ``data`` and ``folder`` (paths; ``folder`` None keeps
+    nothing), ``snapshots`` (iterations at which rank 0 writes its own gradient there, as ``gradient-<i>.npy``).
+
+    Returns:
+        The record, with the recipe.
+
+    Raises:
+        ConfigError: the data set is not there.
+        TransportError: a rank was lost.
+    """
+    torch.set_num_threads(1)
+    recipe = Recipe(**worker.arguments["recipe"])
+    folder = Path(worker.arguments["folder"]) if worker.arguments.get("folder") else None
+    run = _Run(worker, recipe, Path(worker.arguments["data"]), folder, set(worker.arguments.get("snapshots", ())))
+    try:
+        record = run.run()
+    finally:
+        if run.state is not None:
+            run.state.close()
+    return {"recipe": asdict(recipe), **asdict(record)}
+
+
+class _Run:
+    def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
+        self.worker, self.recipe, self.folder, self.snapshots = worker, recipe, folder, snapshots
+        self.part = _part(training_digits(data), worker.rank, worker.size)
+        self.test = _part(test_digits(data), worker.rank, worker.size)
+        torch.manual_seed(recipe.seed)
+        self.net = _network(recipe.network)
+        self.model = DistributedDataParallel(self.net)
+        self.optimizer = torch.optim.SGD(
+            self.net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
+        )
+        self.state = _attached(self.model, recipe)
+        self.weights = None if recipe.weights == "none" else find(recipe.weights)
+        self.record = Record()
+        self.epoch, self.order = -1, np.zeros(0, np.int64)
+
+    def run(self) -> Record:
+        recipe = self.recipe
+        losses: list[float] = []
+        for iteration in range(self._resume() + 1, recipe.iterations + 1):
+            began = time.perf_counter()
+            division = (iteration - 1) // recipe.iterations_per_division
+            for group in self.optimizer.param_groups:
+                group["lr"] = recipe.learning_rate / recipe.learning_rate_divisor**division
+            losses.append(self._step(iteration))
+            self.record.seconds += time.perf_counter() - began
+            if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
+                self._note(iteration, losses)
+            if self.folder is not None and (iteration % recipe.checkpoint_every == 0):
+                self._checkpoint(iteration)
+        return self._complete()
+
+    def _step(self, iteration: int) -> float:
+        images, labels = self._batch(iteration)
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.model(images), labels)
+        watched = iteration % self.recipe.record_every == 0 or iteration in self.snapshots
+        if watched and self.worker.rank == 0:
+            self._watch(iteration, loss)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        if self.weights is not None:
+            with torch.no_grad():
+                for parameter in self.net.parameters():
+                    rounded = torch.from_numpy(self.weights.round_trip(parameter.numpy()))
+                    parameter.copy_(rounded.view_as(parameter))
+        return float(loss.detach())
+
+    def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
+        size = self.recipe.batch_per_rank
+        epoch, batch = divmod(iteration - 1, len(self.part.labels) // size)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            chance = np.random.default_rng((self.recipe.seed, epoch, self.worker.rank))
+            self.order = chance.permutation(len(self.part.labels))
+        return _tensors(self.part, self.order[batch * size : (batch + 1) * size])
+
+    def _watch(self, iteration: int, loss: Tensor) -> None:
+        """Count the tags of this rank's own gradient, and keep it where asked; DDP sees nothing of it."""
+        pieces = torch.autograd.grad(loss, list(self.net.parameters()), retain_graph=True)
+        flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
+        if iteration % self.recipe.record_every == 0:
+            self.record.tags.append([_tags(flat, k) for k in BOUNDS])
+        if iteration in self.snapshots and self.folder is not None:
+            np.save(self.folder / f"gradient-{iteration}.npy", flat)
+
+    def _note(self, iteration: int, losses: list[float]) -> None:
+        record = self.record
+        record.iterations.append(iteration)
+        record.accuracy.append(self._accuracy())
+        record.loss.append(float(np.mean(losses)))
+        losses.clear()
+        if self.state is not None:
+            record.ratio.append(self.state.statistics.steps[-1].ratio)
+        if self.worker.rank == 0 and self.folder is not None:
+            write_atomically(self.folder / "progress.json", json.dumps({"iteration": iteration}))
+
+    def _accuracy(self) -> float:
+        right = 0
+        with torch.no_grad():
+            for batch in np.array_split(np.arange(len(self.test.labels)), 5):
+                images, labels = _tensors(self.test, batch)
+                right += int((self.net(images).argmax(1) == labels).sum())
+        count = torch.tensor([right, len(self.test.labels)])
+        dist.all_reduce(count)
+        return float(count[0]) / float(count[1])
+
+    def _checkpoint(self, iteration: int) -> None:
+        """Every rank writes its own; the name in ``latest`` changes only once all of them are complete."""
+        assert self.folder is not None
+        content = {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "residuals": None if self.state is None else self.state.state_dict(),
+            "record": asdict(self._complete()),
+        }
+        path = self._path(iteration)
+        torch.save(content, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+        dist.barrier()
+        if self.worker.rank == 0:
+            write_atomically(self.folder / "latest", str(iteration))
+        dist.barrier()
+        with suppress(FileNotFoundError):
+            self._path(iteration - self.recipe.checkpoint_every).unlink()
+
+    def _resume(self) -> int:
+        if self.folder is None or not (self.folder / "latest").exists():
+            return 0
+        iteration = int((self.folder / "latest").read_text())
+        content = torch.load(self._path(iteration), weights_only=True)
+        self.net.load_state_dict(content["net"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        if self.state is not None:
+            self.state.load_state_dict(content["residuals"])
+        self.record = Record(**content["record"])
+        return iteration
+
+    def _complete(self) -> Record:
+        """The record with the traffic so far, that before a resumption included."""
+        if self.state is None:
+            return self.record
+        total = self.state.statistics.total
+        return replace(
+            self.record,
+            nbytes_raw=self.record.nbytes_raw + total.nbytes_raw,
+            nbytes_sent=self.record.nbytes_sent + total.nbytes_sent,
+        )
+
+    def _path(self, iteration: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
+
+
+def _network(name: str) -> nn.Module:
+    if name not in _NETWORKS:
+        raise UnknownNameError("network", name, _NETWORKS)
+    return _NETWORKS[name]()
+
+
+def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
+    """The hook that the recipe names."""
+    family, _, averager = recipe.gradients.partition(":")
+    if family == "none":
+        return None
+    if family == "optical":
+        options: dict[str, Any] = {"bits": recipe.bits, "rounding": recipe.rounding, "seed": recipe.seed}
+        return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
+    codec = find(recipe.gradients)
+    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, step_aside=False, timeout=_TIMEOUT)
+
+
+def _part(digits: Digits, rank: int, ranks: int) -> Digits:
+    return Digits(digits.images[rank::ranks], digits.labels[rank::ranks])
+
+
+def _tensors(digits: Digits, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Tensor, Tensor]:
+    """Images in 0 … 1 and labels."""
+    images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
+    return images, torch.from_numpy(digits.labels[chosen]).to(torch.int64)
+
+
+def _tags(values: np.ndarray[Any, np.dtype[np.float32]], k: int) -> list[float]:
+    """Shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
+    counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
+    return [int(count) / values.size for count in counts]

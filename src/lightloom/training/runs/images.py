@@ -1,0 +1,163 @@
+"""ResNet-50 on CIFAR-100 from scratch, N servers' gradients averaged by light (OptINC, section IV, Fig. 7(a)).
+
+Augmentation and order of the data follow from seed, epoch and step, so that runs with equal seeds can be compared in
+pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.averagers import Averager
+from lightloom.training.datasets.cifar import CLASSES, SIDE, Images
+from lightloom.training.hooks.emulated_servers import EmulatedServers
+from lightloom.training.runs.checkpoint import RunCheckpoint
+from lightloom.workloads.torch.zoo.resnet import ResNet, resnet50
+
+_MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+"""Of CIFAR-100's training images, for pixels from 0 to 1."""
+_MARGIN = 4
+Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecipe:
+    """One run. The paper states model, data set and 300 epochs; the rest is customary."""
+
+    seed: int
+    servers: int = 4
+    images_per_server: int = 32
+    epochs: int = 300
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    block: int = 256
+    device: str = "cpu"
+
+
+@dataclass(slots=True)
+class ImageRecord:
+    """What a run leaves behind; lists have one entry an epoch."""
+
+    training_loss: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    """Share of the test images that are classified rightly."""
+
+
+def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
+    """The zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
+
+    Args:
+        keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
+            that keeps it, as is customary for CIFAR and takes 15 times the arithmetic.
+    """
+    net = resnet50()
+    if not keep_stem:
+        net.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
+    net.fc = nn.Linear(net.fc.in_features, CLASSES)
+    net.image_size = SIDE
+    return net
+
+
+def train(
+    training: Images,
+    test: Images,
+    recipe: ImageRecipe,
+    averager: Averager | None = None,
+    net: nn.Module | None = None,
+    folder: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Train from scratch.
+
+    Args:
+        training: images to learn from; test: images to judge by.
+        recipe: how.
+        averager: of the servers' codes; None averages in float32.
+        net: another network than ``resnet50_for_cifar``.
+        folder: for a checkpoint after each epoch, from which an interrupted run goes on; None keeps none.
+        advance: told 1 after each epoch.
+
+    Returns:
+        The record, with the recipe.
+
+    Raises:
+        ConfigError: fewer images than one step takes, or an averager of another number of servers.
+    """
+    size = recipe.servers * recipe.images_per_server
+    steps = len(training.labels) // size
+    if not steps or not len(test.labels):
+        raise ConfigError(f"{len(training.labels)} training and {len(test.labels)} test images: a step takes {size}")
+    torch.manual_seed(recipe.seed)
+    net = (net if net is not None else resnet50_for_cifar()).to(recipe.device)
+    optimizer = torch.optim.SGD(
+        net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
+    )
+    servers = EmulatedServers(net, recipe.servers, averager, recipe.block)
+    checkpoint, record, done = RunCheckpoint(folder, net, optimizer, averager), ImageRecord(), 0
+    if (kept := checkpoint.load()) is not None:
+        done, record = kept[0], ImageRecord(**kept[1])
+    advance(done)
+    for epoch in range(done, recipe.epochs):
+        net.train()
+        chance = np.random.default_rng((recipe.seed, epoch))
+        order = chance.permutation(len(training.labels))
+        losses: list[float] = []
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                progress = (epoch + step / steps) / recipe.epochs
+                group["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+            chosen = order[step * size : (step + 1) * size].reshape(recipe.servers, -1)
+            batches = [(augmented(training.pixels[rows], chance), training.labels[rows]) for rows in chosen]
+            losses += servers.step(partial(_loss_of, net, batches, recipe.device))
+            optimizer.step()
+        record.training_loss.append(float(np.mean(losses)))
+        record.accuracy.append(accuracy(net, test, recipe.device))
+        checkpoint.save(epoch + 1, asdict(record))
+        advance(1)
+    return {"recipe": asdict(recipe), **asdict(record)}
+
+
+def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray[np.uint8]:
+    """Each image (n, 3, 32, 32) moved by up to four pixels and, half of them, mirrored."""
+    padded = np.pad(pixels, ((0, 0), (0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))
+    moved = np.lib.stride_tricks.sliding_window_view(padded, (SIDE, SIDE), (2, 3))
+    rows, columns = chance.integers(0, 2 * _MARGIN + 1, (2, len(pixels)))
+    chosen = moved[np.arange(len(pixels)), :, rows, columns]
+    mirrored = chance.random(len(pixels)) < 0.5
+    return np.where(mirrored[:, None, None, None], chosen[..., ::-1], chosen)
+
+
+def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:
+    """Share of images classified rightly."""
+    net.eval()
+    right = 0
+    with torch.no_grad():
+        for start in range(0, len(images.labels), at_once):
+            found = net(_light(images.pixels[start : start + at_once], device)).argmax(1).cpu().numpy()
+            right += int((found == images.labels[start : start + at_once]).sum())
+    return right / len(images.labels)
+
+
+def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
+    pixels, labels = batches[server]
+    with torch.autocast(device, torch.bfloat16):
+        logits = net(_light(pixels, device))
+    return nn.functional.cross_entropy(logits.float(), torch.from_numpy(labels.astype(np.int64)).to(device))
+
+
+def _light(pixels: NDArray[np.uint8], device: str) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, torch.float32) / 255
+    mean, deviation = (torch.tensor(each, device=device)[:, None, None] for each in (_MEAN, _DEVIATION))
+    return (values - mean) / deviation

@@ -1,0 +1,1 @@
+"""Verified schedules executed by real processes on real tensors."""

@@ -1,0 +1,1 @@
+"""Processes that find each other and exchange gradients over sockets."""

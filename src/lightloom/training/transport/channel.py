@@ -1,0 +1,219 @@
+"""The two connections between a pair of ranks, and how far the messages on them have come.
+
+    rank ◀═ data ═▶ peer            only encoded floats; ToS 0x28 while they are compressed
+    rank ◀ control ▶ peer           never marked: sizes ahead of the data, farewells, reasons
+
+A network card that compresses what is marked must see nothing but floats on the data connection, hence the second one.
+Source: INCEPTIONN, section VI (ToS field 0x28 marks compressible traffic).
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+from lightloom.training.transport.control import ABORT, FRAME_SIZE, PAYLOAD, Frame
+from lightloom.training.transport.errors import TransportError
+
+if sys.platform == "linux":
+    import fcntl
+
+MARKED_TOS = 0x28
+"""DSCP 10 (AF11), ECN 0."""
+
+_CHUNK = 1 << 20
+_SIOCOUTQ = 0x5411
+"""Linux: how many bytes are not yet sent or not yet acknowledged."""
+
+
+class Channel:
+    """One rank's end of the connections to one peer; ``Peers`` waits for the sockets and calls ``serve``.
+
+    Faults are raised as ``TransportError`` with the reason alone.
+    """
+
+    def __init__(
+        self, rank: int, peer: int, data: socket.socket, control: socket.socket, *, what: str = "ring"
+    ) -> None:
+        """Takes over both sockets; ``what`` is the word for the whole that they are part of."""
+        self.rank, self.peer = rank, peer
+        self.data, self.control = data, control
+        self.body = bytearray()
+        """The message that came last; whole when ``receiving`` is false."""
+        self._what = what
+        self._sends: dict[socket.socket, memoryview] = {}
+        self._expected: tuple[bool, int] | None = None
+        self._rest = memoryview(b"")
+        self._announced: Frame | None = None
+        self._heard = bytearray()
+        self._absence = ""
+        self._marked = False
+        self._sequence_out = self._sequence_in = 0
+        for sock in (data, control):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def sending(self) -> bool:
+        """Whether part of the offered message is still here."""
+        return bool(self._sends)
+
+    @property
+    def receiving(self) -> bool:
+        """Whether part of the expected message is still to come."""
+        return self._expected is not None
+
+    def may_mark(self, marked: bool) -> bool:
+        """Set the ToS of what is sent from now on; False while bytes of the last message can still leave."""
+        if marked != self._marked:
+            if self._unacknowledged():
+                return False
+            self.data.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKED_TOS if marked else 0)
+            self._marked = marked
+        return True
+
+    def offer(self, payload: memoryview, marked: bool) -> None:
+        """Begin to send a message."""
+        frame = Frame(PAYLOAD, marked=marked, sequence=self._sequence_out, nbytes=len(payload))
+        self._sequence_out = (self._sequence_out + 1) & 0xFFFFFFFF
+        self._sends = {self.control: memoryview(frame.pack())}
+        if payload:
+            self._sends[self.data] = payload
+        self._check_presence()
+
+    def expect(self, marked: bool, limit: int) -> None:
+        """Begin to receive a message of at most ``limit`` bytes, whose announcement may have come already."""
+        self._expected = (marked, limit)
+        if self._announced is not None:
+            self._begin_body(self._announced)
+        self._check_presence()
+
+    def wanted(self) -> dict[socket.socket, int]:
+        """What to wait for on which socket."""
+        wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
+        if self._rest:
+            wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
+        # During a message nothing is read that follows it. Otherwise a peer that gives up is heard at once.
+        if self._announced is None and not self._absence and not self._rest:
+            wanted[self.control] = wanted.get(self.control, 0) | selectors.EVENT_READ
+        return wanted
+
+    def serve(self, sock: socket.socket, mask: int) -> None:
+        """Do what can be done on one of the sockets without waiting.
+
+        Raises:
+            TransportError: the peer died, left, gave up or is out of step.
+        """
+        if mask & selectors.EVENT_WRITE:
+            self._send(sock)
+        if mask & selectors.EVENT_READ:
+            if sock is self.data:
+                self._rest = self._rest[self._receive(sock, self._rest) :]
+                if not self._rest:
+                    self._expected = None
+            else:
+                self._listen()
+
+    def say(self, frame: Frame) -> None:
+        """Last words, if there is room for them."""
+        with suppress(OSError):
+            self.control.send(frame.pack())
+
+    def _send(self, sock: socket.socket) -> None:
+        try:
+            self._sends[sock] = self._sends[sock][sock.send(self._sends[sock][:_CHUNK]) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # reset, timed out, no route: gone in any case
+            self._lost(sock)
+        if not self._sends[sock]:
+            del self._sends[sock]
+
+    def _receive(self, sock: socket.socket, target: memoryview) -> int:
+        """Bytes received into the head of ``target``, 0 when none are there yet."""
+        try:
+            count = sock.recv_into(target[:_CHUNK])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            count = 0
+        if count == 0:
+            self._lost(sock)
+        return count
+
+    def _listen(self) -> None:
+        """Read the control connection; farewells and reasons are obeyed."""
+        piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
+        try:
+            self._heard += piece[: self._receive(self.control, piece)]
+        except TransportError as gone:
+            self._absence = str(gone)  # no matter, as long as nothing is left to exchange with it
+            self._check_presence()
+        if len(self._heard) < FRAME_SIZE:
+            return
+        frame = Frame.unpack(self._heard)
+        self._heard.clear()
+        if frame is None:
+            raise TransportError(f"rank {self.peer} does not speak our protocol")
+        if frame.kind == ABORT:
+            raise TransportError(
+                f"{frame.text} (told by rank {self.peer})" if "(told" not in frame.text else frame.text
+            )
+        if frame.kind != PAYLOAD:
+            self._absence = f"rank {self.peer} has left the {self._what}"
+            self._check_presence()
+        elif self._expected is None:
+            self._announced = frame  # of the next exchange: the peer is ahead of us
+        else:
+            self._begin_body(frame)
+
+    def _check_presence(self) -> None:
+        if self._absence and (self._sends or (self._expected is not None and not self._rest)):
+            raise TransportError(self._absence)
+
+    def _begin_body(self, frame: Frame) -> None:
+        """Take an announcement, if it is what this rank is waiting for."""
+        assert self._expected is not None
+        marked, limit = self._expected
+        if frame.sequence != self._sequence_in:
+            raise TransportError(
+                f"rank {self.peer} sends message {frame.sequence}, rank {self.rank} expects {self._sequence_in}"
+            )
+        if frame.marked != marked:
+            words = {False: "uncompressed", True: "compressed"}
+            raise TransportError(
+                f"rank {self.peer} sends {words[frame.marked]} data, rank {self.rank} expects {words[marked]}"
+            )
+        if frame.nbytes > limit:
+            raise TransportError(
+                f"rank {self.peer} sends {frame.nbytes} bytes, rank {self.rank} expects at most {limit}"
+            )
+        self._announced = None
+        self._sequence_in = (self._sequence_in + 1) & 0xFFFFFFFF
+        self.body = bytearray(frame.nbytes)
+        self._rest = memoryview(self.body)
+        if not self._rest:
+            self._expected = None
+
+    def _unacknowledged(self) -> int:
+        if sys.platform != "linux":
+            return 0
+        return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
+
+    def _lost(self, sock: socket.socket) -> NoReturn:
+        """A connection is gone: the peer's last words, if it had any, say why."""
+        reason = f"rank {self.peer} closed its connection"
+        if sock is self.data:
+            with suppress(OSError):
+                while (last := self._overheard()) is not None:
+                    if last.kind == ABORT:
+                        reason = last.text
+        raise TransportError(reason)
+
+    def _overheard(self) -> Frame | None:
+        frame = Frame.unpack(bytes(self._heard) + self.control.recv(FRAME_SIZE - len(self._heard)))
+        self._heard.clear()
+        return frame

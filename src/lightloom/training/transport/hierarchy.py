@@ -1,0 +1,310 @@
+"""All-reduce in two stages: rings of workers, whose leaders meet in a ring of their own or at an aggregator.
+
+    1c      ┌─ 0 ◀──────▶ 4 ─┐                1b         ┌─▶ aggregator ◀─┐
+        1   │   3      5  │   7                  ┌─ 0 ◀──┘                └──▶ 4 ─┐
+            └── 2         └── 6                  └─ 1, 2, 3            5, 6, 7 ───┘
+
+    1. each group adds up in its ring;
+    2. leaders exchange the sums of their groups, slice by slice, in the ring of leaders or through the aggregator;
+    3. the finished bytes are passed on around each group, piece by piece, so that all hops work at the same time.
+
+Every hop is compressed. All ranks decode the same finished bytes, so replicas stay bit-identical. Source: INCEPTIONN,
+Fig. 1b and 1c; the paper draws them and leaves the steps open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from lightloom.compression.base import Codec
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import ConfigError
+from lightloom.training.transport.hop import Traffic, decode, encode_keeping, largest
+from lightloom.training.transport.peers import DEFAULT_TIMEOUT, Peers, Ring
+from lightloom.training.transport.rendezvous import Store, ring_from_store
+from lightloom.training.transport.ring_exchange import exchange_and_keep, exchange_blocks
+from lightloom.training.transport.tree import Node, Tree, node_from_store
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Who is in which group; the first of each leads it.
+
+    Raises:
+        ConfigError: a group is empty, or the ranks are not 0, 1, … each once.
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    aggregator: int | None = None
+    """The rank that adds up what the leaders send (Fig. 1b); without one they form a ring (Fig. 1c)."""
+
+    def __post_init__(self) -> None:
+        ranks = [rank for group in self.members for rank in group]
+        ranks += [] if self.aggregator is None else [self.aggregator]
+        if not self.members or not all(self.members) or sorted(ranks) != list(range(len(ranks))):
+            raise ConfigError(f"groups {self.members}, aggregator {self.aggregator}: expected each rank from 0 once")
+
+    @classmethod
+    def of(cls, groups: int, size: int, *, aggregator: bool = False) -> Groups:
+        """``groups`` groups of ``size`` neighbouring ranks; the aggregator, if any, comes last."""
+        members = tuple(tuple(range(group * size, (group + 1) * size)) for group in range(groups))
+        return cls(members, groups * size if aggregator else None)
+
+    @property
+    def leaders(self) -> tuple[int, ...]:
+        """By group."""
+        return tuple(group[0] for group in self.members)
+
+    @property
+    def slices(self) -> int:
+        """Into how many parts the leaders cut what they exchange; enough to keep every hop of a group busy."""
+        return max(len(group) for group in self.members)
+
+
+class Hierarchy:
+    """One worker's place; made by ``hierarchy_from_store``."""
+
+    def __init__(self, rank: int, groups: Groups, group: Ring | None, above: Ring | Node | None) -> None:
+        """Takes over the ring of its group (None in a group of one) and, of a leader, what is above it."""
+        self.rank, self.groups = rank, groups
+        self._group, self._above = group, above
+
+    def all_reduce(
+        self, values: Float32s, codec: Codec | None = None, residual: Float32s | None = None
+    ) -> tuple[Float32s, Traffic]:
+        """The sum of all workers' ``values``, the same bits on every rank.
+
+        Without a codec, a group adds up as its ring does, and so do the leaders with the sums of groups in each slice;
+        an aggregator adds group 0, 1, … With a codec of absolute error e, each value is within (N + L) e of that sum, N
+        workers in L groups: N encodings in the groups and L among the leaders (L + 1 with an aggregator).
+
+        Args:
+            values: any length, the same on every rank; left alone.
+            residual: overwritten with what this rank's encodings took away (0 where a value is not finite). The sum of
+                all residuals, the aggregator's included, is what the result lacks.
+
+        Raises:
+            TransportError: see ``Peers.transfer``; all ranks are told.
+        """
+        total = np.array(values, np.float32).ravel()
+        if residual is not None:
+            residual[:] = 0
+        with ExitStack() as together, np.errstate(over="ignore", invalid="ignore"):
+            for peers in self._peers():
+                together.enter_context(peers.breaking_off())
+            traffic = Traffic(0, 0)
+            if self._group is not None:
+                size = self._group.size
+                traffic = exchange_blocks(self._group, np.array_split(total, size), codec, _split(residual, size))
+            if len(self.groups.members) > 1 or self.groups.aggregator is not None:
+                traffic += self._finish(total, codec, residual)
+        return total, traffic
+
+    def close(self) -> None:
+        """Leave all rings. May be called any number of times."""
+        for peers in self._peers():
+            peers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _peers(self) -> list[Peers]:
+        return [peers for peers in (self._above, self._group) if peers is not None]
+
+    def _finish(self, total: Float32s, codec: Codec | None, residual: Float32s | None) -> Traffic:
+        """Replace the sum of the group by that of all groups."""
+        slices, traffic = np.array_split(total, self.groups.slices), Traffic(0, 0)
+        pieces = slices
+        if self.groups.aggregator is None:
+            pieces = [piece for part in slices for piece in np.array_split(part, len(self.groups.members))]
+        payloads: list[Any] = []
+        if self._above is not None:
+            lost = None if residual is None else np.zeros_like(total)
+            losses: Sequence[Float32s | None] = _split(lost, len(slices)) or [None] * len(slices)
+            if isinstance(self._above, Ring):
+                traffic, payloads = _meet_in_ring(self._above, slices, codec, losses)
+            else:
+                traffic, payloads = _meet_at_aggregator(self._above, slices, codec, losses)
+            if residual is not None and lost is not None:
+                residual += lost
+        if self._group is not None:
+            traffic += _pass_on(self._group, pieces, payloads, codec)
+        return traffic
+
+
+class Aggregator:
+    """The place of the rank that adds up what leaders send (Fig. 1b); made by ``aggregator_from_store``."""
+
+    def __init__(self, groups: Groups, node: Node) -> None:
+        """Takes over the connections to the leaders."""
+        self.groups = groups
+        self._node = node
+
+    def serve(self, size: int, codec: Codec | None = None, residual: Float32s | None = None) -> Traffic:
+        """This rank's part in one ``all_reduce`` of ``size`` values.
+
+        Args:
+            residual: overwritten with what the encodings of the sum took away.
+
+        Raises:
+            TransportError: see ``Peers.transfer``.
+        """
+        node, marked, raw, sent = self._node, codec is not None, 0, 0
+        parts = np.array_split(np.zeros(size, np.float32), self.groups.slices)
+        losses: Sequence[Float32s | None] = _split(residual, len(parts)) or [None] * len(parts)
+        finished: Any = b""
+        with node.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
+            for step in range(len(parts) + 1):
+                sends = dict.fromkeys(node.children, finished) if step > 0 else {}
+                limits = dict.fromkeys(node.children, largest(parts[step].size)) if step < len(parts) else {}
+                came = node.transfer(sends, limits, marked=marked)
+                sent += len(sends) * memoryview(finished).nbytes
+                if step < len(parts):
+                    part = parts[step]
+                    for child in node.children:
+                        part += decode(codec, came[child], part.size, rank=node.name, peer=child.peer)
+                    finished = encode_keeping(codec, part, losses[step])
+                    raw += len(node.children) * part.nbytes
+        return Traffic(raw, sent)
+
+    def close(self) -> None:
+        """Leave. May be called any number of times."""
+        self._node.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def hierarchy_from_store(
+    store: Store,
+    rank: int,
+    groups: Groups,
+    *,
+    name: str = "hierarchy",
+    host: str = "127.0.0.1",
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Hierarchy:
+    """Connect a worker; all ranks must call this or ``aggregator_from_store``, equally often for each ``name``.
+
+    Args:
+        store, host, timeout: see ``ring_from_store``.
+
+    Raises:
+        TransportError: a rank did not come in time, or cannot be reached.
+        ConfigError: ``rank`` is in no group.
+    """
+    found = [(number, group) for number, group in enumerate(groups.members) if rank in group]
+    if not found:
+        raise ConfigError(f"rank {rank} is in none of the groups {groups.members}")
+    number, members = found[0]
+    ring: Ring | None = None
+    above: Ring | Node | None = None
+    with ExitStack() as opened:
+        if len(members) > 1:
+            ring = ring_from_store(
+                store,
+                members.index(rank),
+                len(members),
+                name=f"{name}/{number}",
+                names=members,
+                host=host,
+                timeout=timeout,
+            )
+            opened.callback(ring.close)
+        if rank == members[0] and groups.aggregator is not None:
+            above = _star(store, number, groups, name, host=host, timeout=timeout)
+        elif rank == members[0] and len(groups.members) > 1:
+            leaders = groups.leaders
+            above = ring_from_store(
+                store, number, len(leaders), name=f"{name}/leaders", names=leaders, host=host, timeout=timeout
+            )
+        opened.pop_all()
+    return Hierarchy(rank, groups, ring, above)
+
+
+def aggregator_from_store(
+    store: Store,
+    groups: Groups,
+    *,
+    name: str = "hierarchy",
+    host: str = "127.0.0.1",
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Aggregator:
+    """Connect the aggregator of ``groups``; see ``hierarchy_from_store``."""
+    if groups.aggregator is None:
+        raise ConfigError(f"groups {groups.members} have no aggregator")
+    return Aggregator(groups, _star(store, len(groups.members), groups, name, host=host, timeout=timeout))
+
+
+def _star(store: Store, place: int, groups: Groups, name: str, *, host: str, timeout: float) -> Node:
+    assert groups.aggregator is not None
+    names = (*groups.leaders, groups.aggregator)
+    tree = Tree.star(len(groups.members))
+    return node_from_store(store, tree, place, name=f"{name}/leaders", host=host, timeout=timeout, names=names)
+
+
+def _split(values: Float32s | None, parts: int) -> list[Float32s] | None:
+    return None if values is None else np.array_split(values, parts)
+
+
+def _meet_in_ring(
+    ring: Ring, slices: Sequence[Float32s], codec: Codec | None, residuals: Sequence[Float32s | None]
+) -> tuple[Traffic, list[Any]]:
+    traffic, payloads = Traffic(0, 0), []
+    for part, lost in zip(slices, residuals, strict=True):
+        blocks = np.array_split(part, ring.size)
+        more, finished = exchange_and_keep(ring, blocks, codec, _split(lost, ring.size))
+        traffic += more
+        payloads += finished
+    return traffic, payloads
+
+
+def _meet_at_aggregator(
+    node: Node, slices: Sequence[Float32s], codec: Codec | None, residuals: Sequence[Float32s | None]
+) -> tuple[Traffic, list[Any]]:
+    """A slice goes up while the one before comes down."""
+    traffic, payloads = Traffic(0, 0), []
+    parent = node.parent
+    assert parent is not None
+    for step in range(len(slices) + 1):
+        sends, limits = {}, {}
+        if step < len(slices):
+            sends[parent] = encode_keeping(codec, slices[step], residuals[step])
+            traffic += Traffic(slices[step].nbytes, memoryview(sends[parent]).nbytes)
+        if step > 0:
+            limits[parent] = largest(slices[step - 1].size)
+        came = node.transfer(sends, limits, marked=codec is not None)
+        if step > 0:
+            part = slices[step - 1]
+            part[:] = decode(codec, came[parent], part.size, rank=node.name, peer=parent.peer)
+            payloads.append(came[parent])
+    return traffic, payloads
+
+
+def _pass_on(ring: Ring, pieces: Sequence[Float32s], payloads: list[Any], codec: Codec | None) -> Traffic:
+    """From the leader to the last rank of its ring: each sends a piece on while it receives the next."""
+    first, last, traffic = ring.rank == 0, ring.rank == ring.size - 1, Traffic(0, 0)
+    received: Any = b""
+    for step in range(len(pieces) + 1):
+        sends, limits = {}, {}
+        if step > 0 and not last:
+            sends[ring.next] = payloads[step - 1] if first else received
+            traffic += Traffic(pieces[step - 1].nbytes, memoryview(sends[ring.next]).nbytes)
+        if step < len(pieces) and not first:
+            limits[ring.previous] = largest(pieces[step].size)
+        came = ring.transfer(sends, limits, marked=codec is not None)
+        if limits:
+            received = came[ring.previous]
+            pieces[step][:] = decode(codec, received, pieces[step].size, rank=ring.name, peer=ring.previous.peer)
+    return traffic

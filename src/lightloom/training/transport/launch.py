@@ -1,0 +1,163 @@
+"""Run a function in several processes of this host that form one gloo process group."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightloom.training.transport.errors import LaunchError
+
+_EXIT_SECONDS = 15.0
+"""How long a process may take to end after it wrote its result."""
+_POLL_SECONDS = 0.05
+
+
+def _here(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the ranks of a launch run; this host's loopback device unless said otherwise."""
+
+    hosts: Sequence[str] = ()
+    """IPv4 address by rank; 127.0.0.1 where empty."""
+    prefixes: Sequence[Sequence[str]] = ()
+    """By rank, what stands in front of its command line."""
+    interface: str = ""
+    """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
+    store_host: str = "127.0.0.1"
+    """Where the ranks reach the store."""
+    at_store: Callable[[Callable[[], Any]], Any] = _here
+    """Calls a function where ``store_host`` is an address of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one rank ended: with a value, with an error, or (both None) without a result."""
+
+    rank: int
+    value: Any = None
+    error: str | None = None
+    """``Type: message`` of what it raised, or how it died."""
+    log: str = ""
+    """Its stdout and stderr."""
+    exit_code: int | None = None
+    """As the system reports it; -9 also where it was killed because it would not end."""
+
+
+def launch(
+    function: Callable[..., Any] | str,
+    ranks: int,
+    timeout: float,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    check: bool = True,
+    site: Site = Site(),
+) -> list[Outcome]:
+    """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank.
+
+    Args:
+        function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
+        timeout: seconds for everything; what still runs then is killed, by process id.
+        arguments: JSON for ``worker.arguments``.
+        check: raise unless every rank wrote a value.
+        site: where they run.
+
+    Raises:
+        LaunchError: names the first rank at fault and what it said.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
+        # The store listens here, at a port that the system picks, so that no two launches can meet at one.
+        store = site.at_store(lambda: TCPStore(site.store_host, 0, is_master=True, wait_for_workers=False))
+        processes: list[subprocess.Popen[bytes]] = []
+        stack.callback(_kill, processes)
+        for rank in range(ranks):
+            log = stack.enter_context((folder / f"{rank}.log").open("wb"))
+            command = [
+                *(site.prefixes[rank] if site.prefixes else ()),
+                sys.executable,
+                "-m",
+                "lightloom.training.transport.worker",
+            ]
+            command += [target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)]
+            environment = _environment(rank, ranks, store.port, site)
+            processes.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            )
+        late = _await(processes, [folder / f"{rank}.json" for rank in range(ranks)], timeout)
+        _kill(processes)
+        endings = [
+            f"no result within {timeout:g} s" if rank in late else f"no result, exit code {processes[rank].returncode}"
+            for rank in range(ranks)
+        ]
+        outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]
+        del store
+    faults = [outcome for outcome in outcomes if outcome.error is not None]
+    if check and faults:
+        # A rank without a result is the cause, what the others raise is the consequence.
+        first = min(faults, key=lambda fault: not (fault.error or "").startswith("no result"))
+        tail = " | ".join(first.log.strip().splitlines()[-3:])
+        raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
+    return outcomes
+
+
+def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
+    own = {
+        "LIGHTLOOM_HOST": site.hosts[rank] if site.hosts else "127.0.0.1",
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": site.store_host,
+        "MASTER_PORT": str(port),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    defaults = {"OMP_NUM_THREADS": "1"}
+    if sys.platform == "linux":
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"
+    if site.interface:
+        own["GLOO_SOCKET_IFNAME"] = site.interface
+    return defaults | dict(os.environ) | own
+
+
+def _await(processes: list[subprocess.Popen[bytes]], results: list[Path], timeout: float) -> set[int]:
+    """Wait until all have ended, all results are there and exits take too long, or the timeout; who still runs."""
+    deadline = time.monotonic() + timeout
+    complete = False
+    while time.monotonic() < deadline and any(process.poll() is None for process in processes):
+        if not complete and all(result.exists() for result in results):
+            complete = True
+            deadline = min(deadline, time.monotonic() + _EXIT_SECONDS)
+        time.sleep(_POLL_SECONDS)
+    return {rank for rank, process in enumerate(processes) if process.poll() is None}
+
+
+def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            with suppress(OSError):
+                process.kill()
+    for process in processes:
+        process.wait()
+
+
+def _outcome(rank: int, folder: Path, ending: str, exit_code: int) -> Outcome:
+    log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
+    try:
+        written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Outcome(rank, error=ending, log=log, exit_code=exit_code)
+    return Outcome(rank, value=written.get("value"), error=written.get("error"), log=log, exit_code=exit_code)

@@ -1,0 +1,75 @@
+"""Worker processes on this host: started, judged by the results that they write, and ended cleanly.
+
+``python -m lightloom.training.transport.worker`` is what each process runs. A process that used DDP with gloo may
+abort *while it exits*, after correct results; dropping all objects, a barrier, ``destroy_process_group`` and
+``os._exit`` prevent that, in this order. Exit codes are therefore not evidence here, result files are.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lightloom.core.files import write_atomically
+
+_FAREWELL_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a worker function is called with."""
+
+    rank: int
+    size: int
+    arguments: dict[str, Any]
+    """As given to ``launch``; JSON."""
+    host: str = "127.0.0.1"
+    """IPv4 address of this rank, where the others reach it."""
+
+
+def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
+    """Join the group, run ``module:function``, write its result, leave without a trace."""
+    import torch.distributed as dist
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    path = Path(result)
+    try:
+        module, _, name = target.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        patience = timedelta(seconds=float(timeout))
+        store = TCPStore(
+            os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=patience, wait_for_workers=False
+        )
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
+        value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
+        write_atomically(path, json.dumps({"value": value}))
+    except BaseException as error:
+        traceback.print_exc()
+        words = str(error).strip().replace("\n", " ")
+        write_atomically(path, json.dumps({"error": f"{type(error).__name__}: {words}"}))
+        _exit(1)
+    with suppress(Exception):
+        gc.collect()
+        dist.monitored_barrier(timeout=timedelta(seconds=_FAREWELL_SECONDS))
+        dist.destroy_process_group()
+    _exit(0)
+
+
+def _exit(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
