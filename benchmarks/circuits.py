@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance

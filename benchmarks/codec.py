@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.codec_report import draw, markdown, print_table, verdicts
-from benchmarks.measure import cpu_name, exit_clearly
-from benchmarks.peers import Candidate, Memory, Values, peers
+from benchmarks.support.codec_report import draw, markdown, print_table, verdicts
+from benchmarks.support.measure import cpu_name, exit_clearly
+from benchmarks.support.peers import Candidate, Memory, Values, peers
 from lightloom.compression import implementation
 from lightloom.compression.registry import find
 from lightloom.compression.stream import FramedCodec

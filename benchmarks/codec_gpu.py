@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.codec import MEGABYTES, laplace, load
-from benchmarks.measure import exit_clearly, print_rows
+from benchmarks.support.measure import exit_clearly, print_rows
 from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically

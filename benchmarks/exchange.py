@@ -27,8 +27,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.exchange_report import CONFIGURATIONS, MODELS, TIMED, WORKERS, order, print_table, reductions, table
 from benchmarks.links import SIZES, digits, link_bytes
+from benchmarks.support.exchange_report import (
+    CONFIGURATIONS,
+    MODELS,
+    TIMED,
+    WORKERS,
+    order,
+    print_table,
+    reductions,
+    table,
+)
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance

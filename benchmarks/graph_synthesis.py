@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.bounds.degree import ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance

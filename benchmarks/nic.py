@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.codec import load
-from benchmarks.measure import exit_clearly, print_rows
-from benchmarks.peers import Values
+from benchmarks.support.measure import exit_clearly, print_rows
+from benchmarks.support.peers import Values
 from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measure import cpu_name
+from benchmarks.support.measure import cpu_name
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance

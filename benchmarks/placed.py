@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import cpu_name, exit_clearly
 from benchmarks.placement import LINK, durations
+from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.files import check_writable, write_atomically

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.accelerators.load import load_accelerator
 from lightloom.accelerators.roofline import operator_time
 from lightloom.core.errors import ConfigError, UnsupportedError

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
-from benchmarks.plans_figure import plans_figure
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.plans_figure import plans_figure
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically

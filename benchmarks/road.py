@@ -6,7 +6,7 @@ all-gather in 3.3 to 4.9 CPU-s and 357 MiB, TACOS 1.3.0 synthesizes it in 58 to 
 
 from __future__ import annotations
 
-from benchmarks.measure import Charge, middle, print_rows, run, warm_and_cold
+from benchmarks.support.measure import Charge, middle, print_rows, run, warm_and_cold
 
 _COLLECTIVE = """
 import time

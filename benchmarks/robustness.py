@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find

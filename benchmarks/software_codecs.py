@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.compression import find
 from lightloom.compression.base import Codec
 from lightloom.core.errors import CodecError

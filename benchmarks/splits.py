@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from benchmarks.measure import middle, print_rows, run
+from benchmarks.support.measure import middle, print_rows, run
 
 _LIMIT = 0.5
 _COMMANDS = (["--help"], ["catalog"], ["schema"])

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.measure import cpu_name, exit_clearly
+from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import VerificationError
 from lightloom.sweeps.journal import JOURNAL
 from lightloom.sweeps.run import RESULTS

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.evaluate import Evaluation, evaluate
 from lightloom.collectives.registry import admitted, find
 from lightloom.collectives.spec import Collective, Kind

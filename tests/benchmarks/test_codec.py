@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.codec_report import markdown, verdicts
+from benchmarks.support.codec_report import markdown, verdicts
 from numpy.typing import NDArray
 
 from benchmarks import codec, nic

@@ -1,0 +1,1 @@
+"""What several benchmarks share: measuring processes, peers, tables and figures."""
