@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.compression import BlockFixedPoint, Inceptionn, InceptionnPrinted, Truncation, codecs, find
-from lightloom.core import plugins
 from lightloom.core.errors import CodecError, ConfigError, UnknownNameError, UnsupportedError
 from tests.compression.strategies import bits, vectors
 
@@ -73,16 +72,6 @@ def test_names() -> None:
 def test_names_that_lead_nowhere(name: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         find(name)
-
-
-def test_a_plugin_must_be_a_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightloom.core.plugins.load_plugins", lambda group: {"mine": 3})
-    codecs.cache_clear()
-    with pytest.raises(ConfigError, match="expected a Family, got 3"):
-        codecs()
-    monkeypatch.undo()
-    codecs.cache_clear()
-    assert plugins.load_plugins("codecs") == {}
 
 
 def test_one_codec_refuses_the_stream_of_another() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import CodecError, InputError
 
 
-def float32_values(array: Any) -> NDArray[np.float32]:
+def float32_values(array: object) -> Float32s:
     """The values of ``array`` in C order, flat: a view where the memory is contiguous, else a copy.
 
     Raises:
@@ -20,7 +20,7 @@ def float32_values(array: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(view).reshape(-1)
 
 
-def float32_target(out: Any, count: int) -> NDArray[np.float32]:
+def float32_target(out: object, count: int) -> Float32s:
     """A flat, writable view of ``out``, which must hold exactly ``count`` contiguous float32.
 
     Raises:
@@ -35,7 +35,7 @@ def float32_target(out: Any, count: int) -> NDArray[np.float32]:
     return view.reshape(-1)
 
 
-def byte_target(out: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+def byte_target(out: Bytes, size: int) -> Bytes:
     """``out`` itself, if it is a flat, contiguous, writable uint8 array of at least ``size`` bytes.
 
     Raises:
@@ -50,7 +50,7 @@ def byte_target(out: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return out
 
 
-def _as_numpy(array: Any, purpose: str) -> NDArray[np.float32]:
+def _as_numpy(array: object, purpose: str) -> Float32s:
     source = array.detach() if hasattr(array, "detach") else array
     try:
         view = np.asarray(source)
@@ -61,7 +61,7 @@ def _as_numpy(array: Any, purpose: str) -> NDArray[np.float32]:
     return view
 
 
-def stream_bytes(buffer: Any) -> NDArray[np.uint8]:
+def stream_bytes(buffer: object) -> Bytes:
     """A read-only view of the bytes of a buffer (bytes, bytearray, memoryview, uint8 array, CPU torch tensor).
 
     Raises:
@@ -69,8 +69,8 @@ def stream_bytes(buffer: Any) -> NDArray[np.uint8]:
     """
     try:
         if isinstance(buffer, np.ndarray) or hasattr(buffer, "detach"):
-            return np.ascontiguousarray(np.asarray(buffer)).reshape(-1).view(np.uint8)
-        return np.frombuffer(buffer, np.uint8)
+            return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+        return np.frombuffer(cast(bytes, buffer), np.uint8)
     except (TypeError, ValueError, BufferError) as error:
         raise InputError(
             f"a compressed stream must be a contiguous buffer of bytes, not {type(buffer).__name__}: {error}"

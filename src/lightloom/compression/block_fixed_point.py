@@ -49,10 +49,6 @@ class BlockFixedPoint(NumpyCodec):
     def name(self) -> str:
         return f"block-fixed-point:{self.bits}"
 
-    @property
-    def absolute_error(self) -> None:
-        return None
-
     def worst_bytes(self, count: int) -> int:
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import ClassVar
 
 from lightloom.compression.arrays import float32_target
 from lightloom.compression.kernels import current
 from lightloom.compression.stream import FramedCodec, as_bits
-from lightloom.core.arrays import Bytes
+from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import ConfigError
 
 LARGEST_EXPONENT = 14
@@ -68,23 +65,23 @@ class _Inceptionn(FramedCodec):
     def least_bytes(self, count: int) -> int:
         return 2 * -(-count // 8)
 
-    def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
         return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width)
 
-    def encode_leaving(self, array: NDArray[np.float32]) -> memoryview:
-        def leaving(values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+    def encode_leaving(self, array: Float32s) -> memoryview:
+        def leaving(values: Float32s, chunk: int, first: int, out: Bytes) -> int:
             bits = as_bits(values)
             return current().encode_frames(bits, chunk, first, out, self.exponent, self.width, leave=True)
 
         return self._encode(float32_target(array, array.size), 1, leaving)
 
-    def decode_adding(self, buffer: Any, out: NDArray[np.float32]) -> None:
-        def adding(data: Bytes, values: NDArray[np.float32], chunk: int, first: int) -> int:
+    def decode_adding(self, buffer: object, out: Float32s) -> None:
+        def adding(data: Bytes, values: Float32s, chunk: int, first: int) -> int:
             return current().decode_frames(data, as_bits(values), chunk, first, self.width, add=True)
 
         self._decode(buffer, out, 1, adding)
 
-    def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
         return current().decode_frames(data, as_bits(out), chunk, first, self.width)
 
 

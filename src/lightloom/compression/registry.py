@@ -1,4 +1,4 @@
-"""Every codec by the name that people write: ``inceptionn:2^-10``, ``truncate:16``; plug-ins included."""
+"""Codecs by name: ``inceptionn:2^-10``, ``truncate:16``. Plug-ins are registered in the group ``lightloom.codecs``."""
 
 from __future__ import annotations
 
@@ -8,46 +8,62 @@ from functools import cache
 from typing import Any
 
 from lightloom.compression.base import Codec
+from lightloom.compression.block_fixed_point import BlockFixedPoint
+from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.compression.truncation import Truncation
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import plugins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Codecs that differ in one parameter: ``name:parameter``."""
+    """Codecs that differ in one parameter and are written ``name:parameter``."""
 
     name: str
     build: Callable[[Any], Codec]
-    """Takes the parameter as :attr:`read` returns it."""
+    """Builds the codec from the parameter that :attr:`read` returns."""
     read: Callable[[str], Any]
-    """Reads what stands behind the colon; raises ValueError."""
+    """Parses the text behind the colon; raises ValueError if it cannot."""
     default: str
-    """The parameter where none is written."""
+    """Text of the parameter where a name has none."""
     summary: str
+    """One line that says what the codecs do."""
 
 
 @cache
 def codecs() -> dict[str, Family]:
-    """Every family of codecs, plug-ins (group ``lightloom.codecs``) included, by name.
+    """Return all families of codecs by name, those of plug-ins included.
 
     Raises:
         ConfigError: a plug-in registered something that is not a :class:`Family`.
     """
-    return {each.name: each for each in [*_built_in(), *plugins_of("codecs", Family)]}
+    return {family.name: family for family in [*_BUILT_IN, *plugins_of("codecs", Family)]}
+
+
+def names() -> list[str]:
+    """Return the names of all families of codecs."""
+    return list(codecs())
+
+
+def description(name: str) -> dict[str, str]:
+    """Return what a family of codecs does, and the full name of its default codec.
+
+    Raises:
+        UnknownNameError: there is no family of that name.
+    """
+    family = _family(name)
+    return {"description": family.summary, "default": f"{name}:{family.default}"}
 
 
 def find(name: str) -> Codec:
-    """The codec of that name: a family, or a family and its parameter behind a colon.
+    """Return the codec of that name: a family's default, or that of the parameter behind a colon.
 
     Raises:
-        UnknownNameError: no such family.
+        UnknownNameError: there is no family of that name.
         ConfigError: the parameter cannot be read or is out of range.
     """
     family_name, colon, parameter = name.partition(":")
-    families = codecs()
-    if family_name not in families:
-        raise UnknownNameError("codec", family_name, families)
-    family = families[family_name]
+    family = _family(family_name)
     text = parameter if colon else family.default
     try:
         value = family.read(text)
@@ -59,46 +75,48 @@ def find(name: str) -> Codec:
 
 
 def read_bound(text: str) -> float:
-    """``2^-10``, ``2**-10`` or a plain number.
+    """Parse ``2^-10``, ``2**-10`` or a plain number.
 
     Raises:
-        ValueError: neither.
+        ValueError: the text is none of these.
     """
     for power in ("2^", "2**"):
         if text.startswith(power):
             exponent = int(text.removeprefix(power))
             if abs(exponent) > 1000:
-                raise ValueError(f"2^{exponent} is no float")
+                raise ValueError(f"2^{exponent} is not a float")
             return 2.0**exponent
     return float(text)
 
 
-def _built_in() -> list[Family]:
-    from lightloom.compression.block_fixed_point import BlockFixedPoint
-    from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
-    from lightloom.compression.truncation import Truncation
+def _family(name: str) -> Family:
+    families = codecs()
+    if name not in families:
+        raise UnknownNameError("codec", name, families)
+    return families[name]
 
-    return [
-        Family(
-            name="inceptionn",
-            build=Inceptionn,
-            read=read_bound,
-            default="2^-10",
-            summary="0, 8, 16 or 32 bits a value; never off by the bound",
-        ),
-        Family(
-            name="inceptionn-printed",
-            build=InceptionnPrinted,
-            read=read_bound,
-            default="2^-10",
-            summary="the same as the paper prints it; breaks its bound below 2^-7",
-        ),
-        Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
-        Family(
-            name="block-fixed-point",
-            build=BlockFixedPoint,
-            read=int,
-            default="8",
-            summary="32 neighbours share an exponent",
-        ),
-    ]
+
+_BUILT_IN = (
+    Family(
+        name="inceptionn",
+        build=Inceptionn,
+        read=read_bound,
+        default="2^-10",
+        summary="0, 8, 16 or 32 bits per value; every error is below the bound",
+    ),
+    Family(
+        name="inceptionn-printed",
+        build=InceptionnPrinted,
+        read=read_bound,
+        default="2^-10",
+        summary="INCEPTIONN as its paper prints it; errors exceed bounds below 2^-7",
+    ),
+    Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
+    Family(
+        name="block-fixed-point",
+        build=BlockFixedPoint,
+        read=int,
+        default="8",
+        summary="blocks of 32 values share an exponent",
+    ),
+)

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.compression.arrays import byte_target, float32_target, float32_values, stream_bytes
-from lightloom.compression.base import Codec
+from lightloom.compression.base import Codec, T
 from lightloom.compression.kernels import REASONS, SLACK, current
-from lightloom.core.arrays import Bits, Bytes
+from lightloom.core.arrays import Bits, Bytes, Float32s
 from lightloom.core.errors import CodecError, ConfigError
 
 MAGIC = b"LLGC"
@@ -42,8 +42,8 @@ _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 
 
-EncodeFrames = Callable[[NDArray[np.float32], int, int, Bytes], int]
-DecodeFrames = Callable[[Bytes, NDArray[np.float32], int, int], int]
+EncodeFrames = Callable[[Float32s, int, int, Bytes], int]
+DecodeFrames = Callable[[Bytes, Float32s, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class FramedCodec(Codec):
         """The smallest payload of ``count`` values; what a forged count is checked against before memory is taken."""
 
     @abstractmethod
-    def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
         """Write the frames of ``values``, numbered from ``first``, to ``out``; returns the bytes written."""
 
     @abstractmethod
-    def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
         """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
 
-    def encode(self, array: Any, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
+    def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
         """As :meth:`Codec.encode`; the stream is the beginning of ``out`` where memory of :meth:`room` bytes is given.
 
         Raises:
@@ -132,7 +132,7 @@ class FramedCodec(Codec):
         return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
 
     def _encode(
-        self, values: NDArray[np.float32], threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
+        self, values: Float32s, threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
     ) -> memoryview:
         header = self._header(values.size)
         shares = _shares(header, threads)
@@ -154,7 +154,7 @@ class FramedCodec(Codec):
             at += size
         return buffer[: HEADER_BYTES + at].data.toreadonly()
 
-    def iter_encode(self, array: Any) -> Iterator[memoryview]:
+    def iter_encode(self, array: object) -> Iterator[memoryview]:
         """The bytes of :meth:`encode` piece by piece: the header, then each frame as soon as it is ready."""
         values = float32_values(array)
         header = self._header(values.size)
@@ -165,10 +165,16 @@ class FramedCodec(Codec):
             used = self.encode_frames(part, self.chunk, index, buffer)
             yield buffer[:used].data.toreadonly()
 
-    def decode(self, buffer: Any, out: Any = None, *, threads: int = 1) -> Any:
+    @overload
+    def decode(self, buffer: object, out: None = None, *, threads: int = 1) -> Float32s: ...
+
+    @overload
+    def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
+
+    def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
         return self._decode(buffer, out, threads, self.decode_frames)
 
-    def _decode(self, buffer: Any, out: Any, threads: int, decode_frames: DecodeFrames) -> Any:
+    def _decode(self, buffer: object, out: object, threads: int, decode_frames: DecodeFrames) -> object:
         data = stream_bytes(buffer)
         header = self.read_header(data)
         body = data[HEADER_BYTES:]
@@ -236,7 +242,7 @@ class StreamDecoder:
         """Whether every value has been returned."""
         return self._header is not None and self._frame == self._header.frames
 
-    def feed(self, piece: Any) -> NDArray[np.float32]:
+    def feed(self, piece: Any) -> Float32s:
         """Take the next bytes; returns the values that they complete (possibly none).
 
         Raises:
@@ -255,7 +261,7 @@ class StreamDecoder:
             raise CodecError(f"{len(self._pending)} bytes follow the last frame")
         return np.concatenate(done) if done else np.empty(0, np.float32)
 
-    def _next_frame(self, header: Header) -> NDArray[np.float32] | None:
+    def _next_frame(self, header: Header) -> Float32s | None:
         if len(self._pending) < FRAME_HEADER:
             return None
         count = min(header.chunk, header.count - self._frame * header.chunk)
@@ -274,7 +280,7 @@ class StreamDecoder:
         return out
 
 
-def tag_histogram(buffer: Any) -> NDArray[np.int64]:
+def tag_histogram(buffer: object) -> NDArray[np.int64]:
     """How many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included; no value is decoded.
 
     Source: INCEPTIONN, Table III.
@@ -299,7 +305,7 @@ def tag_histogram(buffer: Any) -> NDArray[np.int64]:
     return counts
 
 
-def as_bits(values: NDArray[np.float32]) -> Bits:
+def as_bits(values: Float32s) -> Bits:
     """The same memory as 32-bit patterns."""
     return values.view(np.uint32)
 

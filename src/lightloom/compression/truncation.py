@@ -48,10 +48,6 @@ class Truncation(NumpyCodec):
         return f"truncate:{self.dropped}"
 
     @property
-    def absolute_error(self) -> None:
-        return None
-
-    @property
     def relative_error(self) -> float:
         """From 2^-125 up: 2^-7, 2^-1, and with the exponent's last bit gone 3/4."""
         return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
