@@ -19,17 +19,16 @@ from numba import njit
 
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.accelerators.load import load_accelerator
-from lightloom.accelerators.roofline import operator_time
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.parallelism import placement as placing
 from lightloom.parallelism._placement_kernels import iteration_time, pass_time, ranks
+from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
 from lightloom.parallelism.placed import Link, Placement, Reach
 from lightloom.parallelism.placement import place
 from lightloom.parallelism.placement_check import check
-from lightloom.simulation.lower import backward_bytes
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -224,16 +223,7 @@ def _is_stuck(case: Case) -> bool:
 
 def durations(graph: ComputeGraph, accelerator: str = "a100") -> np.ndarray[Any, Any]:
     """Seconds [operators, 2] by the roofline, bfloat16."""
-    chip = load_accelerator(accelerator)
-    return np.array(
-        [
-            (
-                operator_time(chip, operator.forward_flops, operator.forward_bytes, "bf16"),
-                operator_time(chip, operator.backward_flops, backward_bytes(operator), "bf16"),
-            )
-            for operator in graph.operators
-        ]
-    )
+    return np.stack(graph_times(graph, load_accelerator(accelerator), "bf16"), axis=1)
 
 
 def models() -> Iterator[dict[str, Any]]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.roofline import operator_time
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies
@@ -22,7 +22,7 @@ from lightloom.planner.group_prices import GroupPrices, PriceLines
 from lightloom.planner.stage_times import Job
 from lightloom.planner.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, Priced, backward_bytes
+from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer
 from tests.simulation.prices import linear, prices
@@ -158,11 +158,8 @@ def test_columns_time_operators_as_the_simulator_does(batch: int) -> None:
     local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
     for again, graph in enumerate((local, recomputed(local))):
         forward, backward = of.operator_times(one * batch, one, one * again)
-        rate = of.settings.precision
-        for index, each in enumerate(graph.operators):
-            there = operator_time(of.accelerator, each.forward_flops, each.forward_bytes, rate)
-            back = operator_time(of.accelerator, each.backward_flops, backward_bytes(each), rate)
-            assert (forward[0, index], backward[0, index]) == pytest.approx((there, back), rel=1e-12)
+        lowered = graph_times(graph, of.accelerator, of.settings.precision)
+        assert [forward[0].tolist(), backward[0].tolist()] == [each.tolist() for each in lowered]
 
 
 def test_columns_count_memory_as_the_plans_do() -> None:

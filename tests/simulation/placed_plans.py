@@ -10,7 +10,6 @@ import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.load import load_accelerator
-from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.circuits.holds import Timing
@@ -327,7 +326,7 @@ def _tasks(
             operator = graph.operator[x]
             whole = graph.parameters[graph.first[operator] : graph.first[operator + 1]].sum()
             held += int(whole if copied else graph.parameters[x])
-        seconds = memory_time(accelerator, held * settings.optimizer_traffic_bytes)
+        seconds = accelerator.memory_time(held * settings.optimizer_traffic_bytes)
         after = [("B", x) for x in here] + [reduced[x] for x in here] + arrivals
         tasks["U", d] = Task(("device", d), seconds, 0.0, after)
     return tasks

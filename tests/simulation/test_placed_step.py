@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.roofline import memory_time
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
@@ -148,7 +147,7 @@ def test_no_step_is_faster_than_its_bounds(seed: int) -> None:
 
 def _update_seconds(plan: HybridPlan) -> Floats:
     held = held_parameters(plan) * SETTINGS.optimizer_traffic_bytes
-    return np.array([memory_time(A100, each) for each in held.tolist()])
+    return A100.memory_time(held)
 
 
 def _critical_path(plan: HybridPlan) -> float:
@@ -273,7 +272,7 @@ def test_copies_go_to_owners_and_back() -> None:
     assert found["share", 1, 2] == (80.0, 13.0)
     assert found["share", 2, 1] == (80.0, 12.0)
     assert found["share", 1, 0] == (120.0, 15.0)
-    update = memory_time(A100, 40 * SETTINGS.optimizer_traffic_bytes)
+    update = A100.memory_time(40 * SETTINGS.optimizer_traffic_bytes)
     assert step.step_time == pytest.approx(15 + update)
 
 

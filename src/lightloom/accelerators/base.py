@@ -1,11 +1,18 @@
-"""An accelerator as a roofline sees it: a peak rate per precision, a memory, what is reached."""
+"""An accelerator: peak rates, memory, and the seconds that operators take on it.
+
+A subclass changes how operators are priced by overriding :meth:`Accelerator.operator_times` or what that calls.
+Simulated steps and the search of the planner price every operator by this method, and every optimizer update by
+:meth:`Accelerator.memory_time`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
+import numpy as np
 from pydantic import Field
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds, Size, Watts
 
@@ -25,25 +32,41 @@ ELEMENT_BYTES: dict[Precision, int] = {
 """Bytes of one stored element; TF32 rounds inside the multiplier and is stored as float32."""
 
 
+Amount = TypeVar("Amount", float, Floats)
+"""One quantity, or an array of them."""
+
+
+class Work(NamedTuple):
+    """What operators do in one pass: arrays that broadcast together, such as [strategies, operators]."""
+
+    flops: Floats
+    """Floating-point operations; a multiply-accumulate counts as two."""
+    nbytes: Floats
+    """Bytes read from and written to main memory."""
+
+
 class Accelerator(Config):
-    """One accelerator: what a rank computes on."""
+    """One accelerator: what a rank computes on.
+
+    The price of an operator is a roofline. Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
+    """
 
     name: str = "accelerator"
-    """For people."""
+    """Display name."""
     peak: Annotated[dict[Precision, ComputeRate], Field(min_length=1)]
     """Peak FLOP/s by precision, dense (no structured sparsity); a multiply-accumulate is two."""
     memory_bandwidth: Bandwidth | None = None
-    """Bytes per second of the main memory; null leaves memory traffic out of the model."""
+    """Bandwidth of the main memory, in bytes per second; null leaves memory traffic out of the model."""
     memory: Size | None = None
-    """Bytes of main memory; null when unknown, so that nothing is said about what fits."""
+    """Size of the main memory, in bytes; null when unknown, so that no plan is checked against it."""
     efficiency: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Fraction of the roofline that is reached, the same for arithmetic and for memory."""
+    """Attained fraction of the roofline, the same for arithmetic and for memory."""
     kernel_launch: Seconds = 0.0
-    """Seconds that every operator pays in each direction, on top of the roofline."""
+    """Launch time that every operator adds to the roofline in each pass, in seconds."""
     power: Watts | None = None
-    """Watts of the whole board; null when no source gives them."""
+    """Power of the whole board, in watts; null when no source gives it."""
     sources: dict[str, str] = Field(default_factory=dict)
-    """Where each field's value comes from, by field name (``peak.bf16`` for one precision)."""
+    """Source of each value, by field name (``peak.bf16`` for one precision)."""
 
     def peak_rate(self, precision: Precision) -> float:
         """Peak FLOP/s at one precision.
@@ -57,3 +80,27 @@ class Accelerator(Config):
                 f"expected one of {', '.join(self.peak)}"
             )
         return self.peak[precision]
+
+    def compute_time(self, flops: Amount, precision: Precision) -> Amount:
+        """Seconds of arithmetic at the attained rate.
+
+        Raises:
+            UnsupportedError: this accelerator has no rate for the precision.
+        """
+        return flops / (self.efficiency * self.peak_rate(precision))
+
+    def memory_time(self, nbytes: Amount) -> Amount:
+        """Seconds to move ``nbytes`` to or from memory; 0 where the memory is not in the model."""
+        return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (self.efficiency * self.memory_bandwidth)
+
+    def operator_times(self, work: Work, precision: Precision) -> Floats:
+        """Seconds of each operator in one pass.
+
+        The longer of :meth:`compute_time` and :meth:`memory_time`, plus ``kernel_launch``; an operator without work is
+        not launched and takes no time.
+
+        Raises:
+            UnsupportedError: this accelerator has no rate for the precision.
+        """
+        busy = np.maximum(self.compute_time(work.flops, precision), self.memory_time(work.nbytes))
+        return np.where(busy > 0, busy + self.kernel_launch, 0.0)

@@ -29,28 +29,40 @@ def description(name: str) -> dict[str, Any]:
     path = catalog_file(name, CATALOG)
     if path is not None:
         return read_yaml(path)
-    registered = load_plugins("accelerators")
-    if name not in registered:
+    plugin = registered(name)
+    if plugin is None:
         raise UnknownNameError("accelerator", name, names())
-    found = registered[name]
-    if not isinstance(found, Accelerator):
-        raise ConfigError(f"plug-in accelerator {name!r}: expected an Accelerator, got {type(found).__name__}")
-    return found.model_dump()
+    return plugin.model_dump()
+
+
+def registered(name: str) -> Accelerator | None:
+    """The accelerator that a plug-in registered under this name, as an instance of its own class.
+
+    Raises:
+        ConfigError: the plug-in registered something else than an ``Accelerator``.
+    """
+    plugin = load_plugins("accelerators").get(name)
+    if plugin is None or catalog_file(name, CATALOG) is not None:
+        return None
+    if not isinstance(plugin, Accelerator):
+        raise ConfigError(f"plug-in accelerator {name!r}: expected an Accelerator, got {type(plugin).__name__}")
+    return plugin
 
 
 def load_accelerator(choice: str | Mapping[str, Any]) -> Accelerator:
-    """An accelerator from the catalog, a YAML file or a mapping of its fields.
+    """An accelerator from the catalog, a plug-in, a YAML file or a mapping of its fields.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is missing, unknown or out of range.
     """
-    if not isinstance(choice, str):
-        return accelerator_from(choice, where="accelerator")
-    return accelerator_from({"name": Path(choice).stem} | description(choice), where=choice)
-
-
-def accelerator_from(data: Mapping[str, Any], *, where: str) -> Accelerator:
-    """Build an accelerator from the mapping that a YAML file holds."""
-    built: Accelerator = validate(Accelerator, {k: v for k, v in data.items() if k != "description"}, where)
+    if isinstance(choice, str):
+        plugin = registered(choice)
+        if plugin is not None:
+            return plugin
+        fields, where = {"name": Path(choice).stem} | description(choice), choice
+    else:
+        fields, where = dict(choice), "accelerator"
+    fields.pop("description", None)
+    built: Accelerator = validate(Accelerator, fields, where)
     return built

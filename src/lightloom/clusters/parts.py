@@ -14,6 +14,7 @@ from lightloom.accelerators import load as accelerators
 from lightloom.accelerators.base import Accelerator
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
 from lightloom.fabrics.base import Fabric
 
@@ -32,14 +33,18 @@ class Place:
 
 
 def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerator:
-    """An accelerator; one without a name of its own is called after what it is based on.
+    """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
 
     Raises:
         ConfigError: an unknown name, or a field that is missing, unknown or out of range.
     """
-    fields = _fields(part, place, accelerators.description)
     based_on = part if isinstance(part, str) else str(part.get("base", "accelerator"))
-    built: Accelerator = _validated(Accelerator, {"name": Path(based_on).stem} | fields, place)
+    plugin = accelerators.registered(based_on)
+    if plugin is not None and isinstance(part, str):
+        return plugin
+    fields = _fields(part, place, accelerators.description if plugin is None else lambda _: dict(plugin))
+    kind = Accelerator if plugin is None else type(plugin)
+    built: Accelerator = _validated(kind, {"name": Path(based_on).stem} | fields, place)
     return built
 
 
@@ -84,7 +89,7 @@ def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str
 
 
 def _laid_over(below: Any, value: Any) -> Any:
-    return {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return dict(below) | dict(value) if isinstance(below, Mapping | Config) and isinstance(value, Mapping) else value
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

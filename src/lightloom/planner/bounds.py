@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.accelerators.roofline import memory_time
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.load import make_plan
@@ -140,7 +139,7 @@ def _plain_bound(job: Job, rows: Strategies, sharding: str, lines: PriceLines) -
     forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
-    update = memory_time(job.accelerator, plan.updated_parameters * job.settings.optimizer_traffic_bytes)
+    update = job.accelerator.memory_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)
     if not plan.exchanges:
         computing: Floats = done[:, -1] + update
         return computing

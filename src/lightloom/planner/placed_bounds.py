@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.accelerators.roofline import memory_time
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.placed_space import PartTable, PlacedRows, blocks
@@ -82,7 +81,7 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> FirstLook:
     parts, share = table.parts(rows, forward)
     parameters = job.columns["parameters"] * table.placed
     total = (forward + backward)[:, table.placed].sum(axis=1)
-    update = memory_time(job.accelerator, float(parameters.sum() * job.settings.optimizer_traffic_bytes))
+    update = job.accelerator.memory_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes))
     last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
     settings = job.settings

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.accelerators.roofline import memory_time
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
@@ -111,7 +110,7 @@ def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
         balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
     )
     nbytes = held_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
-    update = np.array([memory_time(job.accelerator, each) for each in nbytes.tolist()])
+    update = job.accelerator.memory_time(nbytes)
     busy = np.bincount(device, balanced.forward + balanced.backward, k)
     begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
     np.minimum.at(begin, device, there - balanced.forward)

@@ -15,8 +15,8 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.operators import OperatorColumns
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.operator_columns import OperatorColumns
 
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
 """Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""

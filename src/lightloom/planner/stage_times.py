@@ -13,16 +13,15 @@ from functools import cached_property
 import numpy as np
 
 from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator
-from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
+from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.group_prices import Pricing
-from lightloom.planner.operator_columns import OperatorColumns, operator_columns
 from lightloom.planner.stage_exchanges import ExchangeTime, distance, pass_exchanges, replica_exchanges, token_gradients
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
@@ -156,7 +155,7 @@ class Job:
             send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
             gather=gather,
             exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],
-            update=updated * memory_time(self.accelerator, float(self.settings.optimizer_traffic_bytes)),
+            update=self.accelerator.memory_time(updated * float(self.settings.optimizer_traffic_bytes)),
         )
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:

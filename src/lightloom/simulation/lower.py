@@ -17,9 +17,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.roofline import memory_time, operator_time
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
+from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task
 from lightloom.workloads.graph import Operator
@@ -61,16 +61,12 @@ def lower(
 
 
 def _operator_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
-    operators, precision = plan.graph.operators, plan.settings.precision
-    forward = [
-        _compute_task(each, _FORWARD, operator_time(accelerator, each.forward_flops, each.forward_bytes, precision))
-        for each in operators
+    operators = plan.graph.operators
+    times = graph_times(plan.graph, accelerator, plan.settings.precision)
+    forward, backward = ([*zip(operators, seconds.tolist(), strict=True)] for seconds in times)
+    return [_compute_task(operator, _FORWARD, seconds) for operator, seconds in forward] + [
+        _compute_task(operator, _BACKWARD, seconds) for operator, seconds in reversed(backward)
     ]
-    backward = [
-        _compute_task(each, _BACKWARD, operator_time(accelerator, each.backward_flops, backward_bytes(each), precision))
-        for each in reversed(operators)
-    ]
-    return forward + backward
 
 
 def _compute_task(operator: Operator, direction: str, duration: float) -> Task:
@@ -84,24 +80,13 @@ def _compute_task(operator: Operator, direction: str, duration: float) -> Task:
     )
 
 
-def backward_bytes(operator: Operator) -> float:
-    """Memory traffic of the backward pass: as many times that of the forward pass as its FLOPs are (an assumption).
-
-    A convolution's two gradients thus move twice the bytes; where there are no FLOPs to compare, as much as
-    forward; nothing where arithmetic has no gradient.
-    """
-    if operator.forward_flops == 0:
-        return float(operator.forward_bytes if operator.kind != "input" else 0)
-    return operator.forward_bytes * (operator.backward_flops / operator.forward_flops)
-
-
 def _update(plan: ParallelPlan, accelerator: Accelerator) -> Task:
     nbytes = plan.updated_parameters * plan.settings.optimizer_traffic_bytes
     return Task(
         name="optimizer update",
         resource="compute",
         category="update",
-        duration=memory_time(accelerator, nbytes),
+        duration=accelerator.memory_time(nbytes),
         details={"parameters": plan.updated_parameters},
     )
 

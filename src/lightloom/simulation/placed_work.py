@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.roofline import memory_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
@@ -180,7 +179,7 @@ class _Builder:
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
         nbytes = held_parameters(self._plan) * settings.optimizer_traffic_bytes
-        update = [memory_time(accelerator, each) for each in nbytes.tolist()]
+        update = accelerator.memory_time(nbytes)
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
         none = np.full(len(passes), -1)

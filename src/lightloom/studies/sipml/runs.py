@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator, Precision
+from lightloom.accelerators.base import ELEMENT_BYTES, Precision
 from lightloom.accelerators.load import load_accelerator
-from lightloom.accelerators.roofline import operator_time
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.partition import PartitionRules, Partitions
 from lightloom.parallelism.placement import place
-from lightloom.simulation.lower import backward_bytes
 from lightloom.simulation.placed_step import PlacedStep, simulate_best
 from lightloom.studies.sipml.comparison import FILE, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
@@ -165,14 +164,7 @@ def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.
     """The graph of so many samples, and seconds [operators, 2] of both passes by the roofline."""
     chip, precision = load_accelerator(accelerator), PRECISIONS[accelerator]
     graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
-    return graph, np.array([_seconds(chip, precision, operator) for operator in graph.operators])
-
-
-def _seconds(chip: Accelerator, precision: Precision, operator: Any) -> tuple[float, float]:
-    return (
-        operator_time(chip, operator.forward_flops, operator.forward_bytes, precision),
-        operator_time(chip, operator.backward_flops, backward_bytes(operator), precision),
-    )
+    return graph, np.stack(graph_times(graph, chip, precision), axis=1)
 
 
 def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Operators as columns: what each counts, how it is split, and how long it takes, for many strategies at once.
+"""Work and seconds of operators: of the passes of one graph, and of many strategies at once as columns.
 
 Layers repeat, so that few operators differ in anything but their place. :meth:`OperatorColumns.alike` keeps one of each
 sort, and a stage is then a sum over sorts, each as often as the stage has it.
@@ -11,14 +11,38 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightloom.accelerators.base import Accelerator, Precision
-from lightloom.accelerators.roofline import memory_time
+from lightloom.accelerators.base import Accelerator, Precision, Work
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.expert_parallel import ExpertSplit
 from lightloom.parallelism.tensor_parallel import TensorSplit
 from lightloom.workloads.graph import ComputeGraph, has_samples
 
 _COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
+
+
+def backward_bytes(forward_flops: Floats, backward_flops: Floats, forward_bytes: Floats, is_input: Ints) -> Floats:
+    """Memory traffic of backward passes: as many times that of the forward pass as their FLOPs are (an assumption).
+
+    The two gradients of a convolution thus move twice the bytes. An operator without FLOPs moves as much as forward, an
+    input of the model nothing.
+    """
+    unrelated = np.broadcast_to(1.0 - is_input, forward_flops.shape).copy()
+    return forward_bytes * np.divide(backward_flops, forward_flops, out=unrelated, where=forward_flops > 0)
+
+
+def graph_times(graph: ComputeGraph, accelerator: Accelerator, precision: Precision) -> tuple[Floats, Floats]:
+    """Seconds of every operator of a graph forward and backward, each of shape [operators].
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the precision.
+    """
+    counts = [(each.forward_flops, each.backward_flops, each.forward_bytes) for each in graph.operators]
+    forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
+    is_input = np.array([each.kind == "input" for each in graph.operators], np.int64)
+    return (
+        accelerator.operator_times(Work(forward, nbytes), precision),
+        accelerator.operator_times(Work(backward, backward_bytes(forward, backward, nbytes, is_input)), precision),
+    )
 
 
 @dataclass(frozen=True)
@@ -74,14 +98,11 @@ class OperatorColumns:
         nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples) + shared)
         if ep is not None and (ep > 1).any():
             nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
-        ratio = np.where(forward > 0, backward / np.where(forward > 0, forward, 1.0), 1.0 - self["is_input"])
-        peak, moving = accelerator.efficiency * accelerator.peak_rate(precision), memory_time(accelerator, 1.0)
-
-        def roofline(flops: Floats, nbytes: Floats) -> Floats:
-            busy = np.maximum(flops / peak, nbytes * moving)
-            return np.where(busy > 0, busy + accelerator.kernel_launch, 0.0)
-
-        return roofline(forward / share, nbytes / share), roofline(backward / share, nbytes * ratio / share)
+        moved_backward = backward_bytes(forward, backward, nbytes, self["is_input"])
+        return (
+            accelerator.operator_times(Work(forward / share, nbytes / share), precision),
+            accelerator.operator_times(Work(backward / share, moved_backward / share), precision),
+        )
 
     def alike(self) -> tuple[OperatorColumns, Ints]:
         """One operator of each sort, and how many of each come before every operator: [operators + 1, sorts]."""
