@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,6 +89,16 @@ def test_whatever_fails_schedules_use_what_is_left(data: st.DataObject, kind: Ki
     verify(schedule, fabric)
     assert uses_nothing_dead(schedule, fabric)
     costed(schedule, fabric)
+
+
+def test_chords_that_leave_a_rank_unreachable_are_not_offered() -> None:
+    # The only sound transceiver pair of rank 1 is taken by a chord between other ranks.
+    fabric = damaged(ring(4, 3), [Failure.parse("transceiver:1:2")])
+    for hubs, skip, width in product(range(2, 5), (1, 2), (1, 2)):
+        circuits = standing_circuits(fabric, (Level(hubs, skip, width),))
+        if circuits is not None:
+            gather_over(Collective("all-gather", 4, 4e4), fabric, circuits, 1)
+    assert standing_circuits(fabric, ()) is not None
 
 
 @pytest.mark.parametrize("failure", ONE_OF_EACH)

@@ -30,6 +30,7 @@ from lightloom.collectives.synthesis.engine.standing import (
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.damage import DamagedWdmRing
 
 _EFFORT = 1_000
@@ -56,6 +57,8 @@ def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
     # What is good for one half of an all-reduce is good for the other.
     half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
     tried = [_grown(half, fabric, each, first) for each in _circuits_to_try(half, fabric)]
+    if not tried:
+        raise UnsupportedError(f"what is left of the ring does not join all of its {fabric.ranks} ranks")
     tried.sort(key=lambda each: each[1].time)
     leaders = [each for each in tried[:_LEADERS] if each[1].time <= _NEAR * tried[0][1].time]
     best = min(
@@ -110,7 +113,9 @@ def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
 
 
 def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> StandingCircuits | None:
-    """All that is left of these chords, and unit links on all that they leave free; None where they do not fit.
+    """All that is left of these chords, and unit links on all that they leave free.
+
+    None where the chords do not fit, or where what is left does not lead from every rank to every other.
 
     Hubs are counted from the first broken link on, so that few chords pass it.
     """
@@ -136,7 +141,17 @@ def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> Stan
                 StandingCircuits(fabric.ranks, source[which], destination[which], way + 0 * which, first, width)
             )
             _take(free, parts[-1], fabric)
-    return _joined(parts)
+    circuits = _joined(parts)
+    return circuits if _strongly_connected(circuits) else None
+
+
+def _strongly_connected(circuits: StandingCircuits) -> bool:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = np.ones(len(circuits)), (circuits.source, circuits.destination)
+    graph = coo_array(edges, shape=(circuits.ranks, circuits.ranks))
+    return bool(connected_components(graph, connection="strong", return_labels=False) == 1)
 
 
 def _level(plan: Circuits, level: int, way: int, turn: int, lit: Ints, channels: int) -> tuple[Ints, Ints, Any]:
