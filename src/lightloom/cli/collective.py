@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from lightloom.collectives.evaluate import Evaluation
+    from lightloom.collectives.cost.price import CostModel
+    from lightloom.collectives.evaluate import Evaluation, Refusal
     from lightloom.collectives.spec import Collective
     from lightloom.fabrics.base import Fabric
 
@@ -48,33 +49,33 @@ def collective(
     chosen = read_settings(settings or [])
     if wavelengths is not None:
         chosen["wavelengths"] = read_count(wavelengths, "--wavelengths")
-    members = read_count(ranks, "--ranks")
-    on = load_fabric(fabric, members, chosen)
-    wanted = Collective(cast(Any, kind), members, _total(nbytes, nbytes_per_rank, members))
+    count = read_count(ranks, "--ranks")
+    network = load_fabric(fabric, count, chosen)
+    exchange = Collective(cast(Any, kind), count, _total(nbytes, nbytes_per_rank, count))
     if figure is not None:
         check_format(figure)
         check_writable(figure)
-    found, refused = _evaluate(wanted, on, algorithm, known_cost_model(cost_model))
-    origin = provenance([kind, wanted.nbytes, on.model_dump(mode="json"), algorithm, cost_model])
+    evaluations, refusals = _evaluate(exchange, network, algorithm, known_cost_model(cost_model))
+    origin = provenance([kind, exchange.nbytes, network.model_dump(mode="json"), algorithm, cost_model])
     if figure is not None:
         from lightloom.reports.figures.wavelength_map import wavelength_map
 
-        save(wavelength_map(found[0].schedule, on), figure, provenance_line(origin))
+        save(wavelength_map(evaluations[0].schedule, network), figure, provenance_line(origin))
     document = {
         "schema": "lightloom.collective/1",
         "kind": kind,
-        "ranks": members,
-        "nbytes": wanted.nbytes,
+        "ranks": count,
+        "nbytes": exchange.nbytes,
         "cost_model": cost_model,
-        "fabric": on.model_dump(mode="json"),
-        "rows": [_row(each) for each in found],
-        "refused": refused,
+        "fabric": network.model_dump(mode="json"),
+        "rows": [_row(evaluation) for evaluation in evaluations],
+        "refused": [refusal.to_json() for refusal in refusals],
         "provenance": origin,
     }
     if as_json:
         print_json(document)
     else:
-        _print_table(found, wanted, cost_model, figure, provenance_line(origin))
+        _print_table(evaluations, refusals, exchange, cost_model, figure, provenance_line(origin))
 
 
 def _total(nbytes: str | None, nbytes_per_rank: str | None, ranks: int) -> float:
@@ -87,58 +88,64 @@ def _total(nbytes: str | None, nbytes_per_rank: str | None, ranks: int) -> float
 
 
 def _evaluate(
-    wanted: Collective, on: Fabric, algorithm: str, cost_model: Any
-) -> tuple[list[Evaluation], list[dict[str, str]]]:
-    from lightloom.collectives.evaluate import evaluate, fastest_first
-    from lightloom.collectives.registry import admitted, algorithms, find
+    collective: Collective, fabric: Fabric, algorithm: str, cost_model: CostModel
+) -> tuple[list[Evaluation], list[Refusal]]:
+    from lightloom.collectives.evaluate import evaluate_all
+    from lightloom.collectives.registry import algorithms, find
     from lightloom.core.errors import UnsupportedError
     from lightloom.reports.progress import progress
 
-    tried = admitted(wanted.kind, on, cost_model) if algorithm == "all" else [find(algorithm)]
-    if not tried:
-        raise UnsupportedError(f"no algorithm serves {wanted.kind} on a {getattr(on, 'kind', 'fabric')}")
-    refused = []
-    if algorithm == "all":
-        reasons = [(each.name, each.refusal(wanted.kind, on, cost_model)) for each in algorithms().values()]
-        refused = [{"algorithm": name, "why": why} for name, why in reasons if why]
-    found = []
-    with progress("Schedules", len(tried)) as advance:
-        for each in tried:
-            found.append(evaluate(each, wanted, on, cost_model))
-            advance(1)
-    return fastest_first(found), refused
+    candidates = list(algorithms().values()) if algorithm == "all" else [find(algorithm)]
+    with progress("Schedules", len(candidates)) as advance:
+        evaluations, refusals = evaluate_all(collective, fabric, cost_model, candidates, advance=lambda: advance(1))
+    if not evaluations and algorithm != "all":
+        raise UnsupportedError(refusals[0].why)
+    if not evaluations:
+        failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refusals if refusal.failed)
+        raise UnsupportedError(
+            f"no algorithm serves {collective.kind} on a {getattr(fabric, 'kind', 'fabric')}{failures}"
+        )
+    return evaluations, refusals
 
 
-def _row(each: Evaluation) -> dict[str, Any]:
-    cost = each.cost
+def _row(evaluation: Evaluation) -> dict[str, Any]:
+    cost = evaluation.cost
     return {
-        "algorithm": each.algorithm.name,
+        "algorithm": evaluation.algorithm.name,
         "steps": cost.steps,
         "time_s": cost.time,
-        "lower_bound_s": each.bound.time,
-        "bound_by": each.bound.bound_by,
+        "lower_bound_s": evaluation.bound.time,
+        "bound_by": evaluation.bound.bound_by,
         "energy_j": cost.energy,
         "verified": True,
         "transmission_s": cost.transmission,
         "conversion_s": cost.conversion,
         "reconfiguration_s": cost.reconfiguration,
         "static_circuits": cost.static,
-        "notes": list(each.schedule.notes),
+        "notes": list(evaluation.schedule.notes),
     }
 
 
 def _print_table(
-    found: list[Evaluation], wanted: Collective, cost_model: str, figure: Path | None, origin: str
+    evaluations: list[Evaluation],
+    refusals: list[Refusal],
+    exchange: Collective,
+    cost_model: str,
+    figure: Path | None,
+    origin: str,
 ) -> None:
     from lightloom.core.units import format_size, format_time
     from lightloom.reports.console import collective_table, make_console
     from lightloom.reports.report import collective_rows
 
     console = make_console()
-    title = f"{wanted.kind} of {format_size(wanted.nbytes)} over {wanted.ranks} ranks, {cost_model} cost"
-    console.print(collective_table(collective_rows(found), console.width, title=title))
-    bound = found[0].bound
+    title = f"{exchange.kind} of {format_size(exchange.nbytes)} over {exchange.ranks} ranks, {cost_model} cost"
+    console.print(collective_table(collective_rows(evaluations), console.width, title=title))
+    bound = evaluations[0].bound
     console.print(f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}")
+    for refusal in refusals:
+        if refusal.failed:
+            console.print(f"refused {refusal.algorithm}: {refusal.why}", markup=False, soft_wrap=True)
     console.print(origin, style="dim")
     if figure is not None:
         console.print(f"drawn: {figure}", soft_wrap=True)

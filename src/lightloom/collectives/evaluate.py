@@ -1,20 +1,23 @@
-"""Build, verify, cost and bound in one go: what the commands and the planner ask for."""
+"""Build, verify, cost and bound schedules: one algorithm, or all of them with those that fail beside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CircuitChanges, CodecTimes, cost
-from lightloom.collectives.registry import Algorithm, build
+from lightloom.collectives.registry import Algorithm, algorithms, build
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
-from lightloom.core.errors import BoundError
+from lightloom.core.errors import BoundError, LightloomError
 from lightloom.fabrics.base import Fabric
 
 _ROUNDING = 1e-9
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,71 @@ def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model
     return Evaluation(algorithm, schedule, *costed(schedule, fabric, model))
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An algorithm that has no schedule for a collective on a fabric, and why."""
+
+    algorithm: str
+    why: str
+    failed: bool = False
+    """Whether the algorithm accepted the collective and then raised, or built a schedule that the verifier rejects."""
+
+    def to_json(self) -> dict[str, str]:
+        """The row of a document."""
+        return {"algorithm": self.algorithm, "why": self.why}
+
+
+def attempt(algorithm: Algorithm, make: Callable[[], T]) -> T | Refusal:
+    """``make()``, which builds this algorithm's schedule; or the refusal that says how the algorithm failed.
+
+    Any algorithm may come from a plug-in, so every exception is its failure, except a cost below its lower bound: there
+    the fabric or the bound is wrong, and with it the cost of every other algorithm.
+
+    Raises:
+        BoundError: a cost lies below its lower bound.
+    """
+    try:
+        return make()
+    except BoundError:
+        raise
+    except LightloomError as error:
+        return Refusal(algorithm.name, str(error), failed=True)
+    except Exception as error:
+        return Refusal(algorithm.name, f"{algorithm.name} raises {type(error).__name__}: {error}", failed=True)
+
+
+def evaluate_all(
+    collective: Collective,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    candidates: Iterable[Algorithm] | None = None,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[list[Evaluation], list[Refusal]]:
+    """Evaluate every algorithm, or the ``candidates``: the evaluations, fastest first, and all others with a reason.
+
+    ``advance`` is called after each algorithm.
+
+    Raises:
+        BoundError: a cost lies below its lower bound.
+    """
+    evaluations: list[Evaluation] = []
+    refusals: list[Refusal] = []
+    for algorithm in algorithms().values() if candidates is None else candidates:
+        why = algorithm.refusal(collective.kind, fabric, model)
+        outcome = (
+            Refusal(algorithm.name, why)
+            if why
+            else attempt(algorithm, partial(evaluate, algorithm, collective, fabric, model))
+        )
+        if isinstance(outcome, Refusal):
+            refusals.append(outcome)
+        else:
+            evaluations.append(outcome)
+        advance()
+    return fastest_first(evaluations), refusals
+
+
 def costed(
     schedule: Schedule,
     fabric: Fabric,
@@ -58,4 +126,4 @@ def costed(
 
 def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """Sorted by time, then by name."""
-    return sorted(evaluations, key=lambda each: (each.cost.time, each.algorithm.name))
+    return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name))

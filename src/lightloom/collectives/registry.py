@@ -37,6 +37,9 @@ class Algorithm:
     """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
     """Why it cannot serve a kind on a fabric, beside what the other fields say."""
+    longest_lightpath: Callable[[str, Fabric], int] | None = None
+    """Links of its longest lightpath for a kind on a fabric; None where its schedules keep within the fabric's reach
+    by construction."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     all_to_all_ranks: int = MAXIMUM_RANKS
@@ -68,7 +71,15 @@ class Algorithm:
             return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
         if self.striped and not fabric.exclusive and not self.halves_shares and not self.by_size:
             return f"{self.name} bundles wavelengths, and this fabric has none"
-        return self.declines(kind, fabric)
+        return self.declines(kind, fabric) or self._beyond_reach(kind, fabric)
+
+    def _beyond_reach(self, kind: str, fabric: Fabric) -> str | None:
+        if fabric.reach is None or self.longest_lightpath is None:
+            return None
+        links = self.longest_lightpath(kind, fabric)
+        if links <= fabric.reach:
+            return None
+        return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
 
 
 @cache
@@ -86,6 +97,7 @@ def _built_in() -> list[Algorithm]:
         binomial_tree,
         halving_doubling,
         in_network,
+        longest,
         neighbour_exchange,
         one_stage,
         optree,
@@ -100,12 +112,14 @@ def _built_in() -> list[Algorithm]:
         Algorithm(
             name="ring",
             build=ring.ring,
+            longest_lightpath=longest.between_neighbours,
             kinds=(*FROM_ALL_GATHER, *ROOTED),
             summary="pass shares on around the ring, one way",
         ),
         Algorithm(
             name="ring-two-way",
             build=ring.ring_two_way,
+            longest_lightpath=longest.between_neighbours,
             kinds=KINDS,
             all_to_all_ranks=128,
             halves_shares=True,
@@ -114,41 +128,48 @@ def _built_in() -> list[Algorithm]:
         Algorithm(
             name="recursive-doubling",
             build=recursive_doubling.recursive_doubling,
+            longest_lightpath=longest.between_doubling_partners,
             summary="exchange everything with partners at distance 1, 2, 4, ...",
         ),
         Algorithm(
             name="halving-doubling",
             build=halving_doubling.halving_doubling,
+            longest_lightpath=longest.between_doubling_partners,
             kinds=("all-reduce",),
             summary="recursive halving, then recursive doubling (Rabenseifner)",
         ),
         Algorithm(
             name="neighbour-exchange",
             build=neighbour_exchange.neighbour_exchange,
+            longest_lightpath=longest.between_neighbours,
             even_ranks=True,
             summary="pairs swap what they last received, two shares one after the other",
         ),
         Algorithm(
             name="one-stage",
             build=one_stage.one_stage,
+            longest_lightpath=longest.between_all_pairs,
             kinds=(*FROM_ALL_GATHER, "all-to-all"),
             summary="every rank straight to every other",
         ),
         Algorithm(
             name="binomial-tree",
             build=binomial_tree.binomial_tree,
+            longest_lightpath=longest.along_binomial_edges,
             kinds=(*FROM_ALL_GATHER, *ROOTED),
             summary="up a binomial tree to rank 0, and back",
         ),
         Algorithm(
             name="worker-aggregator",
             build=worker_aggregator.worker_aggregator,
+            longest_lightpath=longest.to_the_root,
             kinds=(*FROM_ALL_GATHER, *ROOTED),
             summary="all to rank 0, and back (parameter server)",
         ),
         Algorithm(
             name="wrht",
             build=wrht.wrht,
+            longest_lightpath=longest.within_wrht_groups,
             kinds=("all-reduce",),
             needs="wdm-ring",
             summary="groups of 2w+1 to their middle, representatives exchange, and back",
@@ -156,6 +177,7 @@ def _built_in() -> list[Algorithm]:
         Algorithm(
             name="optree",
             build=optree.optree,
+            longest_lightpath=longest.between_optree_parts,
             needs="wdm-ring",
             summary="exchange between parts of the ring, then between parts of the parts, ...",
         ),
@@ -166,6 +188,7 @@ def _built_in() -> list[Algorithm]:
         Algorithm(
             name="neighbour-exchange-pairs",
             build=neighbour_exchange.neighbour_exchange_pairs,
+            longest_lightpath=longest.between_neighbours,
             even_ranks=True,
             needs="wdm-ring",
             least_channels=2,
@@ -201,6 +224,7 @@ def _striped(plain: Algorithm) -> Algorithm:
         even_ranks=plain.even_ranks,
         halves_shares=plain.halves_shares,
         all_to_all_ranks=plain.all_to_all_ranks,
+        longest_lightpath=plain.longest_lightpath,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from lightloom.collectives.algorithms._rooted import up_and_down
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
 
@@ -26,7 +27,10 @@ def binomial_rounds(ranks: int) -> int:
 
 def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Binomial tree to rank 0 and back, for any number of ranks."""
-    n = collective.ranks
-    distances = [1 << k for k in range(binomial_rounds(n))]
-    levels = [(np.arange(d, n, 2 * d), np.arange(d, n, 2 * d) - d, d) for d in distances]
-    return up_and_down("binomial-tree", collective, fabric, levels, striped)
+    return up_and_down("binomial-tree", collective, fabric, binomial_levels(collective.ranks), striped)
+
+
+def binomial_levels(ranks: int) -> list[tuple[Ints, Ints, int]]:
+    """Children, their parents and the ranks of a child's subtree, leaves first."""
+    distances = [1 << k for k in range(binomial_rounds(ranks))]
+    return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]

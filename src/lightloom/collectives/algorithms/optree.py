@@ -16,6 +16,7 @@ searched (optree_radices.py). The closed forms are in optree_forms.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,12 @@ from lightloom.collectives.algorithms.optree_radices import best_radices, cut
 from lightloom.collectives.schedule.build import assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
-from lightloom.collectives.schedule.wavelengths import colour_intervals, ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.collectives.schedule.wavelengths import (
+    colour_intervals,
+    ring_all_to_all,
+    ring_all_to_all_wavelengths,
+    ring_links,
+)
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import ConfigError
@@ -117,6 +123,14 @@ def exchange_stages(n: int, radices: Sequence[int]) -> list[Stage]:
     if len(start) != n:
         raise ConfigError(f"radices {tuple(radices)} cut {n} ranks into {len(start)} parts: expected {n}")
     return [stage for stage in stages if len(stage.source)]
+
+
+@lru_cache(maxsize=64)
+def longest_optree_links(ranks: int, channels: int) -> int:
+    """Links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
+    start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
+    stage = _around_the_ring(start, size)
+    return ring_links(ranks, stage.source, stage.destination, stage.route)
 
 
 def _around_the_ring(start: Ints, size: Ints) -> Stage:

@@ -40,6 +40,15 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
     )
 
 
+def doubling_partners(ranks: int) -> list[tuple[Ints, Ints]]:
+    """Who sends to whom in each exchange, folding of the ranks beyond a power of two first."""
+    members, folded = _members(ranks)
+    position = np.arange(len(members))
+    exchanges = [(folded, folded - 1)] if len(folded) else []
+    distances = [1 << k for k in range(len(members).bit_length() - 1)]
+    return exchanges + [(members, members[position ^ distance]) for distance in distances]
+
+
 def _members(n: int) -> tuple[Ints, Ints]:
     """(ranks that take part, ranks that fold into the one before them): pairs at the front fold until 2^p are left."""
     extra = n - (1 << (n.bit_length() - 1))

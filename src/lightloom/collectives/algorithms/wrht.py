@@ -14,11 +14,13 @@ arXiv 2207.10982, as OpTree recounts it; group size and the closing all-to-all a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from lightloom.collectives.schedule.build import assemble
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -51,15 +53,7 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """WRHT all-reduce. Assumes a WDM ring; one wavelength a transfer, or an equal share of them when striped."""
-    up: list[_Stage] = []
-    members = np.arange(collective.ranks, dtype=np.int64)
-    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > fabric.usable_channels:
-        stage, members = _collect(members, 2 * fabric.usable_channels + 1)
-        up.append(stage)
-    across: list[_Stage] = []
-    if len(members) > 1:
-        source, destination, route, colour = ring_all_to_all(len(members))
-        across.append((members[source], members[destination], route, colour))
+    up, across = _stages(collective.ranks, fabric.usable_channels)
     down = [(destination, source, 1 - route, colour) for source, destination, route, colour in reversed(up)]
     stages, adding = up + across + down, len(up) + len(across)
     step = np.repeat(np.arange(len(stages)), [len(stage[0]) for stage in stages])
@@ -82,6 +76,26 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
         np.zeros_like(step),
         step < adding,
     )
+
+
+@lru_cache(maxsize=64)
+def longest_wrht_links(ranks: int, channels: int) -> int:
+    """Links of the longest lightpath on a ring."""
+    up, across = _stages(ranks, channels)
+    return max(ring_links(ranks, *stage[:3]) for stage in up + across)
+
+
+def _stages(ranks: int, channels: int) -> tuple[list[_Stage], list[_Stage]]:
+    """Stages towards the representatives, and their exchange where more than one is left."""
+    up: list[_Stage] = []
+    members = np.arange(ranks, dtype=np.int64)
+    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > channels:
+        stage, members = _collect(members, 2 * channels + 1)
+        up.append(stage)
+    if len(members) == 1:
+        return up, []
+    source, destination, route, colour = ring_all_to_all(len(members))
+    return up, [(members[source], members[destination], route, colour)]
 
 
 def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:

@@ -29,6 +29,12 @@ def line_all_to_all_wavelengths(nodes: int) -> int:
     return nodes * nodes // 4
 
 
+def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
+    """Links of the longest of these lightpaths on a ring."""
+    ahead = np.where(np.asarray(route) == CLOCKWISE, destination - source, source - destination)
+    return int((ahead % nodes).max())
+
+
 @lru_cache(maxsize=64)
 def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
     """An optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), one entry an ordered pair.

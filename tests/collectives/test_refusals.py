@@ -1,0 +1,99 @@
+"""Algorithms that cannot serve decline before they build, and one that fails is one refused row beside the others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lightloom.cli.main import app
+from lightloom.collectives import registry
+from lightloom.collectives.evaluate import evaluate_all
+from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
+from tests.collectives.strategies import wdm_ring
+
+
+@pytest.mark.parametrize("taps", [1, 10])
+@pytest.mark.parametrize("reach", [1, 3, 10])
+@pytest.mark.parametrize("ranks", [16, 27])
+def test_every_admitted_algorithm_keeps_within_reach(ranks: int, reach: int, taps: int) -> None:
+    fabric = wdm_ring(ranks, 8, lightpath_reach=reach, multicast_taps=taps)
+    for kind in KINDS:
+        evaluations, refusals = evaluate_all(Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+        assert evaluations
+        assert [refusal for refusal in refusals if refusal.failed] == []
+
+
+@pytest.mark.parametrize(("ranks", "wavelengths"), [(2, 1), (5, 3), (12, 4), (16, 64), (27, 2), (33, 8)])
+def test_the_longest_lightpath_is_known_before_a_schedule_is_built(ranks: int, wavelengths: int) -> None:
+    """Both ways: nothing is refused that would keep within reach."""
+    fabric = wdm_ring(ranks, wavelengths)
+    for kind in KINDS:
+        for algorithm in admitted(kind, fabric):
+            if algorithm.longest_lightpath is not None:
+                schedule = build(algorithm, Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+                links = int(fabric.hops(*schedule.ends(slice(None))).max())
+                assert algorithm.longest_lightpath(kind, fabric) == links, (algorithm.name, kind)
+
+
+def test_refusals_name_reach() -> None:
+    fabric = wdm_ring(64, 64, lightpath_reach=10)
+    assert find("one-stage").refusal("all-gather", fabric) == (
+        "one-stage needs lightpaths of 32 links, and light reaches 10 on this fabric"
+    )
+    with pytest.raises(UnsupportedError, match="reaches 10"):
+        build(find("one-stage"), Collective("all-gather", 64, 1e6), fabric)
+
+
+def _lazy(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """A ring that drops its last row, so that one rank lacks a share."""
+    schedule = find("ring").build(collective, fabric, striped=striped)
+    names = "step lightpath source destination route fibre first_wavelength wavelength_count chunk reduces"
+    columns = {name: getattr(schedule, name)[:-1] for name in names.split()}
+    return Schedule(algorithm="lazy", collective=collective, chunks=schedule.chunks, steps=schedule.steps, **columns)
+
+
+def _broken(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    raise IndexError("rank 9 of 8")
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins = {
+        name: Algorithm(name=name, build=build, summary="faulty")
+        for name, build in (("lazy", _lazy), ("broken", _broken))
+    }
+    every = algorithms() | plugins
+    monkeypatch.setattr(registry, "algorithms", lambda: every)
+    monkeypatch.setattr("lightloom.collectives.evaluate.algorithms", lambda: every)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_faulty_algorithm_is_one_refused_row_and_the_others_are_ranked() -> None:
+    fabric = PacketSwitch(ranks=8)
+    evaluations, refusals = evaluate_all(Collective("all-gather", 8, 1e6), fabric)
+    failed = {refusal.algorithm: refusal.why for refusal in refusals if refusal.failed}
+    assert failed.keys() == {"lazy", "broken"}
+    assert "chunk" in failed["lazy"] and "rank 9 of 8" in failed["broken"] and "IndexError" in failed["broken"]
+    names = [evaluation.algorithm.name for evaluation in evaluations]
+    assert "ring" in names and "lazy" not in names
+    times = [evaluation.cost.time for evaluation in evaluations]
+    assert times == sorted(times)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_the_command_shows_the_row_and_a_pinned_faulty_algorithm_in_one_line() -> None:
+    arguments = ["collective", "all-gather", "--fabric", "switch", "--ranks", "8", "--nbytes", "1MB"]
+    document: dict[str, Any] = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert len([row for row in document["refused"] if row["algorithm"] == "lazy"]) == 1
+    table = CliRunner().invoke(app, arguments).stdout
+    assert "refused lazy: " in table and "refused broken: broken raises IndexError: rank 9 of 8" in table
+    pinned = CliRunner().invoke(app, [*arguments, "--algorithm", "broken"])
+    assert isinstance(pinned.exception, UnsupportedError) and "rank 9 of 8" in str(pinned.exception)
