@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.fields import Config, Ranks
+from lightloom.core.results import Result
 from lightloom.fabrics.base import Fabric
 
 
@@ -44,8 +45,8 @@ class ClusterFile(Config):
     """Where each value comes from, by field name (``training.precision`` for one setting)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Cluster(Result):
     """A cluster, every part read and checked."""
 
     name: str
@@ -57,6 +58,10 @@ class Cluster:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     description: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        fabric = getattr(self.fabric, "kind", type(self.fabric).__name__)
+        return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {fabric}"
 
     def to_json(self) -> dict[str, Any]:
         """Every value in plain types and SI units, for reports and provenance."""

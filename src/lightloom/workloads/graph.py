@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from lightloom.core.errors import WorkloadError
+from lightloom.core.results import Result
 
 SCHEMA = "lightloom.graph/1"
 
@@ -112,8 +113,8 @@ def _check_integer(name: str, key: str, value: object, least: int) -> None:
         raise WorkloadError(f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeGraph:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ComputeGraph(Result):
     """Operators in a topological order (the order of the tuple), for one batch.
 
     Raises:
@@ -246,6 +247,15 @@ class ComputeGraph:
             "unused_parameters": self.unused_parameters,
             "operators": [_operator_to_json(operator) for operator in self.operators],
         }
+
+    def summary(self) -> str:
+        return (
+            f"{self.name}: {len(self.operators)} operators, {self.parameters:,} parameters, "
+            f"{self.forward_flops:.4g} FLOPs forward and {self.backward_flops:.4g} backward at batch {self.batch}"
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{name: getattr(operator, name) for name in ("name", "kind", *_COUNTS)} for operator in self.operators]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ComputeGraph:

@@ -18,22 +18,31 @@ With M bytes held in the end, N ranks and d = M / N:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lightloom.collectives.bounds.degree import degree_seconds
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.core.results import Result
+from lightloom.core.units import format_time
 from lightloom.fabrics.base import Fabric
 
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+@dataclass(frozen=True, slots=True, repr=False)
+class Bound(Result):
     """A proved lower bound on the time of one run, seconds, and the resource that sets it."""
 
     time: float
     bound_by: str
+
+    def summary(self) -> str:
+        return f"at least {format_time(self.time)}, set by {self.bound_by}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"lower_bound_s": self.time, "bound_by": self.bound_by}
 
 
 def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Bound:

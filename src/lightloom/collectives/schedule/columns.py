@@ -11,6 +11,7 @@ import numpy as np
 from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Column
+from lightloom.core.units import format_size
 
 COLUMNS: dict[str, type[np.generic]] = {
     "step": np.int32,
@@ -83,6 +84,11 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def __repr__(self) -> str:
+        collective, steps = self.collective, "queued" if self.queued else f"{self.steps} steps"
+        size = format_size(collective.nbytes)
+        return f"{self.algorithm}: {collective.kind} of {size} over {collective.ranks} ranks, {len(self)} rows, {steps}"
 
     @property
     def chunk_nbytes(self) -> float:

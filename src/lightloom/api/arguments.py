@@ -1,0 +1,105 @@
+"""Arguments as people write them: sizes as text or numbers, fabrics and clusters by name, file or object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from lightloom.clusters import load as clusters
+from lightloom.clusters.base import Cluster
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.units import parse
+from lightloom.fabrics import load as fabrics
+from lightloom.fabrics.base import Fabric
+
+Quantity: TypeAlias = str | float
+"""``"64MiB"``, ``"25us"``, or a number in SI units."""
+Settings: TypeAlias = Mapping[str, object]
+"""Fields set on top of a catalog entry or a file, by name."""
+FabricLike: TypeAlias = str | Path | Fabric
+"""A name of the catalog, a YAML file, or a fabric."""
+ClusterLike: TypeAlias = str | Path | Cluster
+"""A name of the catalog, a YAML file, or a cluster."""
+
+
+def load_fabric(
+    fabric: FabricLike, ranks: int | None = None, *, set: Settings | None = None, **fields: object
+) -> Fabric:
+    """Return a fabric from the catalog or a YAML file, with single fields replaced.
+
+    >>> load_fabric("wdm-ring", 64, wavelengths=16, conversion_time="1us")
+
+    Args:
+        fabric: a name of the catalog, a ``.yaml`` file, or a fabric of which a changed copy is wanted.
+        ranks: number of ranks attached; may be left out for a fabric that is given as an object.
+        set: fields and their values, as keywords do.
+        fields: single fields by keyword, quantities as text or in SI units.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is unknown or out of range, or ``ranks`` is missing.
+    """
+    settings = {**(set or {}), **fields}
+    if isinstance(fabric, Fabric):
+        if ranks is not None:
+            settings["ranks"] = ranks
+        if not settings:
+            return fabric
+        changed: Fabric = validate(type(fabric), fabric.model_dump() | settings, "fabric")
+        return changed
+    if ranks is None:
+        raise ConfigError(f"fabric {str(fabric)!r}: expected a number of ranks, e.g. ranks=64")
+    return fabrics.load_fabric(str(fabric), ranks, settings)
+
+
+def load_cluster(
+    cluster: ClusterLike, ranks: int | None = None, *, set: Settings | None = None, **fields: object
+) -> Cluster:
+    """Return a cluster from the catalog or a YAML file, with single fields replaced.
+
+    >>> load_cluster("terarack-64", ranks=32, set={"fabric.wavelengths": 16, "training.batch_per_rank": 8})
+
+    Args:
+        cluster: a name of the catalog, a ``.yaml`` file, or a cluster, which is returned as it is.
+        ranks: number of ranks; the cluster's own without it.
+        set: fields and their values; a dot reaches into a part.
+        fields: top-level fields by keyword.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is unknown or out of range, or a cluster that is given as an object should be changed.
+    """
+    settings = {**(set or {}), **fields}
+    if ranks is not None:
+        settings["ranks"] = ranks
+    if not isinstance(cluster, Cluster):
+        return clusters.load_cluster(cluster, settings)
+    if settings:
+        raise ConfigError(f"cluster {cluster.name}: expected a name or a file where fields are set")
+    return cluster
+
+
+def collective_of(
+    kind: str | Collective, ranks: int, nbytes: Quantity | None, nbytes_per_rank: Quantity | None = None
+) -> Collective:
+    """Return the collective of a kind and a size; one that is given as an object is returned as it is.
+
+    Raises:
+        ConfigError: no size, two sizes, or a collective for another number of ranks.
+        UnitError: a size that cannot be read.
+        UnknownNameError: no such kind.
+    """
+    if isinstance(kind, Collective):
+        if nbytes is not None or nbytes_per_rank is not None:
+            raise ConfigError("a Collective states its size: expected neither nbytes nor nbytes_per_rank beside it")
+        if kind.ranks != ranks:
+            raise ConfigError(f"the collective is over {kind.ranks} ranks, the fabric has {ranks}")
+        return kind
+    if nbytes is not None and nbytes_per_rank is None:
+        return Collective(cast(Kind, kind), ranks, parse(nbytes, "size"))
+    if nbytes_per_rank is not None and nbytes is None:
+        return Collective(cast(Kind, kind), ranks, parse(nbytes_per_rank, "size") * ranks)
+    raise ConfigError("expected either a total size (nbytes) or a size per rank (nbytes_per_rank)")

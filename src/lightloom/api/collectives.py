@@ -1,0 +1,298 @@
+"""Collectives: rank their algorithms, synthesize and verify schedules, and hold them against lower bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightloom.api.arguments import FabricLike, Quantity, Settings, collective_of, load_fabric
+from lightloom.api.schedules import VerifiedSchedule
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.evaluate import costed, evaluate
+from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.stepped import verify as verify_on
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.core.provenance import provenance
+from lightloom.core.results import Result, plain
+from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.fabrics.base import Fabric
+from lightloom.interchange.formats import import_schedule
+from lightloom.reports.numbers import format_ratio
+from lightloom.reports.progress import progress
+
+ALL = "all"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CollectiveRanking(Result):
+    """Every algorithm that can carry a collective on a fabric, fastest first; each one verified and costed."""
+
+    collective: Collective
+    fabric: Fabric
+    cost_model: CostModel
+    algorithm: str
+    """Name of the one algorithm that was requested, or ``all``."""
+    ranking: tuple[VerifiedSchedule, ...]
+    """Verified schedules, fastest first."""
+    refused: tuple[tuple[str, str], ...]
+    """Names of the algorithms that cannot serve, each with the reason."""
+
+    @property
+    def winner(self) -> VerifiedSchedule:
+        """The fastest schedule."""
+        return self.ranking[0]
+
+    def __len__(self) -> int:
+        return len(self.ranking)
+
+    def __iter__(self) -> Iterator[VerifiedSchedule]:
+        return iter(self.ranking)
+
+    def __getitem__(self, index: int) -> VerifiedSchedule:
+        return self.ranking[index]
+
+    @property
+    def title(self) -> str:
+        """The collective and the cost model in a few words."""
+        size = format_size(self.collective.nbytes)
+        return f"{self.collective.kind} of {size} over {self.collective.ranks} ranks, {self.cost_model} cost"
+
+    def summary(self) -> str:
+        winner = self.winner
+        return (
+            f"{self.title}: {winner.algorithm} is the fastest of {len(self)} with {format_time(winner.time)}, "
+            f"{format_ratio(winner.ratio)} the lower bound (set by {winner.lower_bound.bound_by})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that ``lightloom collective --json`` prints."""
+        kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
+        document = {
+            "schema": "lightloom.collective/1",
+            "kind": kind,
+            "ranks": self.collective.ranks,
+            "nbytes": nbytes,
+            "cost_model": self.cost_model,
+            "fabric": fabric,
+            "rows": self.rows(),
+            "refused": [{"algorithm": name, "why": why} for name, why in self.refused],
+            "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model]),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [schedule.row() for schedule in self.ranking]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "algorithm": schedule.algorithm,
+                "steps": schedule.cost.steps,
+                "time": format_time(schedule.time),
+                "vs bound": format_ratio(schedule.ratio),
+                "lower bound": format_time(schedule.lower_bound.time),
+                "energy": format_energy(schedule.cost.energy),
+                "bound set by": schedule.lower_bound.bound_by,
+            }
+            for schedule in self.ranking
+        ]
+
+    def pictures(self) -> Sequence[str]:
+        return self.winner.pictures()
+
+
+def collective(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    algorithm: str = ALL,
+    cost_model: str = "physical",
+    set: Settings | None = None,
+    **fields: object,
+) -> CollectiveRanking:
+    """Rank the algorithms that can carry a collective on a fabric.
+
+    >>> collective("all-gather", "wdm-ring", ranks=64, nbytes="64MiB", wavelengths=16)
+
+    Args:
+        kind: all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter; or a ``Collective``.
+        fabric: a name of the catalog, a YAML file, or a fabric.
+        ranks: number of ranks; may be left out for a fabric that is given as an object.
+        nbytes: what every rank holds in the end (all-gather) or at the start (all others).
+        nbytes_per_rank: the same, divided by the number of ranks.
+        algorithm: one algorithm by name, or ``all`` that the fabric admits.
+        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
+
+    Raises:
+        UnsupportedError: no algorithm serves this collective on this fabric.
+        VerificationError: the one algorithm that was requested builds a wrong schedule.
+        InputError: an argument that cannot be read.
+    """
+    on = load_fabric(fabric, ranks, set=set, **fields)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
+    model = known_cost_model(cost_model)
+    candidates, refused = _candidates(request, on, model, algorithm)
+    ranking: list[VerifiedSchedule] = []
+    with progress("Schedules", len(candidates)) as advance:
+        for candidate in candidates:
+            try:
+                ranking.append(VerifiedSchedule.evaluated(evaluate(candidate, request, on, model), on))
+            except VerificationError as error:
+                if algorithm != ALL:
+                    raise VerificationError(f"{candidate.name}: {error}") from error
+                refused.append((candidate.name, f"{candidate.name} builds a wrong schedule: {error}"))
+            advance(1)
+    if not ranking:
+        raise UnsupportedError("; ".join(f"{name}: {why}" for name, why in refused))
+    return CollectiveRanking(
+        collective=request,
+        fabric=on,
+        cost_model=model,
+        algorithm=algorithm,
+        ranking=tuple(sorted(ranking, key=lambda schedule: (schedule.time, schedule.algorithm))),
+        refused=tuple(refused),
+    )
+
+
+def _candidates(
+    request: Collective, fabric: Fabric, model: CostModel, algorithm: str
+) -> tuple[list[Algorithm], list[tuple[str, str]]]:
+    """The algorithms to try, and those that decline, each with the reason."""
+    if algorithm != ALL:
+        return [find(algorithm)], []
+    reasons = {name: entry.refusal(request.kind, fabric, model) for name, entry in algorithms().items()}
+    candidates = [entry for name, entry in algorithms().items() if reasons[name] is None]
+    if not candidates:
+        kind = getattr(fabric, "kind", "fabric")
+        raise UnsupportedError(f"no algorithm serves {request.kind} on a {kind}")
+    return candidates, [(name, why) for name, why in reasons.items() if why]
+
+
+def synthesize(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    algorithm: str = "synthesized",
+    set: Settings | None = None,
+    **fields: object,
+) -> VerifiedSchedule:
+    """Build and verify one schedule, found for this fabric, collective and size unless an algorithm is named.
+
+    >>> synthesize("all-gather", fabric="wdm-ring", ranks=64, nbytes="64MiB").save("all-gather.json")
+
+    Arguments are those of :func:`collective`.
+
+    Raises:
+        UnsupportedError: the algorithm cannot serve this.
+        InputError: an argument that cannot be read.
+    """
+    settings = {**(set or {}), **fields}
+    ranking = collective(
+        kind, fabric, ranks, nbytes, nbytes_per_rank=nbytes_per_rank, algorithm=algorithm, set=settings
+    )
+    return ranking.winner
+
+
+def verify(
+    schedule: Schedule | VerifiedSchedule | str | Path,
+    fabric: FabricLike | None = None,
+    ranks: int | None = None,
+    *,
+    nbytes: Quantity | None = None,
+    set: Settings | None = None,
+    **fields: object,
+) -> VerifiedSchedule:
+    """Replay a schedule, or a file that holds one, and return it with its cost and its lower bound.
+
+    >>> verify("all-gather.json")
+
+    Args:
+        schedule: a schedule, or a file: .json, .parquet, .arrow, .et (Chakra) or .xml (MSCCL).
+        fabric: where it runs; may be left out where the file or the object names it.
+        ranks: number of ranks of a fabric that is given by name; the schedule's own without it.
+        nbytes: size of the collective, for a program of MSCCL, which states none.
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
+
+    Raises:
+        VerificationError: the schedule does not do what its collective promises, or uses the fabric illegally; names
+            the rank, chunk, step or link.
+        ConfigError: a file that is malformed or whose schedule is wrong, or a schedule without a fabric.
+    """
+    if isinstance(schedule, str | Path):
+        on = None if fabric is None else load_fabric(fabric, ranks, set=set, **fields)
+        return VerifiedSchedule.of(
+            *import_schedule(Path(schedule), on, None if nbytes is None else parse(nbytes, "size"))
+        )
+    columns, on = _on(schedule, fabric, ranks, {**(set or {}), **fields})
+    verify_on(columns, on)
+    return VerifiedSchedule.of(columns, on)
+
+
+def cost(
+    schedule: Schedule | VerifiedSchedule,
+    fabric: FabricLike | None = None,
+    *,
+    cost_model: str = "physical",
+    set: Settings | None = None,
+    **fields: object,
+) -> Cost:
+    """Return the time and energy of one run of a schedule on a fabric, by default the one it was verified on.
+
+    Raises:
+        VerificationError: the schedule is wrong on this fabric.
+        BoundError: the cost lies below the proved lower bound, which is a fault of lightloom.
+    """
+    columns, on = _on(schedule, fabric, None, {**(set or {}), **fields})
+    verify_on(columns, on)
+    return costed(columns, on, known_cost_model(cost_model))[0]
+
+
+def lower_bound(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    cost_model: str = "physical",
+    set: Settings | None = None,
+    **fields: object,
+) -> Bound:
+    """Return the time that no schedule of a collective can beat on a fabric, and the resource that sets it.
+
+    >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
+
+    Arguments are those of :func:`collective`.
+    """
+    on = load_fabric(fabric, ranks, set=set, **fields)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
+    return bound_of(request, on, known_cost_model(cost_model))
+
+
+def _on(
+    schedule: Schedule | VerifiedSchedule, fabric: FabricLike | None, ranks: int | None, settings: Settings
+) -> tuple[Schedule, Fabric]:
+    """The schedule's columns, and the fabric on which they are wanted."""
+    own = schedule.fabric if isinstance(schedule, VerifiedSchedule) else None
+    columns = schedule.schedule if isinstance(schedule, VerifiedSchedule) else schedule
+    place = own if fabric is None else fabric
+    if place is None:
+        raise ConfigError("a schedule without a fabric: expected a fabric, by name, file or object")
+    attached = ranks if ranks is not None or isinstance(place, Fabric) else columns.collective.ranks
+    return columns, load_fabric(place, attached, set=settings)

@@ -1,0 +1,105 @@
+"""Models: a zoo name, a user's factory, a module, a trace or a graph, made into a compute graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.interchange.chakra_workload import read_chakra_workload
+from lightloom.interchange.execution_trace import read_execution_trace
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import load_workload
+from lightloom.workloads.resolve import INSTALL_TORCH
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+ModelLike: TypeAlias = "str | Path | ComputeGraph | nn.Module"
+"""A zoo name, ``package.module:factory``, ``file.py:factory``, a trace (.json, .et), a module, or a graph."""
+_TRACES = (".json", ".et")
+
+
+def trace(
+    model: ModelLike,
+    *,
+    batch: int = 1,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    sequence_length: int | None = None,
+    name: str | None = None,
+) -> ComputeGraph:
+    """Return the operators of a model with their FLOPs and bytes, for ``batch`` samples.
+
+    >>> trace("resnet50", batch=32)
+    >>> trace(torch.nn.Linear(16, 4), inputs=torch.zeros(8, 16), batch=32)
+
+    Args:
+        model: a zoo name, ``package.module:factory``, ``file.py:factory``, a file with a trace (.json, .et), a graph,
+            or an ``nn.Module``, whose parameters are moved to the meta device.
+        batch: samples in one forward pass.
+        inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
+        sequence_length: tokens in a sample, for models that take tokens.
+        name: the graph's name, for a module; its class without it.
+
+    Raises:
+        UnknownNameError: no such model.
+        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+        ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
+    """
+    return trace_with_gaps(model, batch=batch, inputs=inputs, sequence_length=sequence_length, name=name)[0]
+
+
+def trace_with_gaps(
+    model: ModelLike,
+    *,
+    batch: int,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    sequence_length: int | None = None,
+    name: str | None = None,
+) -> tuple[ComputeGraph, tuple[str, ...]]:
+    """Return the graph as :func:`trace` does, and what a trace file does not record; nothing for other models."""
+    if isinstance(model, str | Path):
+        if inputs is not None:
+            raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
+        if Path(model).suffix in _TRACES:
+            return _from_file(Path(model), batch, sequence_length)
+        return load_workload(str(model), batch=batch, sequence_length=sequence_length), ()
+    if isinstance(model, ComputeGraph):
+        if inputs is not None or sequence_length is not None:
+            raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
+        return model.with_batch(batch), ()
+    return _from_module(model, batch, inputs, sequence_length, name), ()
+
+
+def _from_file(path: Path, batch: int, sequence_length: int | None) -> tuple[ComputeGraph, tuple[str, ...]]:
+    if sequence_length is not None:
+        raise ConfigError(f"--sequence-length {sequence_length}: the trace {path} keeps the length it was taken with")
+    if path.suffix == ".et":
+        record = read_chakra_workload(path, batch=batch)
+    else:
+        record = read_execution_trace(path)
+    return record.graph.with_batch(batch), record.lost
+
+
+def _from_module(
+    module: nn.Module,
+    batch: int,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None,
+    sequence_length: int | None,
+    name: str | None,
+) -> ComputeGraph:
+    title = name or type(module).__name__
+    try:
+        from torch import nn
+
+        from lightloom.workloads.torch.build import trace_factory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{title}: {INSTALL_TORCH}") from error
+    if not isinstance(module, nn.Module):
+        raise WorkloadError(f"{title}: expected a model's name, a file, a graph or a torch.nn.Module")
+    if inputs is None:
+        return trace_factory(module, name=title, batch=batch, sequence_length=sequence_length)
+    return trace_factory(lambda: (module, inputs), name=title, batch=batch, sequence_length=sequence_length)

@@ -1,0 +1,1 @@
+"""The Python API: its names, its results, its documents."""

@@ -1,0 +1,71 @@
+"""The public names: this list is the API, and changing it is a change of version."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import lightloom as ll
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = {
+    "averager",
+    "collective",
+    "cost",
+    "load_cluster",
+    "load_fabric",
+    "lower_bound",
+    "plan",
+    "synthesize",
+    "trace",
+    "verify",
+}
+TYPES = {"Accelerator", "Algorithm", "Codec", "Collective", "Fabric", "LightloomError", "Schedule"}
+
+
+def test_the_public_names() -> None:
+    assert set(ll.__all__) == FUNCTIONS | TYPES | {"__version__"}
+    assert set(ll.__all__) <= set(dir(ll))
+    assert all(callable(getattr(ll, name)) for name in FUNCTIONS)
+    assert all(isinstance(getattr(ll, name), type) for name in TYPES)
+    assert ll.__version__ == version("lightloom")
+    with pytest.raises(AttributeError, match="no attribute 'planes'"):
+        ll.planes  # noqa: B018
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs" / "python-api.md").read_text()
+    for name in FUNCTIONS | TYPES:
+        assert f"`ll.{name}" in page, name
+        assert getattr(ll, name).__doc__
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    script = "import sys, lightloom; lightloom.__version__; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"torch", "numba", "numpy", "pydantic", "matplotlib", "typer", "rich"}
+    assert {name for name in loaded if name.startswith("lightloom")} == {"lightloom"}
+
+
+def test_ranking_a_collective_loads_no_torch() -> None:
+    script = "import sys, lightloom; lightloom.collective; lightloom.plan; lightloom.averager; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"torch", "numba", "pandas", "pyarrow", "matplotlib"}
+
+
+def test_nothing_inside_imports_the_root() -> None:
+    for path in sorted((ROOT / "src" / "lightloom").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert all(alias.name != "lightloom" for alias in node.names), path
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "lightloom" and not node.level, path
