@@ -24,7 +24,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance, provenance_line
-from lightloom.planner.search import Candidate, search
+from lightloom.planner.search.ranked import Candidate, search
 from lightloom.reports.figures.base import check_format, save
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload

@@ -24,14 +24,14 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.placed_bounds import first_look
-from lightloom.planner.placed_plans import PlacedPlans
-from lightloom.planner.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
-from lightloom.planner.split_rows import Asked, SplitRows
-from lightloom.planner.split_search import DEFAULT_ALGORITHMS, split_search
-from lightloom.planner.splits import KINDS, SplitPlan
-from lightloom.planner.stage_times import Job
+from lightloom.planner.bounds.placed import first_look
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.search.placed_plans import PlacedPlans
+from lightloom.planner.search.plans import KINDS, SplitPlan
+from lightloom.planner.search.rows import Asked, SplitRows
+from lightloom.planner.search.search import DEFAULT_ALGORITHMS, split_search
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 

@@ -8,7 +8,7 @@ from lightloom.cli.plan.algorithms import algorithm_table, circuit_tables
 from lightloom.cli.plan.report import plan_report
 from lightloom.clusters.load import load_cluster
 from lightloom.core.provenance import provenance
-from lightloom.planner.search import PlanSearch, search
+from lightloom.planner.search.ranked import PlanSearch, search
 from lightloom.reports.html import render
 from tests.planner.jobs import transformer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lightloom.planner.splits import KINDS
+from lightloom.planner.search.plans import KINDS
 from tests.cli.commands import Done, run
 
 Command = Callable[..., Done]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight, one_forward_one_backward
-from lightloom.planner.bounds import pipeline_bound
+from lightloom.planner.bounds.strategies import pipeline_bound
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import transformer

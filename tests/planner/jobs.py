@@ -10,7 +10,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.stage_times import Job
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.lower import Price
 from lightloom.workloads.graph import ComputeGraph, Operator
 from tests.simulation.prices import linear

@@ -16,11 +16,11 @@ from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.bounds import admitted, bounds, memory, pipeline_bound
-from lightloom.planner.compression import stated
-from lightloom.planner.group_prices import GroupPrices, PriceLines
-from lightloom.planner.stage_times import Job
-from lightloom.planner.strategy_step import exact_stage_times, simulate
+from lightloom.planner.bounds.strategies import admitted, bounds, memory, pipeline_bound
+from lightloom.planner.pricing.compression import stated
+from lightloom.planner.pricing.group_prices import GroupPrices, PriceLines
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined

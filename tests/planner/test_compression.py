@@ -13,7 +13,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.planner.compression import (
+from lightloom.planner.pricing.compression import (
     CodecEngine,
     Compression,
     engine_of,
@@ -21,10 +21,10 @@ from lightloom.planner.compression import (
     model_key,
     stated,
 )
-from lightloom.planner.explain import explain
-from lightloom.planner.prices import SchedulePrices
-from lightloom.planner.search import Candidate, PlanSearch, search
-from lightloom.planner.verdict import verdict
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.ranked import Candidate, PlanSearch, search
+from lightloom.planner.search.verdict import verdict
 from tests.planner.test_search import graph
 
 NO_PACKETS = {"fabric.packet_payload": None, "fabric.packet_header": 0}

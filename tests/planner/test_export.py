@@ -17,7 +17,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import ExportedJob, exported, expressible
-from lightloom.planner.split_search import split_search
+from lightloom.planner.search.search import split_search
 from tests.planner.jobs import cluster, job, mixture, space, transformer
 
 BLOCKS = 8

@@ -11,9 +11,9 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Kind
-from lightloom.planner import kept_prices
-from lightloom.planner.kept_prices import prices_path
-from lightloom.planner.search import PlanSearch, search
+from lightloom.planner.pricing import price_cache
+from lightloom.planner.pricing.price_cache import prices_path
+from lightloom.planner.search.ranked import PlanSearch, search
 from tests.planner.jobs import transformer
 
 
@@ -45,7 +45,7 @@ def test_a_plan_made_again_is_the_same_and_builds_nothing_but_what_keeps_itself(
         assert algorithm.by_size, algorithm.name
         return build(algorithm, *rest)
 
-    monkeypatch.setattr("lightloom.planner.prices.build", only_by_size)
+    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build", only_by_size)
     assert rows(search(transformer(2), cluster())) == first
 
 
@@ -67,7 +67,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
         prices_path(ring, cluster().fabric, "paper", wanted),
         prices_path(ring, cluster().fabric, "physical", [("all-reduce", 9.0)]),
     ]
-    monkeypatch.setattr(kept_prices, "_code_hash", lambda: "another")
+    monkeypatch.setattr(price_cache, "_code_hash", lambda: "another")
     paths.append(prices_path(ring, cluster().fabric, "physical", wanted))
     assert None not in paths and len(set(paths)) == len(paths)
 

@@ -10,9 +10,9 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import admitted, algorithms
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.parallelism.load import make_plan
-from lightloom.planner.explain import explain
-from lightloom.planner.prices import SchedulePrices
-from lightloom.planner.search import count, search
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.ranked import count, search
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 

@@ -11,8 +11,8 @@ from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.parallelism.load import make_plan
-from lightloom.planner.prices import SchedulePrices
-from lightloom.planner.search import search
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.search.ranked import search
 from lightloom.simulation.step import simulate_step
 from lightloom.workloads.graph import ComputeGraph, Operator
 

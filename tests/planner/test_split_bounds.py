@@ -15,13 +15,21 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.partition import PartitionRules, partition
 from lightloom.parallelism.placed import Reach
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.compression import stated
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.placed_bounds import exchange_latency, first_look
-from lightloom.planner.placed_plans import PlacedPlans
-from lightloom.planner.placed_space import PartTable, PlacedRows, distinct, exchanging, peers, placed_space, reach
-from lightloom.planner.splits import PlacedChoice
-from lightloom.planner.stage_times import Job
+from lightloom.planner.bounds.placed import exchange_latency, first_look
+from lightloom.planner.pricing.compression import stated
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.placed_space import (
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    distinct,
+    exchanging,
+    peers,
+    placed_space,
+    reach,
+)
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.search.placed_plans import PlacedPlans
 from tests.planner.jobs import transformer
 
 QUANTA = (1e-7, 1e-6, 1e-5)

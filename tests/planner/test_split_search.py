@@ -13,11 +13,12 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.units import parse
 from lightloom.parallelism.load import make_plan
-from lightloom.planner.compression import stated
-from lightloom.planner.explain_split import explain_split
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.split_search import split_search
-from lightloom.planner.splits import KINDS, STRATEGIES, PlacedChoice, SplitSearch, pareto_front
+from lightloom.planner.pricing.compression import stated
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.placed_space import PlacedChoice
+from lightloom.planner.search.explain_split import explain_split
+from lightloom.planner.search.plans import KINDS, STRATEGIES, SplitSearch, pareto_front
+from lightloom.planner.search.search import split_search
 from lightloom.simulation.step import simulate_step
 from tests.planner.jobs import SEQUENCE, mixture, transformer
 

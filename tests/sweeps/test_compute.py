@@ -12,7 +12,7 @@ from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.planner.search import search
+from lightloom.planner.search.ranked import search
 from lightloom.sweeps import compute as module
 from lightloom.sweeps.compute import DONE, FAILED, REFUSED, Batch, Row, batches, compute
 from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point

@@ -14,7 +14,7 @@ from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, LightloomError
-from lightloom.planner.search import search
+from lightloom.planner.search.ranked import search
 from lightloom.sweeps.code import code_version
 from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
 from lightloom.workloads.graph import ComputeGraph

@@ -47,7 +47,7 @@ def profile(
     from lightloom.compression.profiling import measure
     from lightloom.core.files import check_writable, write_atomically
     from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.planner.compression import model_key
+    from lightloom.planner.pricing.compression import model_key
     from lightloom.workloads.load import load_workload
 
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]

@@ -6,7 +6,7 @@ from collections import Counter
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.search import Candidate, PlanSearch
+from lightloom.planner.search.ranked import Candidate, PlanSearch
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.report import Table
 

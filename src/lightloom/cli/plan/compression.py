@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lightloom.planner.compression import Compression
-    from lightloom.planner.search import Candidate
+    from lightloom.planner.pricing.compression import Compression
+    from lightloom.planner.search.ranked import Candidate
     from lightloom.workloads.graph import ComputeGraph
 
 
@@ -21,7 +21,7 @@ def check_options(codec: str | None, profile: Path | None, ratio: str | None, en
     from lightloom.compression import find
     from lightloom.compression.profile import read
     from lightloom.core.errors import ConfigError
-    from lightloom.planner.compression import LOCAL, engine_of, stated
+    from lightloom.planner.pricing.compression import LOCAL, engine_of, stated
 
     if codec is None:
         for name, value in (("profile", profile), ("ratio", ratio), ("engine", engine)):
@@ -49,7 +49,7 @@ def read_compression(
         UnknownNameError: no such codec or engine.
     """
     from lightloom.compression import find
-    from lightloom.planner.compression import LOCAL, measured, profile_of, stated
+    from lightloom.planner.pricing.compression import LOCAL, measured, profile_of, stated
 
     if ratio is not None:
         return stated(codec, _number(ratio), engine or LOCAL)
@@ -81,7 +81,7 @@ def codec_json(codec: Compression) -> dict[str, Any]:
 
 def compression_json(each: Candidate) -> dict[str, Any] | None:
     """The ``compression`` entry of a ranking's row; null for a plan that does not compress."""
-    from lightloom.planner.verdict import verdict
+    from lightloom.planner.search.verdict import verdict
 
     effect = verdict(each)
     if effect is None or each.compression is None:

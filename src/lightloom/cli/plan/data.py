@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from lightloom.clusters.base import Cluster
-    from lightloom.planner.compression import Compression
-    from lightloom.planner.search import Candidate, PlanSearch
+    from lightloom.planner.pricing.compression import Compression
+    from lightloom.planner.search.ranked import Candidate, PlanSearch
     from lightloom.workloads.graph import ComputeGraph
 
 
@@ -141,7 +141,7 @@ def _search(
     overlap: bool,
     codec: Compression | None,
 ) -> PlanSearch:
-    from lightloom.planner.search import count, search
+    from lightloom.planner.search.ranked import count, search
     from lightloom.reports.progress import progress
 
     with progress("Plans", count(on, strategies)) as advance:
@@ -160,7 +160,7 @@ def _search(
 def _document(
     found: PlanSearch, graph: ComputeGraph, on: Cluster, cost_model: str, origin: Mapping[str, Any]
 ) -> dict[str, Any]:
-    from lightloom.planner.explain import explain
+    from lightloom.planner.search.explain import explain
 
     return {
         "schema": "lightloom.plan/1",

@@ -9,10 +9,10 @@ from lightloom.cli.plan.algorithms import algorithm_table, circuit_tables, times
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.compression import Compression
-from lightloom.planner.explain import explain
-from lightloom.planner.search import Candidate, PlanSearch
-from lightloom.planner.verdict import verdict
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.ranked import Candidate, PlanSearch
+from lightloom.planner.search.verdict import verdict
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.timeline_figure import timeline_figure
 from lightloom.reports.figures.wavelength_map import wavelength_caption, wavelength_map

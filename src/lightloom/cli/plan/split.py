@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lightloom.cli.plan.split_options import Asked, SplitOptions
-    from lightloom.planner.splits import SplitSearch
+    from lightloom.planner.search.plans import SplitSearch
 
 _SHOWN = 10
 """Splits on the terminal; pages and JSON hold all."""
@@ -35,8 +35,8 @@ def plan_split(options: SplitOptions) -> None:
 
 
 def _search(asked: Asked) -> SplitSearch:
-    from lightloom.planner.placed_space import DEFAULT_QUANTA
-    from lightloom.planner.split_search import split_search
+    from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
+    from lightloom.planner.search.search import split_search
     from lightloom.reports.progress import progress
 
     with progress("Splits", None) as advance:

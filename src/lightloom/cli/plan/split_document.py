@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from lightloom.cli.plan.split_options import Asked
-from lightloom.planner.explain_split import explain_split
-from lightloom.planner.splits import SplitPlan, SplitSearch
+from lightloom.planner.search.explain_split import explain_split
+from lightloom.planner.search.plans import SplitPlan, SplitSearch
 
 
 def split_document(found: SplitSearch, asked: Asked, origin: Mapping[str, Any]) -> dict[str, Any]:

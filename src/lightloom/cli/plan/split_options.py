@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from lightloom.clusters.base import Cluster
-    from lightloom.planner.compression import Compression
+    from lightloom.planner.pricing.compression import Compression
     from lightloom.workloads.graph import ComputeGraph
 
 _SAMPLES_A_RANK = (1, 2, 4, 8, 16)
@@ -127,7 +127,7 @@ def _check_together(options: SplitOptions, settings: Mapping[str, Any], kinds: S
 
 def _kinds(names: Sequence[str]) -> list[str]:
     from lightloom.core.errors import UnknownNameError
-    from lightloom.planner.splits import KINDS
+    from lightloom.planner.search.plans import KINDS
 
     for name in names:
         if name not in KINDS:
@@ -137,7 +137,7 @@ def _kinds(names: Sequence[str]) -> list[str]:
 
 def _algorithms(names: Sequence[str]) -> list[str]:
     from lightloom.collectives.registry import find
-    from lightloom.planner.split_search import DEFAULT_ALGORITHMS
+    from lightloom.planner.search.search import DEFAULT_ALGORITHMS
 
     if not names or "all" in names:
         return list(DEFAULT_ALGORITHMS)

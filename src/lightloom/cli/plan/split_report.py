@@ -11,7 +11,7 @@ from lightloom.cli.plan.report import assumptions
 from lightloom.cli.plan.split_rows import rows, site
 from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.splits import SplitPlan, SplitSearch
+from lightloom.planner.search.plans import SplitPlan, SplitSearch
 from lightloom.reports.figures.base import save, to_svg
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.figures.pareto_figure import Point, pareto_figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lightloom.planner.splits import SplitPlan, SplitSearch
+from lightloom.planner.search.plans import SplitPlan, SplitSearch
 from lightloom.reports.split_table import SplitRow
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.pipeline import block_starts
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.splits import SplitPlan, SplitSearch
+from lightloom.planner.search.plans import SplitPlan, SplitSearch
 from lightloom.workloads.graph import ComputeGraph
 
 

@@ -15,7 +15,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.registry import find
 from lightloom.core.claims import Claim
 from lightloom.parallelism.load import make_plan
-from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.studies.optinc.paper import SAVED
 from lightloom.studies.optinc.traffic import sent

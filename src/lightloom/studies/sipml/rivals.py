@@ -10,9 +10,9 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import SHARDINGS
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.split_search import split_search
-from lightloom.planner.splits import STRATEGIES, SplitPlan
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.search.plans import STRATEGIES, SplitPlan
+from lightloom.planner.search.search import split_search
 from lightloom.studies.sipml.paper import JOBS, Job
 from lightloom.workloads.load import load_workload
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.placed_space import PartTable, PlacedRows, blocks
-from lightloom.planner.stage_times import Job
+from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks
+from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.workloads.graph import ComputeGraph
 
 ROUNDING = 1 - 1e-9
@@ -130,8 +130,3 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     latency = np.array([exchange_latency(fabric, int(k)) for k in sizes])[which]
     sending = nbytes / sent_ratio(job, rows.ratio) * np.maximum(1 / of.rate, away / of.link_rate)
     return sending + np.where(nbytes > 0, latency, 0.0)
-
-
-def sent_ratio(job: Job, ratio: Floats) -> Floats:
-    """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
-    return np.where(ratio == 1, 1.0, ratio * job.settings.gradient_bytes / 4)

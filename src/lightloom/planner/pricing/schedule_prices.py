@@ -22,7 +22,7 @@ from lightloom.collectives.registry import Algorithm, build
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.compression import VALUE_BYTES, Compression
+from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.simulation.lower import Priced
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.stage_times import Job, combinations, shares
+from lightloom.planner.pricing.stage_times import Job, combinations, shares
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:

@@ -16,8 +16,8 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.planner.placed_bounds import ROUNDING, best, exchange_latency, sent_ratio
-from lightloom.planner.stage_times import Job
+from lightloom.planner.bounds.placed import ROUNDING, best, exchange_latency
+from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.simulation.placed_work import held_parameters
 
 
@@ -101,7 +101,7 @@ def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
         away: [edges] seconds of a transfer, were it between devices.
         sending: [k] seconds of a device's exchange with the next group.
     """
-    from lightloom.planner import _path_kernels as kernels
+    from lightloom.planner.bounds import _path_kernels as kernels
 
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))

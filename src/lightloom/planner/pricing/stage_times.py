@@ -21,8 +21,14 @@ from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
-from lightloom.planner.group_prices import Pricing
-from lightloom.planner.stage_exchanges import ExchangeTime, distance, pass_exchanges, replica_exchanges, token_gradients
+from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.stage_exchanges import (
+    ExchangeTime,
+    distance,
+    pass_exchanges,
+    replica_exchanges,
+    token_gradients,
+)
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
 
@@ -211,3 +217,8 @@ def _by_stage(values: Floats, rows: Strategies) -> Floats:
     """Sums over the chunks of a stage: [rows, stages]."""
     found: Floats = values.reshape(len(values), -1, int(rows.pp[0])).sum(axis=1)
     return found
+
+
+def sent_ratio(job: Job, ratio: Floats) -> Floats:
+    """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
+    return np.where(ratio == 1, 1.0, ratio * job.settings.gradient_bytes / 4)

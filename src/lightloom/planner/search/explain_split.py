@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.units import format_time
-from lightloom.planner.splits import KINDS, Counts, SplitPlan, SplitSearch
+from lightloom.planner.search.plans import KINDS, Counts, SplitPlan, SplitSearch
 
 
 def explain_split(found: SplitSearch) -> str:

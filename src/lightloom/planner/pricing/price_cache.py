@@ -85,6 +85,6 @@ def _code_hash() -> str:
     """Changes whenever anything does that builds, verifies or costs."""
     digest = sha256()
     for package in ("collectives", "fabrics", "photonics"):
-        for file in sorted((Path(__file__).parents[1] / package).rglob("*.py")):
+        for file in sorted((Path(__file__).parents[2] / package).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

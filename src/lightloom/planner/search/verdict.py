@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lightloom.core.units import format_time
-from lightloom.planner.search import Candidate
+from lightloom.planner.search.ranked import Candidate
 
 _SAME = 1e-9
 """Steps that differ by less than this share are called equal."""

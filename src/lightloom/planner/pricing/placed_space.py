@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from lightloom.fabrics.packet_switch import TwoTierSwitch
 from lightloom.fabrics.star import StarGeometry
 from lightloom.parallelism.placed import Reach
 from lightloom.parallelism.splitting import SPLITS, Split, split_size
-from lightloom.planner.splits import PlacedChoice
-from lightloom.planner.stage_times import Job
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
 
 RING_PEERS = 16
@@ -29,6 +28,23 @@ MOST_SUB_OPERATORS = 30_000
 """Placed rows with more are left out."""
 DEFAULT_QUANTA = (1e-6, 1e-5, 1e-4)
 """Seconds; the first is SiP-ML's."""
+
+
+class PlacedChoice(NamedTuple):
+    """SiP-ML's split: k-way model times l-way data parallelism, operators cut to the quantum."""
+
+    k: int
+    """Devices of a group (model parallelism)."""
+    l: int  # noqa: E741
+    """Groups (data parallelism)."""
+    quantum: float
+    """τ, seconds; operators are cut no finer."""
+    global_batch: int
+    """Samples of a step on all ranks together."""
+    most_exchanging: int
+    """Most parts of an operator whose parts read all of its input."""
+    ratio: float
+    """Bytes of a gradient for each byte sent between groups; 1 without a codec."""
 
 
 def peers(fabric: Fabric) -> int:

@@ -11,7 +11,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.stage_times import Job
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from lightloom.simulation.step import simulate_step

@@ -18,8 +18,8 @@ from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.compression import Compression, gradient_bytes
-from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.pricing.compression import Compression, gradient_bytes
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Price
 
 _SMALL, _LARGE = 2.0**12, 2.0**37

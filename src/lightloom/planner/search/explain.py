@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.search import Candidate, PlanSearch
-from lightloom.planner.verdict import verdict
+from lightloom.planner.search.ranked import Candidate, PlanSearch
+from lightloom.planner.search.verdict import verdict
 
 
 def explain(found: PlanSearch) -> str:

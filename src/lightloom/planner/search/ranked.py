@@ -17,9 +17,9 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.load import STRATEGIES, make_plan
 from lightloom.parallelism.plan import Exchange, ParallelPlan
-from lightloom.planner.compression import Compression, gradient_bytes
-from lightloom.planner.kept_prices import keep_prices, prices_path, read_prices
-from lightloom.planner.prices import SchedulePrices
+from lightloom.planner.pricing.compression import Compression, gradient_bytes
+from lightloom.planner.pricing.price_cache import keep_prices, prices_path, read_prices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
 

@@ -18,12 +18,11 @@ from lightloom.parallelism.partition import BalancedGraph, PartitionRules, parti
 from lightloom.parallelism.placed import Link
 from lightloom.parallelism.placement import EFFORT, place
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.compression import VALUE_BYTES, Compression
-from lightloom.planner.placed_bounds import best
-from lightloom.planner.placed_space import peers, reach
-from lightloom.planner.plan_bounds import circuits_bound, structure_bound
-from lightloom.planner.splits import PlacedChoice
-from lightloom.planner.stage_times import Job
+from lightloom.planner.bounds.placed import best
+from lightloom.planner.bounds.placed_plan import circuits_bound, structure_bound
+from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
+from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 
 _Value = TypeVar("_Value")

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_time
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.simulation.energy import StepEnergy
 from lightloom.simulation.timeline import Timeline
 
@@ -27,23 +28,6 @@ STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 """Data parallelism alone (all of the model in every rank, or sharded), and with stages, tensor or expert groups."""
 KINDS = (*STRATEGIES, "placed")
 """Kinds of split: practitioners' strategies, and SiP-ML's partition and placement."""
-
-
-class PlacedChoice(NamedTuple):
-    """SiP-ML's split: k-way model times l-way data parallelism, operators cut to the quantum."""
-
-    k: int
-    """Devices of a group (model parallelism)."""
-    l: int  # noqa: E741
-    """Groups (data parallelism)."""
-    quantum: float
-    """τ, seconds; operators are cut no finer."""
-    global_batch: int
-    """Samples of a step on all ranks together."""
-    most_exchanging: int
-    """Most parts of an operator whose parts read all of its input."""
-    ratio: float
-    """Bytes of a gradient for each byte sent between groups; 1 without a codec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.planner.placed_bounds import sent_ratio
-from lightloom.planner.stage_times import Job
+from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
 from lightloom.simulation.placed_step import PlacedStep
 

@@ -12,17 +12,25 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
-from lightloom.planner.bounds import admitted, bounds, memory
-from lightloom.planner.compression import Compression
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.placed_bounds import first_look
-from lightloom.planner.placed_energy import placed_energy
-from lightloom.planner.placed_plans import PlacedPlans
-from lightloom.planner.placed_space import MOST_SUB_OPERATORS, PartTable, PlacedRows, distinct, peers, placed_space
-from lightloom.planner.splits import KINDS, Counts, PlacedChoice, SplitPlan
-from lightloom.planner.stage_times import Job
-from lightloom.planner.strategy_energy import strategy_energy
-from lightloom.planner.strategy_step import simulate
+from lightloom.planner.bounds.placed import first_look
+from lightloom.planner.bounds.strategies import admitted, bounds, memory
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.placed_energy import placed_energy
+from lightloom.planner.pricing.placed_space import (
+    MOST_SUB_OPERATORS,
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    distinct,
+    peers,
+    placed_space,
+)
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.strategy_energy import strategy_energy
+from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.search.placed_plans import PlacedPlans
+from lightloom.planner.search.plans import KINDS, Counts, SplitPlan
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 

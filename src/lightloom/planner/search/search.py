@@ -15,11 +15,11 @@ from heapq import heapify, heappop, heappush
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.planner.compression import Compression
-from lightloom.planner.group_prices import GroupPrices
-from lightloom.planner.placed_space import DEFAULT_QUANTA
-from lightloom.planner.split_rows import Asked, Row, SplitRows
-from lightloom.planner.splits import KINDS, Counts, SplitPlan, SplitSearch
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planner.search.plans import KINDS, Counts, SplitPlan, SplitSearch
+from lightloom.planner.search.rows import Asked, Row, SplitRows
 from lightloom.workloads.graph import ComputeGraph
 
 DEFAULT_ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped", "one-stage-striped")

@@ -1,0 +1,1 @@
+"""Lower bounds of step times, from prices of few sizes and without simulation."""
