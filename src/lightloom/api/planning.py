@@ -13,8 +13,8 @@ from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.results import Result, plain
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.parallelism.load import STRATEGIES
-from lightloom.planner.explain import explain
-from lightloom.planner.search import ALL, Candidate, PlanSearch, search
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.ranked import ALL, Candidate, PlanSearch, search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.notebook import notebook_svg
 from lightloom.workloads.graph import ComputeGraph
