@@ -56,7 +56,7 @@ def whole(model: nn.Module) -> dict[str, Any]:
 
 
 def attach(model: nn.Module, codec: Inceptionn | None = None, **options: Any) -> InceptionnFsdpState:
-    return attach_inceptionn_fsdp(model, codec, timeout=60, **options)
+    return attach_inceptionn_fsdp(model, codec, **options)
 
 
 def exact(worker: Worker) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from lightloom.training.transport.peers import Ring
 from lightloom.training.transport.rendezvous import ring_from_store
 
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that a test waits for something that takes milliseconds when nobody else uses the machine."""
 
 

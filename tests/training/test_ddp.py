@@ -14,8 +14,6 @@ from lightloom.training.transport.launch import launch
 from . import workers
 
 RANKS = 4
-TIMEOUT = 240.0
-"""Seconds; far above what a busy machine needs, so that only a hang reaches it."""
 
 
 def same(values: list[Any]) -> Any:
@@ -30,7 +28,9 @@ def mean_losses(runs: list[dict[str, Any]]) -> list[float]:
 
 def test_training_with_the_hook(tmp_path: Path) -> None:
     """One launch for all that a healthy group can show; starting processes is what takes time."""
-    outcomes = [outcome.value for outcome in launch(workers.everything, RANKS, TIMEOUT, {"folder": str(tmp_path)})]
+    outcomes = [
+        outcome.value for outcome in launch(workers.everything, RANKS, workers.TIMEOUT, {"folder": str(tmp_path)})
+    ]
 
     def run(name: str) -> list[dict[str, Any]]:
         return [outcome[name] for outcome in outcomes]
@@ -105,7 +105,7 @@ def stepped_aside(deciding: list[dict[str, Any]], aside: list[dict[str, Any]]) -
 
 def test_a_killed_rank_is_an_error_for_the_others() -> None:
     """Within their timeout, in one line, and nobody hangs."""
-    outcomes = launch(workers.killed, RANKS, TIMEOUT, {"timeout": 60}, check=False)
+    outcomes = launch(workers.killed, RANKS, workers.TIMEOUT, check=False)
     assert outcomes[2].error == "no result, exit code -9"
     for rank in (0, 1, 3):
         error = outcomes[rank].error

@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="FSDP2 is torch's")
 
 from lightloom.training.transport.launch import launch
 
-TIMEOUT = 240.0
+TIMEOUT = 900.0
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])

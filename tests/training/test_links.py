@@ -81,7 +81,7 @@ def test_ranks_have_hosts_of_their_own() -> None:
     pytest.importorskip("torch", reason="workers form a torch process group")
     from . import exchange_workers
 
-    values = [o.value for o in launch_limited(exchange_workers.whereabouts, 2, 240, {"rank": 7}, rate_bits=RATE)]
+    values = [o.value for o in launch_limited(exchange_workers.whereabouts, 2, 900, {"rank": 7}, rate_bits=RATE)]
     assert [value["host"] for value in values] == ["10.98.0.1", "10.98.0.2"]
     assert values[0]["namespace"] != values[1]["namespace"]
     assert all(value["namespace"] != Path("/proc/self/ns/net").stat().st_ino for value in values)

@@ -131,7 +131,7 @@ print(len(received), hashlib.sha256(received).hexdigest())
 _SEND = """
 import socket, sys
 data = bytes.fromhex(sys.argv[2]) * 4096
-connection = socket.create_connection(("10.97.0.2", 5000), timeout=30)
+connection = socket.create_connection(("10.97.0.2", 5000), timeout=300)
 connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(sys.argv[1]))
 connection.sendall(data)
 connection.close()
@@ -153,8 +153,8 @@ def test_real_tcp_between_two_namespaces(tos: int, expected: float) -> None:
             try:
                 assert receiver.stdout is not None and receiver.stdout.readline().strip() == "ready"
                 send = two.command(0, sys.executable, "-c", _SEND, str(tos), values.tobytes().hex())
-                subprocess.run(send, check=True, timeout=60)
-                output, _ = receiver.communicate(timeout=60)
+                subprocess.run(send, check=True, timeout=300)
+                output, _ = receiver.communicate(timeout=300)
             finally:
                 receiver.kill()
                 receiver.wait()

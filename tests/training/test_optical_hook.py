@@ -13,7 +13,7 @@ from lightloom.training.transport.launch import launch
 
 from . import optical_workers as workers
 
-TIMEOUT = 600.0
+TIMEOUT = 900.0
 """Seconds; far above what a busy machine needs, so that only a hang reaches it."""
 
 

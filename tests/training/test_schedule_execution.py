@@ -25,7 +25,7 @@ OTHERS = [rank for rank in range(RANKS) if rank != workers.VICTIM]
 @pytest.fixture(scope="module")
 def laws() -> list[Outcome]:
     """One launch for all; the last law kills a rank, which therefore has no result."""
-    return launch(workers.laws, RANKS, 240, check=False)
+    return launch(workers.laws, RANKS, 900, check=False)
 
 
 def found(laws: list[Outcome], name: str) -> list[Any]:
@@ -73,7 +73,7 @@ def test_what_cannot_be_executed_is_refused(laws: list[Outcome]) -> None:
 
 
 def test_a_rank_that_does_not_come_is_named(laws: list[Outcome]) -> None:
-    assert all(f"rank {workers.VICTIM} was silent for 2 s" in said for said in found(laws, "kept_waiting"))
+    assert found(laws, "kept_waiting")[0] == f"rank 0: rank {workers.VICTIM} was silent for 0.5 s"
 
 
 def test_a_rank_that_is_killed_is_named(laws: list[Outcome]) -> None:

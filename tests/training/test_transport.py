@@ -12,7 +12,7 @@ import pytest
 from lightloom.training.transport.control import ABORT, FRAME_SIZE, Frame
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.peers import MARKED_TOS, Ring
-from lightloom.training.transport.rendezvous import ring_from_addresses, ring_from_store
+from lightloom.training.transport.rendezvous import ring_from_addresses, ring_from_store, wait_for_all
 
 from .rings import PATIENCE, LocalStore, on_ring, results
 
@@ -144,7 +144,25 @@ def test_a_missing_rank_and_a_taken_address_are_named() -> None:
         ring_from_addresses(0, [("127.0.0.1", 0)])
 
 
-def test_a_stranger_who_calls_is_hung_up_on() -> None:
+def test_nobody_passes_before_all_have_come() -> None:
+    store, passed = LocalStore(), threading.Event()
+
+    def come() -> None:
+        wait_for_all(store, 3, "key", PATIENCE)
+        passed.set()
+
+    ranks = [threading.Thread(target=come) for _ in range(2)]
+    for rank in ranks:
+        rank.start()
+    assert not passed.wait(0.1)
+    come()
+    for rank in ranks:
+        rank.join()
+    with pytest.raises(RuntimeError, match="timeout"):
+        wait_for_all(store, 3, "other", 0.01)
+
+
+def test_strangers_who_call_are_hung_up_on_and_delay_nobody() -> None:
     reserved = [socket.socket() for _ in range(2)]
     for sock in reserved:  # bound but not listening: the port stays ours, and a rank may still listen there
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -164,8 +182,10 @@ def test_a_stranger_who_calls_is_hung_up_on() -> None:
             break
         except OSError:
             time.sleep(0.01)
-    with stranger:
+    silent = socket.create_connection(addresses[0], timeout=PATIENCE)
+    with stranger, silent:
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        silent.sendall(b"LL")
         join(1)
         first.join(PATIENCE)
         assert set(rings) == {0, 1}

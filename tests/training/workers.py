@@ -20,6 +20,8 @@ from lightloom.compression import Inceptionn
 from lightloom.training.hooks.ddp import InceptionnState, attach_inceptionn, inceptionn_hook
 from lightloom.training.transport.worker import Worker
 
+TIMEOUT = 900.0
+"""Seconds for a launch; far above what a busy machine needs, so that only a hang reaches it."""
 SMALL_BUCKETS = 0.005
 """MB: several buckets for a tiny net."""
 
@@ -98,7 +100,7 @@ def plain(worker: Worker) -> dict[str, Any]:
 
 def compressed(worker: Worker) -> dict[str, Any]:
     model = wrapped()
-    state = attach_inceptionn(model, Inceptionn(bound=2**-10), timeout=60, step_aside=False)
+    state = attach_inceptionn(model, Inceptionn(bound=2**-10), step_aside=False)
     losses = train(model, sgd(model), worker.rank, range(30), clip=5.0)
     total, steps = state.statistics.total, list(state.statistics.steps)
     state.close()
@@ -115,7 +117,7 @@ def compressed(worker: Worker) -> dict[str, Any]:
 def exact_ring(worker: Worker) -> dict[str, Any]:
     """The hook without a codec against DDP's own all-reduce: largest difference of the first gradients."""
     own, ours = wrapped(), wrapped()
-    state = InceptionnState(None, timeout=60, step_aside=False)
+    state = InceptionnState(None, step_aside=False)
     ours.register_comm_hook(state, inceptionn_hook)
     for model in (own, ours):
         backward(loss_of(model, worker.rank, 0))
@@ -127,7 +129,7 @@ def exact_ring(worker: Worker) -> dict[str, Any]:
 
 def bfloat16(worker: Worker) -> dict[str, Any]:
     model = wrapped(net().to(torch.bfloat16))
-    state = attach_inceptionn(model, timeout=60, step_aside=False)
+    state = attach_inceptionn(model, step_aside=False)
     optimizer = sgd(model)
     losses = []
     for step in range(15):
@@ -144,7 +146,7 @@ def bfloat16(worker: Worker) -> dict[str, Any]:
 def accumulated(worker: Worker) -> dict[str, Any]:
     """Three backward passes, one exchange."""
     model = wrapped()
-    state = attach_inceptionn(model, timeout=60, step_aside=False)
+    state = attach_inceptionn(model, step_aside=False)
     optimizer = sgd(model)
     for step in range(3):
         with model.no_sync():
@@ -161,7 +163,7 @@ def scaled(worker: Worker) -> dict[str, Any]:
     found = []
     for scale in (1.0, 65536.0):
         model = wrapped()
-        state = attach_inceptionn(model, timeout=60, step_aside=False, loss_scale=lambda scale=scale: scale)
+        state = attach_inceptionn(model, step_aside=False, loss_scale=lambda scale=scale: scale)
         for step in range(3):
             model.zero_grad()
             backward(loss_of(model, worker.rank, step) * scale)
@@ -174,7 +176,7 @@ def scaled(worker: Worker) -> dict[str, Any]:
 def resumed(worker: Worker) -> dict[str, Any]:
     """Ten steps on end, and five, a checkpoint, new objects, five more."""
     first = wrapped()
-    state = attach_inceptionn(first, Inceptionn(bound=2**-6), timeout=60, step_aside=False)
+    state = attach_inceptionn(first, Inceptionn(bound=2**-6), step_aside=False)
     optimizer = sgd(first)
     train(first, optimizer, worker.rank, range(5))
     saved = copy.deepcopy((first.module.state_dict(), optimizer.state_dict(), state.state_dict()))
@@ -182,7 +184,7 @@ def resumed(worker: Worker) -> dict[str, Any]:
     state.close()
 
     second = wrapped()
-    again = attach_inceptionn(second, Inceptionn(bound=2**-6), timeout=60, step_aside=False)
+    again = attach_inceptionn(second, Inceptionn(bound=2**-6), step_aside=False)
     optimizer = sgd(second)
     second.module.load_state_dict(saved[0])
     optimizer.load_state_dict(saved[1])
@@ -201,9 +203,9 @@ def _residuals(state: InceptionnState) -> list[Tensor]:
 def checkpointed(worker: Worker) -> bool:
     """The state through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
     model, other = wrapped(), wrapped()
-    state = attach_inceptionn(model, timeout=60)
+    state = attach_inceptionn(model)
     train(model, sgd(model), worker.rank, range(2))
-    fresh = attach_inceptionn(other, timeout=60)
+    fresh = attach_inceptionn(other)
     folder = worker.arguments["folder"]
     save({"hook": state.state_dict()}, checkpoint_id=folder)
     loaded = {"hook": fresh.state_dict()}
@@ -219,7 +221,7 @@ def checkpointed(worker: Worker) -> bool:
 def unnamed(worker: Worker) -> dict[str, Any]:
     """The hook registered by hand: parameters are numbered."""
     model = wrapped()
-    state = InceptionnState(Inceptionn(bound=2**-10), timeout=60, step_aside=False)
+    state = InceptionnState(Inceptionn(bound=2**-10), step_aside=False)
     model.register_comm_hook(state, inceptionn_hook)
     train(model, sgd(model), worker.rank, range(3))
     state.close()
@@ -229,7 +231,7 @@ def unnamed(worker: Worker) -> dict[str, Any]:
 def deciding(worker: Worker) -> dict[str, Any]:
     """With default options: the first probe ends in one decision, whatever it is, and all ranks take the same."""
     model = wrapped()
-    state = attach_inceptionn(model, timeout=60, tag_histogram=True)
+    state = attach_inceptionn(model, tag_histogram=True)
     losses = train(model, sgd(model), worker.rank, range(30))
     statistics = state.statistics
     saved = state.state_dict()
@@ -252,7 +254,7 @@ def aside(worker: Worker) -> dict[str, Any]:
     found = {}
     for dtype in (torch.float32, torch.bfloat16):
         model, lone = wrapped(net().to(dtype)), net().to(dtype)
-        state = attach_inceptionn(model, Inceptionn(bound=2**-4), timeout=60)
+        state = attach_inceptionn(model, Inceptionn(bound=2**-4))
         applied, own = np.zeros(1), np.zeros(1)
         left = []
         for step in range(12):
@@ -284,7 +286,7 @@ def flat_gradients(model: nn.Module) -> Any:
 def killed(worker: Worker) -> str:
     """Rank 2 dies in the middle of training, without a word."""
     model = wrapped()
-    state = attach_inceptionn(model, timeout=worker.arguments["timeout"])
+    state = attach_inceptionn(model)
     optimizer = sgd(model)
     train(model, optimizer, worker.rank, range(2))
     if worker.rank == 2:
@@ -299,5 +301,22 @@ def hang(worker: Worker) -> None:
 
 
 def speak(worker: Worker) -> list[int]:
+    """Rank 0 returns at once; the last one checks that it stays in the group nevertheless."""
     print("hello from a worker")  # noqa: T201
+    group = torch.distributed.group.WORLD
+    assert group is not None
+    store = group.get_group_store()
+    if worker.rank == 0:
+        store.set("process", str(os.getpid()))
+    else:
+        process = int(store.get("process"))
+        time.sleep(0.5)
+        os.kill(process, 0)
     return [worker.rank, worker.size, worker.arguments["number"]]
+
+
+def fail_at_once(worker: Worker) -> None:
+    """The last rank fails while the others wait for it."""
+    if worker.rank == worker.size - 1:
+        raise ValueError("no such thing")
+    torch.distributed.barrier()

@@ -24,6 +24,7 @@ from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
 from lightloom.training.hooks.optical_statistics import OpticalCounts
+from lightloom.training.transport.rendezvous import wait_for_all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,7 @@ class Links:
         number = store.add(f"lightloom/optical/{self.rank}", 1)
         own = PrefixStore(f"lightloom/optical/links/{number}", store)
         self._gloo: Any = dist.ProcessGroupGloo(own, self.rank, self.ranks, timedelta(seconds=timeout))
+        wait_for_all(own, self.ranks, "connected", timeout)
 
     def largest(self, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The largest over ranks of each value: a single step, where a ring would take as many as it has ranks."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.training.transport.errors import LaunchError
+from lightloom.training.transport.worker import ALL_DONE
 
 _EXIT_SECONDS = 15.0
 """How long a process may take to end after it wrote its result."""
@@ -98,18 +99,19 @@ def launch(
             processes.append(
                 subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )
-        late = _await(processes, [folder / f"{rank}.json" for rank in range(ranks)], timeout)
+        results = [folder / f"{rank}.json" for rank in range(ranks)]
+        late = _await(processes, results, timeout, lambda: store.set(ALL_DONE, ""))
         _kill(processes)
         endings = [
             f"no result within {timeout:g} s" if rank in late else f"no result, exit code {processes[rank].returncode}"
             for rank in range(ranks)
         ]
         outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]
-        del store
+        # A rank without a result is the cause, or else the rank that failed first: the others lost their connections.
+        written = [result.stat().st_mtime_ns if result.exists() else 0 for result in results]
     faults = [outcome for outcome in outcomes if outcome.error is not None]
     if check and faults:
-        # A rank without a result is the cause, what the others raise is the consequence.
-        first = min(faults, key=lambda fault: not (fault.error or "").startswith("no result"))
+        first = min(faults, key=lambda fault: written[fault.rank])
         tail = " | ".join(first.log.strip().splitlines()[-3:])
         raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
     return outcomes
@@ -133,13 +135,22 @@ def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]
     return defaults | dict(os.environ) | own
 
 
-def _await(processes: list[subprocess.Popen[bytes]], results: list[Path], timeout: float) -> set[int]:
-    """Wait until all have ended, all results are there and exits take too long, or the timeout; who still runs."""
+def _await(
+    processes: list[subprocess.Popen[bytes]], results: list[Path], timeout: float, all_done: Callable[[], object]
+) -> set[int]:
+    """Wait until all processes have ended, at most ``timeout`` seconds; return the ranks that still run.
+
+    ``all_done`` is called once every rank has a result or has ended; from then on exits may take ``_EXIT_SECONDS``.
+    """
     deadline = time.monotonic() + timeout
-    complete = False
-    while time.monotonic() < deadline and any(process.poll() is None for process in processes):
-        if not complete and all(result.exists() for result in results):
-            complete = True
+    done = False
+    while time.monotonic() < deadline:
+        running = [process.poll() is None for process in processes]
+        if not any(running):
+            break
+        if not done and all(not runs or result.exists() for runs, result in zip(running, results, strict=True)):
+            done = True
+            all_done()
             deadline = min(deadline, time.monotonic() + _EXIT_SECONDS)
         time.sleep(_POLL_SECONDS)
     return {rank for rank, process in enumerate(processes) if process.poll() is None}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 import time
 import zlib
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.peers import DEFAULT_TIMEOUT, Ring
@@ -21,8 +22,6 @@ Connections = tuple[dict[int, Pair], dict[int, Pair]]
 _HELLO = struct.Struct("!4sIIII")
 _MAGIC = b"LLR1"
 _DATA, _CONTROL = 0, 1
-_SETUP_TIMEOUT = 60.0
-_HELLO_TIMEOUT = 5.0
 
 
 class Store(Protocol):
@@ -49,7 +48,7 @@ def ring_from_store(
     name: str = "ring",
     host: str = "127.0.0.1",
     timeout: float = DEFAULT_TIMEOUT,
-    setup_timeout: float = _SETUP_TIMEOUT,
+    setup_timeout: float = DEFAULT_TIMEOUT,
     names: Sequence[int] | None = None,
 ) -> Ring:
     """A ring of all ranks, which must all call this, and equally often for each ``name``.
@@ -77,7 +76,7 @@ def ring_from_addresses(
     addresses: Sequence[tuple[str, int]],
     *,
     timeout: float = DEFAULT_TIMEOUT,
-    setup_timeout: float = _SETUP_TIMEOUT,
+    setup_timeout: float = DEFAULT_TIMEOUT,
 ) -> Ring:
     """A ring in which rank i listens at ``addresses[i]`` (IPv4 host, port).
 
@@ -104,7 +103,7 @@ def connect(
     *,
     name: str,
     host: str,
-    setup_timeout: float = _SETUP_TIMEOUT,
+    setup_timeout: float = DEFAULT_TIMEOUT,
     names: Sequence[int] | None = None,
 ) -> Connections:
     """Connect to the ranks ``calls`` and take the calls of the ranks ``answers``; (data, control) by peer, of both.
@@ -133,6 +132,20 @@ def connect(
             meeting.call(peer, (there, int(port)))
         meeting.answer(listener, answers)
         return meeting.keep()
+
+
+def wait_for_all(store: Store, size: int, key: str, timeout: float) -> None:
+    """Return once ``size`` ranks have called this with the same ``key``, which may be used once.
+
+    A gloo group needs this after it is made: a rank leaves its constructor once its own connections stand. If it then
+    left the group at once, the constructors of slower ranks would fail with "Connection closed by peer".
+
+    Raises:
+        Exception: a rank did not call within ``timeout`` seconds; each kind of store has an exception of its own.
+    """
+    if store.add(f"{key}/arrived", 1) == size:
+        store.set(f"{key}/complete", "")
+    store.wait([f"{key}/complete"], timedelta(seconds=timeout))
 
 
 def _check_size(size: int) -> None:
@@ -164,23 +177,44 @@ class _Meeting:
         self.called[peer] = (pair[0], pair[1])
 
     def answer(self, listener: socket.socket, peers: Sequence[int]) -> None:
-        """Wait until all ``peers`` have called; strangers are hung up on."""
-        waiting = {(peer, channel): None for peer in peers for channel in (_DATA, _CONTROL)}
-        came: dict[tuple[int, int], socket.socket] = {}
+        """Wait until all ``peers`` have called; connections of callers that are not ranks are closed."""
+        waiting = {(peer, channel) for peer in peers for channel in (_DATA, _CONTROL)}
+        answered: dict[tuple[int, int], socket.socket] = {}
         size, names = len(self._names), self._names
-        while waiting:
-            sock, hello = _accept(listener, names[self._rank], names[next(iter(waiting))[0]], self._deadline)
-            self._opened.enter_context(sock)
-            _, token, channel, peer, their_size = hello
-            if (token, their_size) != (self._token, size) or (peer, channel) not in waiting:
-                expected = ", ".join(str(names[peer]) for peer in dict.fromkeys(peer for peer, _ in waiting))
-                raise TransportError(
-                    f"rank {names[self._rank]} of {size} expects rank {expected} of {size}, "
-                    f"rank {peer} of {their_size} called"
-                )
-            del waiting[peer, channel]
-            came[peer, channel] = sock
-        self.answered = {peer: (came[peer, _DATA], came[peer, _CONTROL]) for peer in peers}
+        with closing(self._introductions(listener)) as callers:
+            while waiting and (caller := next(callers, None)) is not None:
+                sock, (token, channel, peer, their_size) = caller
+                if (token, their_size) != (self._token, size) or (peer, channel) not in waiting:
+                    expected = ", ".join(str(names[peer]) for peer in peers if (peer, _CONTROL) in waiting)
+                    raise TransportError(
+                        f"rank {names[self._rank]} of {size} expects rank {expected} of {size}, "
+                        f"rank {peer} of {their_size} called"
+                    )
+                waiting.remove((peer, channel))
+                answered[peer, channel] = sock
+        if waiting:
+            raise TransportError(f"rank {names[self._rank]}: rank {names[min(waiting)[0]]} did not come in time")
+        self.answered = {peer: (answered[peer, _DATA], answered[peer, _CONTROL]) for peer in peers}
+
+    def _introductions(
+        self, listener: socket.socket
+    ) -> Generator[tuple[socket.socket, tuple[int, int, int, int]], None, None]:
+        """Yield each caller once it has introduced itself, until the deadline; a slow caller delays no other."""
+        listener.setblocking(False)
+        with selectors.DefaultSelector() as selector, ExitStack() as strangers:
+            selector.register(listener, selectors.EVENT_READ)
+            while (left := self._deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    with suppress(BlockingIOError, InterruptedError):
+                        if key.fileobj is listener:
+                            sock = strangers.enter_context(listener.accept()[0])
+                            sock.setblocking(False)
+                            selector.register(sock, selectors.EVENT_READ, bytearray())
+                        elif (hello := _read_hello(sock := cast(socket.socket, key.fileobj), key.data)) is not None:
+                            selector.unregister(sock)
+                            if hello.startswith(_MAGIC):
+                                # A duplicate, as the stack closes every caller in the end.
+                                yield self._opened.enter_context(sock.dup()), _HELLO.unpack(hello)[1:]
 
     def keep(self) -> Connections:
         """The connections called and those answered; whoever takes them closes them."""
@@ -219,22 +253,13 @@ def _connect(rank: int, peer: int, address: tuple[str, int], deadline: float) ->
         time.sleep(0.02)
 
 
-def _accept(
-    listener: socket.socket, rank: int, previous: int, deadline: float
-) -> tuple[socket.socket, tuple[bytes, int, int, int, int]]:
-    """The next caller that introduces itself; callers that are no ranks are hung up on."""
-    while (left := deadline - time.monotonic()) > 0:
-        listener.settimeout(left)
-        try:
-            sock, _ = listener.accept()
-        except TimeoutError:
-            break
-        sock.settimeout(min(left, _HELLO_TIMEOUT))
-        try:
-            hello = sock.recv(_HELLO.size, socket.MSG_WAITALL)
-        except OSError:
-            hello = b""
-        if len(hello) == _HELLO.size and hello.startswith(_MAGIC):
-            return sock, _HELLO.unpack(hello)
-        sock.close()
-    raise TransportError(f"rank {rank}: rank {previous} did not come in time")
+def _read_hello(caller: socket.socket, received: bytearray) -> bytearray | None:
+    """Read more of an introduction into ``received``; None while it is incomplete, empty if it is a stranger's."""
+    try:
+        piece = caller.recv(_HELLO.size - len(received))
+    except ConnectionError:
+        piece = b""
+    received += piece
+    if len(received) == _HELLO.size:
+        return received
+    return None if piece and received.startswith(_MAGIC[: len(received)]) else bytearray()

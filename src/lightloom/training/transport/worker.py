@@ -1,8 +1,12 @@
 """Worker processes on this host: started, judged by the results that they write, and ended cleanly.
 
-``python -m lightloom.training.transport.worker`` is what each process runs. A process that used DDP with gloo may
-abort *while it exits*, after correct results; dropping all objects, a barrier, ``destroy_process_group`` and
-``os._exit`` prevent that, in this order. Exit codes are therefore not evidence here, result files are.
+``python -m lightloom.training.transport.worker`` is what each process runs. No rank calls the function before all are
+connected, and no rank leaves before all have a result or have ended, which the launcher says through the store: a gloo
+rank that leaves earlier breaks what slower ranks are still doing.
+
+A process that used DDP with gloo may abort *while it exits*, after correct results; dropping all objects, waiting,
+``destroy_process_group`` and ``os._exit``, in this order, prevent that. Result files are therefore evidence, exit codes
+are not.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lightloom.core.files import write_atomically
+from lightloom.training.transport.rendezvous import wait_for_all
 
-_FAREWELL_SECONDS = 10.0
+ALL_DONE = "lightloom/launch/done"
+"""Key that the launcher sets in the store once every rank has a result or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,7 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=patience, wait_for_workers=False
         )
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
+        wait_for_all(store, size, "lightloom/launch/connected", patience.total_seconds())
         value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
         write_atomically(path, json.dumps({"value": value}))
     except BaseException as error:
@@ -60,7 +67,7 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
         _exit(1)
     with suppress(Exception):
         gc.collect()
-        dist.monitored_barrier(timeout=timedelta(seconds=_FAREWELL_SECONDS))
+        store.wait([ALL_DONE], patience)
         dist.destroy_process_group()
     _exit(0)
 
