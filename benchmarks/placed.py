@@ -25,9 +25,9 @@ from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.partition import PartitionRules, partition
-from lightloom.parallelism.placed import Reach
-from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 from lightloom.workloads.load import load_workload
 

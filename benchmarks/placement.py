@@ -22,13 +22,16 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.parallelism import placement as placing
-from lightloom.parallelism._placement_kernels import iteration_time, pass_time, ranks
 from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placed import Link, Placement, Reach
-from lightloom.parallelism.placement import place
-from lightloom.parallelism.placement_check import check
+from lightloom.parallelism.placement._time_kernels import iteration_time, pass_time, ranks
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.parallelism.placement.check import check
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.problem import problem_of
+from lightloom.parallelism.placement.starts import forward_starts
+from lightloom.parallelism.placement.state import PlacementProblem
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -103,30 +106,26 @@ def small_cases(count: int, seed: int = 0) -> Iterator[Case]:
 
 def exhaustive(case: Case) -> float:
     """Least iteration time over all valid placements; infinite where there is none."""
-    problem = placing._problem(case.balanced, case.devices, case.reach, case.memory, LINK)
-    return float(
-        _exhaustive(
-            problem.order,
-            problem.before,
-            problem.after,
-            problem.durations,
-            case.balanced.memory,
-            problem.capacity,
-            problem.allowed,
-        )
-    )
+    problem = problem_of(case.balanced, case.devices, case.reach, case.memory, LINK)
+    return float(_exhaustive(problem.rows))
 
 
 @njit(cache=True)
-def _exhaustive(order: Any, before: Any, after: Any, durations: Any, memory: Any, capacity: float, allowed: Any) -> Any:
+def _exhaustive(problem: PlacementProblem) -> float:
     """Depth first in ``order``; a branch ends where its forward pass with all that must follow cannot win.
 
     Devices are alike: the first sub-operator is on device 0 (a ring can be turned), and where all may communicate a new
     device is always the next one.
     """
+    order, before, after, memory, allowed = (
+        problem.order,
+        problem.before,
+        problem.after,
+        problem.memory,
+        problem.allowed,
+    )
     size, devices = len(order), len(allowed)
-    tail = ranks(after[0], after[1], after[2], durations[0])
-    least_backward = ranks(after[0], after[1], after[2], durations[1]).max()
+    tail, least_backward = ranks(after, problem.forward), ranks(after, problem.backward).max()
     times, used, load = np.zeros((4, size)), np.zeros(devices), np.zeros(devices)
     device, choice, top = np.full(size, -1, np.int32), np.full(size, -1), np.full(size + 1, -1)
     best, depth = np.inf, 0
@@ -134,7 +133,7 @@ def _exhaustive(order: Any, before: Any, after: Any, durations: Any, memory: Any
         x = order[depth]
         if device[x] >= 0:
             used[device[x]] -= memory[x]
-            load[device[x]] -= durations[1][x]
+            load[device[x]] -= problem.backward[x]
             device[x] = -1
         choice[depth] += 1
         to = choice[depth]
@@ -142,24 +141,24 @@ def _exhaustive(order: Any, before: Any, after: Any, durations: Any, memory: Any
             choice[depth] = -1
             depth -= 1
             continue
-        valid = used[to] + memory[x] <= capacity
-        for e in range(before[0][x], before[0][x + 1]):
-            at = device[before[1][e]]
+        valid = used[to] + memory[x] <= problem.capacity
+        for e in range(before.start[x], before.start[x + 1]):
+            at = device[before.node[e]]
             valid = valid and (at < 0 or allowed[(to - at) % devices])
-        for e in range(after[0][x], after[0][x + 1]):
-            at = device[after[1][e]]
+        for e in range(after.start[x], after.start[x + 1]):
+            at = device[after.node[e]]
             valid = valid and (at < 0 or allowed[(at - to) % devices])
         if not valid:
             continue
         device[x] = to
         used[to] += memory[x]
-        load[to] += durations[1][x]
+        load[to] += problem.backward[x]
         placed = order[: depth + 1]
-        pass_time(placed, before[0], before[1], before[2], durations[0], device, devices, times[0], times[1])
+        pass_time(placed, before, problem.forward, device, devices, times[0], times[1])
         if (times[0][placed] + tail[placed]).max() + max(least_backward, load.max()) >= best:
             continue
         if depth == size - 1:
-            best = min(best, iteration_time(order, before, after, durations, device, devices, times))
+            best = min(best, iteration_time(problem, device, times))
             continue
         top[depth + 1] = max(top[depth], to)
         depth += 1
@@ -217,8 +216,8 @@ def repair_gains(count: int, seed: int) -> dict[str, Any]:
 
 
 def _is_stuck(case: Case) -> bool:
-    problem = placing._problem(case.balanced, case.devices, case.reach, case.memory, LINK)
-    return not list(placing._pass(problem, "", case.devices, False, 0))
+    problem = problem_of(case.balanced, case.devices, case.reach, case.memory, LINK)
+    return not list(forward_starts(problem, "", case.devices, False, 0))
 
 
 def durations(graph: ComputeGraph, accelerator: str = "a100") -> np.ndarray[Any, Any]:

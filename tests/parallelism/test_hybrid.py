@@ -12,9 +12,10 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.data_parallel import data_parallel
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placed import Link, Placement, Reach
-from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
 from tests.parallelism.test_partition import network, seconds
 from tests.parallelism.test_placement import fan
 

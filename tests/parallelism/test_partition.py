@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.partition import BalancedGraph, PartitionRules, Partitions, partition
-from lightloom.parallelism.splitting import SPLITS, Layout, Need, bounds, exchange, region
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.partition import PartitionRules, Partitions, partition
+from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, bounds, exchange, region
 from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}

@@ -23,11 +23,14 @@ from benchmarks.placement import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placed import Link, Placement, Reach
-from lightloom.parallelism.placement import iteration_seconds, place
-from lightloom.parallelism.placement_check import check
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.parallelism.placement.check import check
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.problem import iteration_time, problem_of
 from lightloom.workloads.load import load_workload
 
 
@@ -60,6 +63,11 @@ def fan(*layers: int, nbytes: float = 0.0, full: bool = True) -> BalancedGraph:
         content=np.zeros(sum(counts), np.int64),
         gradient_bytes=4,
     )
+
+
+def iteration_seconds(balanced: BalancedGraph, device: Column, devices: int, link: Link) -> float:
+    problem = problem_of(balanced, devices, Reach(devices), None, link)
+    return iteration_time(problem, device.astype(np.int32), np.zeros((4, balanced.size)))
 
 
 @settings(max_examples=30)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.partition import PartitionRules, partition
-from lightloom.parallelism.placed import Reach
+from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import exchange_latency, first_look
 from lightloom.planner.pricing.compression import stated

@@ -19,9 +19,9 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Traffic, ring
 from lightloom.parallelism.circuits.group import GroupCircuits, grant
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.partition import PartitionRules, partition
-from lightloom.parallelism.placed import Link, Reach
-from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement.base import Link, Reach
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
 from lightloom.reports.console import to_text
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import KINDS, PARALLELISM

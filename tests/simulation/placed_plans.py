@@ -14,8 +14,8 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placed import Link, Placement, Reach
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link, Placement, Reach
 
 A100 = load_accelerator("a100")
 SETTINGS = TrainingSettings(bucket_size=3000, first_bucket_size=1000)

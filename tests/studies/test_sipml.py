@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.claims import Claim
-from lightloom.parallelism import _placement_kernels as kernels
-from lightloom.parallelism import placement as placing
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.hybrid import hybrid
-from lightloom.parallelism.placed import Link, Reach
+from lightloom.parallelism.placement._pass_kernels import forward_pass
+from lightloom.parallelism.placement.base import Link, Reach
+from lightloom.parallelism.placement.problem import initial_state, problem_of
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.studies import load
 from lightloom.studies.sipml import (
@@ -102,26 +102,13 @@ def test_the_sweeps_are_those_of_the_repair() -> None:
     """The compiled forward pass gets stuck in the same state, and no number of rounds frees it."""
     balanced = balanced_graph("chase", (1,) * 5, convergence.EDGES)
     reach = Reach(convergence.DEGREE, "forward")
-    problem = placing._problem(balanced, convergence.DEVICES, reach, None, Link(bandwidth=1e12))
+    problem = problem_of(balanced, convergence.DEVICES, reach, None, Link(bandwidth=1e12))
 
     def sweep(rounds: int) -> tuple[bool, list[int], int]:
-        device, moved = np.full(5, -1, np.int32), np.zeros(2, np.int64)
-        settled = kernels.forward_pass(
-            np.array(convergence.ORDER),
-            problem.before,
-            problem.after,
-            balanced.forward,
-            balanced.memory,
-            problem.capacity,
-            problem.offsets,
-            problem.allowed,
-            convergence.DEVICES,
-            False,
-            rounds,
-            device,
-            moved,
-        )
-        return bool(settled), device.tolist(), int(moved[0])
+        state = initial_state(problem, np.full(5, -1, np.int32))
+        rows = problem.rows._replace(order=np.array(convergence.ORDER))
+        settled = forward_pass(rows, state, convergence.DEVICES, False, rounds)
+        return bool(settled), state.device.tolist(), int(state.moves[0])
 
     found = convergence.chase()
     assert sweep(0) == (False, list(convergence.BEFORE), 0)

@@ -20,8 +20,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placed import Placement
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Placement
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

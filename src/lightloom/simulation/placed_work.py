@@ -22,7 +22,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement import start_order
+from lightloom.parallelism.placement.problem import start_order
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")

@@ -28,7 +28,8 @@ from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement import start_order
+from lightloom.parallelism.placement.problem import start_order
+from lightloom.parallelism.placement.state import Neighbours
 
 CYCLES = (1, 2, 4, 8, 16, 32, 64)
 """Holds of the cycles that are tried on a ring, until one is good enough."""
@@ -285,7 +286,7 @@ def _reaching(plan: HybridPlan, found: list[GroupCircuits]) -> list[GroupCircuit
 
 
 def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
-    from lightloom.parallelism import _placement_kernels as kernels
+    from lightloom.parallelism.placement._time_kernels import pass_time
 
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.ways(source, destination)
@@ -295,11 +296,9 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
     if granted.timing is None:
         return seconds
     balanced, times = plan.balanced, np.zeros((2, plan.balanced.size))
-    chain: float = kernels.pass_time(
+    chain: float = pass_time(
         start_order(balanced),
-        balanced.parent_start,
-        balanced.parent,
-        np.ones(len(balanced.parent)),
+        Neighbours(balanced.parent_start, balanced.parent, np.ones(len(balanced.parent))),
         np.zeros(balanced.size),
         plan.placement.device,
         plan.k,

@@ -17,8 +17,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.packet_switch import TwoTierSwitch
 from lightloom.fabrics.star import StarGeometry
-from lightloom.parallelism.placed import Reach
-from lightloom.parallelism.splitting import SPLITS, Split, split_size
+from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.splits import SPLITS, Split, split_size
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
 

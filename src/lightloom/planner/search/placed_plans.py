@@ -14,9 +14,11 @@ import numpy as np
 
 from lightloom.parallelism.circuits.group import GroupCircuits, grant
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.partition import BalancedGraph, PartitionRules, partition
-from lightloom.parallelism.placed import Link
-from lightloom.parallelism.placement import EFFORT, place
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link
+from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import best
 from lightloom.planner.bounds.placed_plan import circuits_bound, structure_bound

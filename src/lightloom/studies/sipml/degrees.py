@@ -12,8 +12,8 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.circuits import Timing, Traffic, switch
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.placed import Link, Placement, Reach
-from lightloom.parallelism.placement_check import check
+from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.parallelism.placement.check import check
 from lightloom.studies.sipml.paper import HOLD_10, OCS_DEGREE, RECONFIGURATION
 from lightloom.studies.sipml.small_graphs import balanced_graph
 

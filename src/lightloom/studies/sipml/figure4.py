@@ -16,10 +16,11 @@ import numpy as np
 
 from lightloom.core.claims import Claim
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
-from lightloom.parallelism.partition import BalancedGraph, partition
-from lightloom.parallelism.placed import Link, Reach
-from lightloom.parallelism.placement import place
-from lightloom.parallelism.placement_check import check
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Link, Reach
+from lightloom.parallelism.placement.check import check
+from lightloom.parallelism.placement.partition import partition
+from lightloom.parallelism.placement.place import place
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 Rule = Literal["peers", "forward"]

@@ -23,8 +23,8 @@ from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.partition import PartitionRules, Partitions
-from lightloom.parallelism.placement import place
+from lightloom.parallelism.placement.partition import PartitionRules, Partitions
+from lightloom.parallelism.placement.place import place
 from lightloom.simulation.placed_step import PlacedStep, simulate_best
 from lightloom.studies.sipml.comparison import FILE, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightloom.parallelism.partition import BalancedGraph
+from lightloom.parallelism.placement.balanced import BalancedGraph
 
 
 def balanced_graph(

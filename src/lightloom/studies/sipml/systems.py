@@ -13,7 +13,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.parallelism.placed import Link, Reach
+from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.studies.sipml.paper import OCS_DEGREE, RING_DEGREE, WAVELENGTH
 
 System = Literal["electrical", "ocs", "ring"]

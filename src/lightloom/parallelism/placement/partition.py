@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.splitting import (
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.splits import (
     SPLITS,
     Exchange,
     Layout,
@@ -54,56 +55,6 @@ class PartitionRules:
     """Bytes of one gradient element when copies of a parameter add theirs up."""
     splits: Mapping[str, tuple[Split, ...]] = field(default_factory=lambda: SPLITS)
     """Dimensions by kind, in the order that decides ties."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BalancedGraph:
-    """Sub-operators in columns of length n, in a topological order; parts of one operator lie side by side.
-
-    The parents of sub-operator x are rows ``parent_start[x]`` to ``parent_start[x + 1]`` of the edge columns.
-    """
-
-    name: str
-    operators: tuple[str, ...]
-    """Operators that were split: all but the model's inputs."""
-    dimensions: tuple[str, ...]
-    """Along which dimension; empty for an operator in one part."""
-    first: Ints
-    """[operators + 1]: the parts of operator o are ``first[o]`` to ``first[o + 1]``."""
-    operator: NDArray[np.int32]
-    part: NDArray[np.int32]
-    forward: Floats
-    """Seconds."""
-    backward: Floats
-    """Seconds."""
-    parameters: Ints
-    """Elements that are this part's own: they sum to the operator's, also where every part holds a copy of all."""
-    memory: Floats
-    """Bytes: parameters held with gradients and optimizer state, and the part's output, kept for the backward pass."""
-    synchronised: Floats
-    """Bytes of gradients exchanged with the part before it, in each direction (copied parameters); 0 for a first part.
-    A chain that adds up on its way and then hands out the sums moves each parameter once in each direction."""
-    parent_start: Ints
-    parent: NDArray[np.int32]
-    nbytes: Floats
-    """Bytes of an edge, forward; its gradient has as many."""
-    content: Ints
-    """Edges that leave one sub-operator with equal content carry the same elements."""
-    gradient_bytes: int
-
-    @property
-    def size(self) -> int:
-        """Sub-operators."""
-        return len(self.operator)
-
-    @property
-    def exchanged_bytes(self) -> float:
-        """Bytes over all edges, forward, were every sub-operator on a device of its own."""
-        return float(self.nbytes.sum())
-
-    def label(self, x: int) -> str:
-        """A sub-operator for people: operator and part."""
-        return f"{self.operators[self.operator[x]]}/{self.part[x]}"
 
 
 class _Choice(NamedTuple):

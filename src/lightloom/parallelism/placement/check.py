@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from lightloom.core.errors import VerificationError
-from lightloom.parallelism.partition import BalancedGraph
-from lightloom.parallelism.placed import Placement
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Placement
 
 _SLACK = 1e-9
 

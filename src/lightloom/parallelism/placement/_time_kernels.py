@@ -1,0 +1,79 @@
+"""Compiled loops that time a placement: the objective that every placement is judged by."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
+
+
+@njit(cache=True)
+def transpose(before: Neighbours) -> Neighbours:
+    """Turn rows of what comes before each sub-operator into rows of what comes after it."""
+    size = len(before.start) - 1
+    start = np.zeros(size + 1, np.int64)
+    for e in range(len(before.node)):
+        start[before.node[e] + 1] += 1
+    for x in range(size):
+        start[x + 1] += start[x]
+    position = start[:-1].copy()
+    node, delay = np.empty_like(before.node), np.empty_like(before.delay)
+    for x in range(size):
+        for e in range(before.start[x], before.start[x + 1]):
+            source = before.node[e]
+            node[position[source]] = x
+            delay[position[source]] = before.delay[e]
+            position[source] += 1
+    return Neighbours(start, node, delay)
+
+
+@njit(cache=True)
+def ranks(after: Neighbours, duration: Floats) -> Floats:
+    """Seconds from the start of each sub-operator to the end of all along the longest path, without transfers."""
+    rank = duration.copy()
+    for x in range(len(duration) - 1, -1, -1):
+        for e in range(after.start[x], after.start[x + 1]):
+            if after.delay[e] >= 0:
+                rank[x] = max(rank[x], duration[x] + rank[after.node[e]])
+    return rank
+
+
+@njit(cache=True)
+def pass_time(
+    order: Ints, before: Neighbours, duration: Floats, device: Int32s, devices: int, begin: Floats, end: Floats
+) -> float:
+    """Seconds of one pass in a fixed order: each starts when its device is free and its inputs have arrived.
+
+    ``begin`` and ``end`` [sub-operators] receive the times.
+    """
+    start, node, delay = before
+    free = np.zeros(devices)
+    last = 0.0
+    for x in order:
+        at = device[x]
+        ready = free[at]
+        for e in range(start[x], start[x + 1]):
+            if delay[e] >= 0:
+                arrival = end[node[e]]
+                if device[node[e]] != at:
+                    arrival += delay[e]
+                ready = max(ready, arrival)
+        begin[x] = ready
+        end[x] = ready + duration[x]
+        free[at] = end[x]
+        last = max(last, end[x])
+    return last
+
+
+@njit(cache=True)
+def iteration_time(problem: PlacementProblem, device: Int32s, times: Floats) -> float:
+    """Seconds of a forward pass in the order of the problem and of the backward pass in the reverse order.
+
+    ``times`` [4, sub-operators] receives begin and end of both, the backward pass counted from its own beginning.
+    """
+    order, devices = problem.order, len(problem.allowed)
+    forward = pass_time(order, problem.before, problem.forward, device, devices, times[0], times[1])
+    backward = pass_time(order[::-1], problem.after, problem.backward, device, devices, times[2], times[3])
+    return float(forward + backward)
