@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.proved.reference import average
 from lightloom.photonics.block_quantisation import (
     UNFIT,
     BlockQuantisation,
@@ -20,6 +19,7 @@ from lightloom.photonics.block_quantisation import (
     averaging_bias,
     mean_codes,
 )
+from tests.photonics.averaging.reference import average
 
 LARGEST = float(np.nextafter(np.float32(2.0**127), np.float32(0)))
 FLOATS = st.one_of(

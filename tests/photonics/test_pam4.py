@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics import pam4
-from lightloom.photonics.averaging.proved import reference
+from tests.photonics.averaging import reference
 
 
 @given(st.integers(1, 32), st.data())

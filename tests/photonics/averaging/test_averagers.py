@@ -22,7 +22,7 @@ from lightloom.photonics.averaging import (
     load_network,
     save_network,
 )
-from lightloom.photonics.averaging.proved import reference
+from tests.photonics.averaging import reference
 
 
 @given(st.data(), st.integers(1, 9), st.sampled_from([1, 2, 7, 8, 16, 31, 32]), st.booleans())

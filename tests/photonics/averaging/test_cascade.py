@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.cascade import basic, build_cascade, random_codes, second_level
-from lightloom.photonics.averaging.proved import reference
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from tests.photonics.averaging import reference
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 16), st.data())

@@ -16,8 +16,8 @@ from lightloom.photonics.averaging.construct import candidates, circuits
 from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
 from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.photonics.averaging.proved.proof import check_digits
+from lightloom.photonics.averaging.realised.compiler import Realisation, realise
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
-from lightloom.photonics.averaging.realised.realise import Realisation, realise
 from tests.photonics.averaging.strategies import small_functions
 
 SCENARIOS = [(8, 4), (8, 8), (8, 16), (16, 4)]

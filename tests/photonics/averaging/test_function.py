@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.averaging import AveragingFunction
 from lightloom.photonics.averaging.preprocessing import points_of_servers, rescaled_preprocessing
-from lightloom.photonics.averaging.proved import reference
 from lightloom.photonics.pam4 import encode, symbols_for
+from tests.photonics.averaging import reference
 
 
 @st.composite

@@ -21,7 +21,7 @@ from lightloom.photonics.averaging import (
 from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
 from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.photonics.averaging.proved.verify import adversarial_points
-from lightloom.photonics.averaging.realised.realise import Realisation, realise
+from lightloom.photonics.averaging.realised.compiler import Realisation, realise
 
 
 def test_verification_finds_every_error_that_was_put_in() -> None:

@@ -20,8 +20,8 @@ from lightloom.photonics.averaging.proved.noise import EVALUATIONS, TARGET, inpu
 from lightloom.photonics.averaging.proved.proof import Proof, prove
 from lightloom.photonics.averaging.proved.verify import Verification, verify
 from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
+from lightloom.photonics.averaging.realised.compiler import Realisation, Realised, realise
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
-from lightloom.photonics.averaging.realised.realise import Realisation, Realised, realise
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 _PARTED_AT_ONCE = 16

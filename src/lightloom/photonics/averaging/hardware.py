@@ -130,7 +130,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Averager:
+class AveragerHardware:
     """Levels from the servers to the root."""
 
     servers: int
@@ -195,9 +195,9 @@ def columns(outputs: int, inputs: int) -> int:
     return first.depth + 1 + last.depth
 
 
-def of_layers(servers: int, bits: int, layers: Sequence[int]) -> Averager:
+def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
     """One averager around a network of these signals."""
-    return Averager(servers, (Level(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
+    return AveragerHardware(servers, (Level(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 
 @lru_cache(maxsize=64)
@@ -208,7 +208,7 @@ def averager_for(
     servers: int | None = None,
     noise: float | None = None,
     nonlinearity: Nonlinearity = "relu",
-) -> Averager:
+) -> AveragerHardware:
     """The constructed averager that serves ``ranks``: one, or two levels where each has ``servers`` ports only.
 
     Raises:
@@ -224,7 +224,7 @@ def averager_for(
         raise ConfigError(f"noise = {noise:g}: expected none for two levels, whose networks are chosen for exactness")
     made = build_cascade(groups, servers, bits, nonlinearity)
     first, second = made.first.network.layers, made.second.network.layers
-    return Averager(
+    return AveragerHardware(
         ranks,
         (
             Level(averagers=groups, ports=servers, bits=bits, layers=first),

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import ConfigError, InputError, LightloomError, UnsupportedError
 from lightloom.photonics.averaging.averagers import Averager
-from lightloom.photonics.averaging.averagers_by_name import find_averager
+from lightloom.photonics.averaging.registry import find_averager
 from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
 from lightloom.training.hooks.hook_thread import bucket_future, register
 from lightloom.training.hooks.optical_exchange import Links, OpticalExchange, Place

@@ -24,8 +24,8 @@ from lightloom.core.errors import VerificationError
 from lightloom.photonics.averaging.constructed.blocks import sum_of_servers
 from lightloom.photonics.averaging.constructed.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.compiler import Gadget, Realised
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-from lightloom.photonics.averaging.realised.realise import Gadget, Realised
 
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 

@@ -10,8 +10,8 @@ import pytest
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.averagers import NetworkAverager
-from lightloom.photonics.averaging.averagers_by_name import find_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.averaging.registry import find_averager
 
 
 @pytest.mark.parametrize("name", ["ideal", "constructed", "network"])
