@@ -177,7 +177,7 @@ def _forward(rounds: int) -> dict[str, Any]:
     fields = rng.normal(size=(MODES, BATCH)) + 1j * rng.normal(size=(MODES, BATCH))
 
     def fresh() -> DisturbedMesh:
-        return DisturbedMesh(mesh=mesh, how=drawn.how, fabrication=drawn.fabrication)
+        return DisturbedMesh(mesh=mesh, non_idealities=drawn.non_idealities, fabrication=drawn.fabrication)
 
     def columns() -> NDArray[np.complex128]:
         again = fresh()

@@ -1,23 +1,23 @@
-"""Block quantisation and averaging of codes, compiled by Numba: one pass over memory each, as fast as that is.
+"""Block quantisation and averaging of codes, compiled by Numba, each in one pass over memory.
 
-Block b is ``edges[b]:edges[b + 1]``; its scale is one byte, exponent + 127, or 255 where no code can hold a value. All
-arithmetic is exact: float64 scales float32 by powers of two, and holds sums of codes as whole numbers.
+Block b is ``edges[b]:edges[b + 1]``; its scale is one byte, exponent + 127, or 255 if a value has no code.
+All arithmetic is exact: float64 scales float32 by powers of two, and holds sums of codes as whole numbers.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
+from lightloom.core.arrays import Bytes, Codes, Column, Float32s, Int32s, Ints
+
 _TILE = 2048
-"""Sums that stay in the first cache."""
+"""Number of sums that fit into the first-level cache."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def largest_exponents(bits_of_values: Any, edges: Any, out: Any) -> None:
-    """Bytes for float32 values, given as int32: as integers, sizes of floats are ordered as the sizes are."""
+def largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
+    """Write the scale byte of each block of float32 values, given as int32, which order magnitudes as floats do."""
     for b in range(len(out)):
         values = bits_of_values[edges[b] : edges[b + 1]]
         largest = np.int32(0)
@@ -29,8 +29,8 @@ def largest_exponents(bits_of_values: Any, edges: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def encode(values: Any, scales: Any, edges: Any, bits: int, out: Any) -> None:
-    """Offset-binary codes of float32 values, rounded half-up; the topmost saturate."""
+def encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) -> None:
+    """Write offset-binary codes of float32 values, rounded half-up and saturated at the top."""
     half, top = 2.0 ** (bits - 1), 2.0**bits - 1.0
     for b in range(len(scales)):
         factor = 2.0 ** (bits + 126 - np.int64(scales[b]))
@@ -40,8 +40,8 @@ def encode(values: Any, scales: Any, edges: Any, bits: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def decode(codes: Any, scales: Any, edges: Any, bits: int, out: Any) -> None:
-    """float32 values of offset-binary codes."""
+def decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) -> None:
+    """Write the float32 values of offset-binary codes."""
     half = 2.0 ** (bits - 1)
     for b in range(len(scales)):
         step = 2.0 ** (np.int64(scales[b]) - bits - 126)
@@ -51,8 +51,8 @@ def decode(codes: Any, scales: Any, edges: Any, bits: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def mean(rows: Any, offset: int, out: Any) -> None:
-    """floor((sum of rows + offset) / rows) of unsigned codes [rows, n].
+def mean(rows: Codes, offset: int, out: Codes) -> None:
+    """Write floor((sum of rows + offset) / rows) of unsigned codes [rows, n].
 
     (T + 1/2) / N lies at least 1/(2N) from the next whole number, far more than the roundings of a product with 1/N can
     bridge for sums below 2^50, so that cutting off its decimals floors T / N.

@@ -1,4 +1,4 @@
-"""Named arrays in ``.npz`` files, read without trust."""
+"""Reading of ``.npz`` files from untrusted sources."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lightloom.core.errors import ConfigError
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of the file by name; nothing in it is executed.
+    """Return all arrays of the file by name; nothing in the file is executed.
 
     Raises:
-        ConfigError: it cannot be read, or is no archive of arrays.
+        ConfigError: the file cannot be read, or is not an archive of arrays.
     """
     try:
         with path.open("rb") as file:

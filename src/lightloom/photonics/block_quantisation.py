@@ -4,14 +4,15 @@
                                                 ├── maximum over servers ──▶ one scale a block ──▶ integer codes
     server j:  largest exponent of each block ──┘
 
-Servers must agree before they quantise, as only codes of equal scale may be averaged. What they exchange for that, one
-byte of exponent a block and server, is counted: at 8 bits and blocks of 256 it is 1/256 = 0.39 % of the gradient's
-bytes, the paper's "less than 0.4 %"; at 16 bits half of that.
+Servers agree on scales before they quantise, as only codes of equal scale can be averaged. They exchange one byte of
+exponent per block and server: at 8 bits and blocks of 256 that is 1/256 = 0.39 % of the gradient's bytes, the paper's
+"less than 0.4 %"; at 16 bits half of that.
 
-Bias of rounding, in steps, for values spread evenly over a step: floor -1/2, half-up 0 (ties alone are biased upwards).
+The bias of rounding, for values spread evenly over a step, is -1/2 step for floor and 0 for half-up (only ties are
+rounded upwards).
 
-`BlockQuantisation` takes any array and is plain NumPy; `CodeBuffers` does the same, half-up, at the speed of memory,
-for float32 gradients of several parameters in one buffer.
+`BlockQuantisation` takes any array and is plain NumPy. `CodeBuffers` rounds half-up, for float32 gradients of several
+parameters in one buffer, in one pass over memory.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ from lightloom.photonics.pam4 import from_offset_binary, symbols_for, to_offset_
 
 Rounding = Literal["floor", "half-up"]
 _LEAST, _LARGEST = -127, 127
-"""Exponents that fit the byte, less one for what has none: NaN, infinities, sizes of 2^127 or more."""
+"""Range of exponents that fit into a byte beside `UNFIT`."""
 UNFIT = 255
-"""That byte: as it is the largest of all, agreeing on exponents tells every server of it."""
+"""Exponent byte of blocks with NaN, infinities or magnitudes of 2^127 or more. It is the largest byte, so the maximum
+over servers passes it to all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQuantisation:
-    """Codes of ``bits`` bits in offset binary, one power-of-two scale for each block of all servers.
+    """Quantisation to codes of ``bits`` bits in offset binary, with one power-of-two scale per block over all servers.
 
     With E the largest exponent in the block over all servers (|value| < 2^E), the step is 2^(E - bits + 1).
 
     Raises:
-        ConfigError: bits outside 2..32, an empty block, or an unknown rounding.
+        ConfigError: bits are outside 2..32, blocks are empty, or the rounding is unknown.
     """
 
     bits: int = 16
@@ -58,18 +60,18 @@ class BlockQuantisation:
             raise ConfigError(f"rounding = {self.rounding!r}: expected floor or half-up")
 
     def blocks(self, count: int) -> int:
-        """Blocks of a gradient of ``count`` values; the last may be shorter."""
+        """Return the number of blocks of a gradient of ``count`` values; the last may be shorter."""
         return -(-count // self.block)
 
     def exponents(self, gradient: ArrayLike) -> NDArray[np.int16]:
-        """What one server offers: for each block the least E >= -127 with every |value| < 2^E.
+        """Return the exponents that one server needs: for each block the least E >= -127 with every |value| < 2^E.
 
         Raises:
-            InputError: NaN, Inf, or a value of 2^127 or more.
+            InputError: a value is NaN, infinite, or 2^127 or more in magnitude.
         """
         values = np.abs(np.asarray(gradient, dtype=np.float64).reshape(-1))
         if not np.isfinite(values).all():
-            raise InputError("the gradient holds NaN or Inf: expected finite values, which alone share a scale")
+            raise InputError("the gradient holds NaN or Inf: expected finite values")
         starts = np.arange(0, values.size, self.block)
         largest = np.maximum.reduceat(values, starts) if values.size else values
         exponents = np.frexp(largest)[1]
@@ -80,15 +82,15 @@ class BlockQuantisation:
 
     @staticmethod
     def agree(*offers: NDArray[np.int16]) -> NDArray[np.int16]:
-        """The exponents that all servers use: the largest offered for each block."""
+        """Return the exponents that all servers use: the maximum over servers for each block."""
         agreed: NDArray[np.int16] = np.maximum.reduce(offers)
         return agreed
 
     def encode(self, gradient: ArrayLike, exponents: NDArray[np.int16]) -> NDArray[np.int64]:
-        """Offset-binary codes of a flat gradient. With half-up, values within half a step of 2^E saturate.
+        """Return offset-binary codes of a flat gradient. With half-up, values within half a step of 2^E saturate.
 
         Raises:
-            InputError: a value too large for its block's exponent, or another number of blocks.
+            InputError: a value is too large for its block's exponent, or the number of blocks differs.
         """
         values = np.asarray(gradient, dtype=np.float64).reshape(-1)
         steps = self._steps(exponents, values.size)
@@ -100,7 +102,7 @@ class BlockQuantisation:
         return to_offset_binary(np.clip(rounded, -half, half - 1), self.bits)
 
     def decode(self, codes: ArrayLike, exponents: NDArray[np.int16]) -> NDArray[np.float64]:
-        """Values of codes (flat), within a step of what was encoded; with half-up half a step, unless saturated."""
+        """Return values of flat codes, within a step of the encoded ones (half-up: half a step, unless saturated)."""
         signed = from_offset_binary(codes, self.bits).reshape(-1)
         return np.ldexp(signed.astype(np.float64), self._steps(exponents, signed.size))
 
@@ -110,31 +112,31 @@ class BlockQuantisation:
         return np.repeat(exponents.astype(np.int32) - self.bits + 1, self.block)[:count]
 
     def synchronisation_bytes(self, count: int) -> int:
-        """Bytes that each server sends so that all agree on the scales: one a block."""
+        """Return the bytes that each server sends to agree on the scales: one per block."""
         return self.blocks(count)
 
     def synchronisation_share(self, count: int) -> float:
-        """Those bytes relative to the codes' own."""
+        """Return the synchronisation bytes as a share of the bytes of the codes."""
         return self.synchronisation_bytes(count) / (count * self.bits / 8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeBuffers:
-    """Quantises and restores float32 buffers in one pass each; no block reaches over the end of a parameter.
+    """Quantisation of float32 buffers in one pass; blocks do not cross the ends of parameters.
 
-    Bit for bit what `BlockQuantisation(bits=bits, block=block)` says of each parameter by itself.
+    Codes equal those of `BlockQuantisation(bits=bits, block=block)` of each parameter, bit for bit.
     """
 
     bits: int
     edges: NDArray[np.int64]
-    """Where blocks begin, and behind them the end."""
+    """Start of each block, and the end of the last."""
 
     @classmethod
     def of(cls, sizes: Sequence[int], bits: int = 16, block: int = 256) -> CodeBuffers:
-        """For parameters of these ``sizes``, one behind the other.
+        """Make buffers for contiguous parameters of these ``sizes``.
 
         Raises:
-            ConfigError: see `BlockQuantisation`.
+            ConfigError: an argument is out of range, see `BlockQuantisation`.
         """
         BlockQuantisation(bits=bits, block=block)
         ends = np.cumsum([0, *sizes], dtype=np.int64)
@@ -143,16 +145,16 @@ class CodeBuffers:
 
     @property
     def blocks(self) -> int:
-        """Scales, one byte each."""
+        """Number of blocks, each with a scale of one byte."""
         return self.edges.size - 1
 
     @property
     def code_type(self) -> type[np.uint16] | type[np.uint32]:
-        """What holds a code."""
+        """Type of the codes."""
         return np.uint16 if self.bits <= 16 else np.uint32
 
     def scales(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """What a server offers: by block the exponent + 127, or `UNFIT`. The largest over servers are agreed."""
+        """Return the exponent + 127 of each block, or `UNFIT`; servers agree on the maximum."""
         from lightloom.photonics._quantisation_kernels import largest_exponents
 
         offer = np.empty(self.blocks, np.uint8)
@@ -173,14 +175,14 @@ class CodeBuffers:
 
 
 def mean_codes(rows: NDArray[Any], rounding: Rounding, out: NDArray[Any]) -> None:
-    """The exact mean of unsigned codes (servers, n) of up to 32 bits, as many as 2^18 servers, into ``out`` (n,)."""
+    """Write the exact mean of unsigned codes (servers, n) into ``out`` (n,), for up to 32 bits and 2^18 servers."""
     from lightloom.photonics._quantisation_kernels import mean
 
     mean(rows, len(rows) // 2 if rounding == "half-up" else 0, out)
 
 
 def averaging_bias(servers: int, rounding: Rounding) -> float:
-    """Mean error of the averaged code in units of its last place, for sums spread evenly over the residues mod N.
+    """Return the mean error of averaged codes in units of the last place, for sums spread evenly over residues mod N.
 
     floor(T/N): -(N-1)/(2N). Half-up: 0 for odd N, +1/(2N) for even N, whose ties all go up.
     """

@@ -1,4 +1,4 @@
-"""The 2x2 device that every mesh is made of, and how real ones differ from it.
+"""The Mach-Zehnder interferometer (MZI) of all meshes, and the non-idealities of real ones.
 
          ┌───┐ ╔═══════╗       ╔═══════╗
   x0 ────┤ φ ├─╢       ╟─┤ θ ├─╢       ╟──── y0
@@ -9,7 +9,7 @@
     T(θ, φ) = B · diag(e^{iθ}, 1) · B · diag(e^{iφ}, 1),    B = [[1, i], [i, 1]] / √2
             = i e^{iθ/2} [[e^{iφ} sin θ/2,  cos θ/2], [e^{iφ} cos θ/2,  −sin θ/2]]
 
-θ = 0 crosses, θ = π passes straight on. This is the device of the OptINC paper (Fig. 2: two couplers, two phase
+θ = 0 is the cross state, θ = π the bar state. This is the device of the OptINC paper (Fig. 2: two couplers, two phase
 shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in the package uses this convention.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](theta/2)"
-"""The convention as phase files state it."""
+"""Name of the convention in phase files."""
 
 _ELECTRON = 1.602176634e-19
 _BOLTZMANN = 1.380649e-23
@@ -35,7 +35,7 @@ _LIGHT = 299792458.0
 
 
 def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
-    """Directional coupler of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
+    """Return directional couplers of mixing angle π/4 + ``error`` radians, shape [..., 2, 2].
 
     B = [[cos, i sin], [i sin, cos]]; an error of 0.01 rad is a power split of 51:49.
     """
@@ -47,14 +47,14 @@ def coupler(error: ArrayLike = 0.0) -> NDArray[np.complex128]:
 def mzi(
     theta: ArrayLike, phi: ArrayLike, *, first: ArrayLike = 0.0, second: ArrayLike = 0.0, transmission: ArrayLike = 1.0
 ) -> NDArray[np.complex128]:
-    """Transfer matrices T(θ, φ) of shape [..., 2, 2]; arguments broadcast.
+    """Return transfer matrices T(θ, φ) of shape [..., 2, 2]; arguments broadcast.
 
-    ``first`` and ``second`` are the errors of the two couplers in radians, ``transmission`` the share of the power
-    that the whole device lets through.
+    ``first`` and ``second`` are the errors of the two couplers in radians, ``transmission`` is the power transmission
+    of the device.
     """
     theta, phi = np.asarray(theta, np.float64), np.asarray(phi, np.float64)
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    # With the couplers' angles a and b: products of cosines and sines of a + b and a − b, exact for any error.
+    # Products of sines and cosines of the couplers' angles, as sums and differences; exact for any error.
     both, between = first + second, second - first
     amplitude = np.sqrt(np.asarray(transmission, np.float64))
     sine, cosine = np.sin(theta / 2), np.cos(theta / 2)
@@ -72,26 +72,26 @@ def _matrix(a: Any, b: Any, c: Any, d: Any) -> NDArray[np.complex128]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonIdealities:
-    """How fabricated meshes differ from drawn ones. All zero: the ideal device.
+    """Differences of fabricated meshes from ideal ones, which have all values 0.
 
-    Random ones are standard deviations of independent Gaussians, drawn once for each device (they are static), except
-    ``detector_noise``, drawn for every detection.
+    Errors and spreads are standard deviations of independent Gaussians, drawn once for each device because they are
+    static; ``detector_noise`` is drawn for every detection.
     """
 
     phase_error: float = 0.0
-    """Every phase shifter, rad. About 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)."""
+    """Phase error of every phase shifter, in radians. About 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)."""
     coupler_error: float = 0.0
-    """Mixing angle of every coupler, rad. 0.01 to 0.02 is typical of silicon (Bandyopadhyay et al., 2103.04993)."""
+    """Mixing-angle error of every coupler, in radians. Silicon: 0.01 to 0.02 (Bandyopadhyay et al., 2103.04993)."""
     loss_db: float = 0.0
-    """Power lost in every MZI, dB."""
+    """Loss of every MZI, in dB."""
     loss_spread_db: float = 0.0
-    """Standard deviation of it between MZIs, dB; a device never amplifies."""
+    """Standard deviation of the loss between MZIs, in dB; a device never amplifies."""
     thermal_crosstalk: float = 0.0
-    """Share of a heater's phase that appears in each of its nearest heaters of the same column or MZI."""
+    """Share of a heater's phase that appears in each of the nearest heaters of the same column or MZI."""
     dac_bits: int = 0
-    """Phases are set to multiples of 2π/2^bits; 0 is a continuous setting."""
+    """Resolution of phase settings, multiples of 2π/2^bits; 0 for continuous settings."""
     detector_noise: float = 0.0
-    """Noise of every detection, relative to full scale (the largest field amplitude that the detector is given)."""
+    """Noise of every detection, relative to full scale (the largest field amplitude at the detector)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -107,7 +107,7 @@ class NonIdealities:
 def receiver_noise(
     power: float, bandwidth: float, *, responsivity: float = 1.0, load_ohm: float = 50.0, temperature: float = 300.0
 ) -> float:
-    """Standard deviation of a photocurrent relative to that of ``power``: shot and thermal noise.
+    """Return the standard deviation of a photocurrent relative to its mean at ``power``: shot and thermal noise.
 
     ``power`` in W, ``bandwidth`` in Hz, ``responsivity`` in A/W. σ² = 2 e I B + 4 k T B / R, over I² (textbook).
 
@@ -131,7 +131,7 @@ def receiver_noise(
 def amplifier_noise(
     gain: float, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
 ) -> float:
-    """Field noise per quadrature that an optical amplifier adds, relative to the amplitude of ``power`` at its output.
+    """Return the field noise per quadrature of an optical amplifier, relative to the amplitude of its output ``power``.
 
     Spontaneous emission n_sp h ν (G − 1) B with n_sp = F/2, half of it in each quadrature (Agrawal, *Fiber-Optic
     Communication Systems*, ch. 6). ``gain`` is in power; without gain there is no noise.

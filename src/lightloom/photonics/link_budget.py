@@ -1,20 +1,20 @@
-"""Whether light that passes nodes still arrives: power, noise and errors of a lightpath on a ring of micro-rings.
+"""Link budgets: power, noise and bit errors of a lightpath on a ring of micro-ring nodes.
 
     laser ─coupler─ modulator ─ rings ─coupler─ fibre ─┬─ node ─ fibre ─┬─ node ─ fibre ─┬─ the last destination
                                                        tap              tap
     a node:  coupler, filter rings (one for every wavelength), modulator rings, coupler
-    a tap:   the filter ring of the wavelength drops a part and lets the rest pass, with some excess loss
+    a tap:   the filter ring of the wavelength drops a part and passes the remainder, with some excess loss
 
-A tap takes exactly what its receiver needs (unequal splits), so that with t taps the laser must bring
+A tap takes exactly the power that its receiver needs (unequal splits). With t taps the laser must supply
 
     P = S · Σ_j  sending · fibre^p_j · pass^(p_j − 1) · excess^min(j, t − 1) · receiving      over taps j at p_j links
 
-for a receiver of sensitivity S; with equal losses everywhere this is at most 10 log₁₀ t + t · excess decibels more than
-one tap needs. Taps are worst at the last nodes, so that a lightpath of k links with t taps anywhere closes if those do.
+for a receiver of sensitivity S. With equal losses this is at most 10 log₁₀ t + t · excess decibels more than for one
+tap. Taps at the last nodes are the worst case: if they close, t taps anywhere on the lightpath do.
 
 Noise is that of the amplifier behind the photodiode, and shot noise of each level; errors follow from the Q factor of
 two levels (Agrawal, Fiber-Optic Communication Systems, section 4.6). Crosstalk between wavelengths, laser noise,
-dispersion and jitter have no terms here: ``margin`` stands for them. Nothing amplifies light on its way.
+dispersion and jitter are covered by ``margin``. There are no optical amplifiers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEPERS = math.log(10) / 10
 """Natural logarithm of one decibel."""
 _ELECTRON = 1.602176634e-19
 _FARTHEST = 1 << 20
-"""Links beyond which nobody builds; a reach beyond has no limit."""
+"""Number of links beyond which a reach counts as unlimited."""
 
 SOURCES: Mapping[str, str] = MappingProxyType(
     {
@@ -60,89 +60,89 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "margin": "assumption: 3 dB for crosstalk, laser noise, ageing",
     }
 )
-"""Where each default comes from."""
+"""Source of each default."""
 
 
 class Loss(NamedTuple):
-    """One line of the budget."""
+    """A line of the budget."""
 
     item: str
     decibels: float
     counted: str
-    """How often it counts."""
+    """How often the loss counts."""
 
 
 class LinkBudget(Config):
-    """Light of one wavelength from a laser to photodiodes; losses in decibels.
+    """Budget of one wavelength from a laser to photodiodes; losses are in decibels.
 
-    ``wavelength_bandwidth`` and ``wavelengths`` are the ring's. Sources of the defaults: :data:`SOURCES`.
+    ``wavelength_bandwidth`` and ``wavelengths`` are those of the ring. Sources of the defaults: :data:`SOURCES`.
     """
 
     wavelengths: Annotated[Count, Field(le=1024)] = 64
-    """Wavelengths of a fibre, each with a filter ring and a modulator ring at every node."""
+    """Number of wavelengths per fibre, each with a filter ring and a modulator ring at every node."""
     wavelength_bandwidth: Bandwidth = 5e9
-    """Bytes per second of one wavelength, in two levels."""
+    """Bandwidth of a wavelength in bytes per second, with two levels."""
     laser_power: Annotated[Watts, Field(gt=0)] = 270e-3 / 64
-    """Watts of one wavelength in the fibre from the laser."""
+    """Power of a wavelength in the fibre from the laser, in watts."""
     coupler_loss: Decibels = 1.0
-    """Between fibre and chip."""
+    """Loss between fibre and chip."""
     modulator_loss: Decibels = 3.0
-    """Of the upper level."""
+    """Loss of the modulator in its upper level."""
     extinction_ratio: Annotated[float, Field(gt=0, le=100)] = 8.9
-    """Upper over lower level, decibels."""
+    """Ratio of the upper to the lower level, in decibels."""
     ring_loss: Decibels = 0.01
-    """Of passing one micro-ring off resonance."""
+    """Loss of passing a micro-ring off resonance."""
     drop_loss: Decibels = 1.91
-    """From the fibre's side of a filter ring to the photodiode."""
+    """Loss from a filter ring to the photodiode."""
     tap_loss: Decibels = 0.2
-    """In excess of the split, of a tap that lets light pass on."""
+    """Excess loss of a tap, besides the split."""
     node_loss: Decibels | None = None
-    """Of passing a node; null for two couplers and all rings."""
+    """Loss of passing a node; null for two couplers and all rings."""
     fibre_loss: Annotated[float, Field(ge=0, le=10)] = 0.4e-3
-    """Decibels a metre."""
+    """Loss of the fibre, in decibels per metre."""
     fibre_length: Annotated[float, Field(ge=0, le=1e6)] = 2.0
-    """Metres between neighbours."""
+    """Length of fibre between neighbours, in metres."""
     responsivity: Annotated[float, Field(gt=0, le=10)] = 1.1
-    """Amperes a watt."""
+    """Responsivity of the photodiode, in amperes per watt."""
     noise_density: Annotated[float, Field(gt=0, le=1e-6)] = 12.86e-12
-    """Of the receiver's amplifier at its input, amperes per root hertz."""
+    """Input-referred noise of the receiver's amplifier, in amperes per root hertz."""
     noise_bandwidth: Annotated[float, Field(gt=0, le=2)] = 0.7
-    """Of the receiver, over the bit rate."""
+    """Bandwidth of the receiver as a share of the bit rate."""
     error_rate: Annotated[float, Field(gt=0, lt=0.5)] = 1e-12
-    """Bits received wrong that are allowed."""
+    """Allowed bit error rate."""
     margin: Decibels = 3.0
-    """Left for what has no term of its own."""
+    """Margin for effects without a term of their own."""
 
     @property
     def laser_dbm(self) -> float:
-        """Laser power of a wavelength in decibels over a milliwatt."""
+        """Laser power of a wavelength, in dBm."""
         return dbm(self.laser_power)
 
     @property
     def sending_loss(self) -> float:
-        """From the laser's fibre to the first fibre of the ring; the mean of two levels lies below the upper one."""
+        """Loss from the laser's fibre to the first fibre of the ring, down to the mean of the two levels."""
         mean = 10 * math.log10(2 / (1 + 10 ** (-self.extinction_ratio / 10)))
         return 2 * self.coupler_loss + self.modulator_loss + mean + self.wavelengths * self.ring_loss
 
     @property
     def passing_loss(self) -> float:
-        """Of a node between two fibres."""
+        """Loss of a node between two fibres."""
         if self.node_loss is not None:
             return self.node_loss
         return 2 * (self.coupler_loss + self.wavelengths * self.ring_loss)
 
     @property
     def receiving_loss(self) -> float:
-        """From the last fibre to the photodiode."""
+        """Loss from the last fibre to the photodiode."""
         return self.coupler_loss + self.wavelengths * self.ring_loss + self.drop_loss
 
     @property
     def link_loss(self) -> float:
-        """Of the fibre between neighbours."""
+        """Loss of the fibre between neighbours."""
         return self.fibre_loss * self.fibre_length
 
     def losses(self) -> tuple[Loss, ...]:
-        """The budget line by line."""
+        """Return the lines of the budget."""
         return (
             Loss("sending: two couplers, modulator, mean of two levels, rings", self.sending_loss, "once"),
             Loss("fibre between neighbours", self.link_loss, "each link"),
@@ -154,7 +154,7 @@ class LinkBudget(Config):
 
     @property
     def sensitivity(self) -> float:
-        """Mean watts at the photodiode with just the allowed errors.
+        """Mean power at the photodiode for the allowed bit error rate, in watts.
 
         Q (σ₁ + σ₀) = R (P₁ − P₀) and σ₁² − σ₀² = 2 e R B (P₁ − P₀) give σ₁, and P₁ and σ₁ a quadratic equation.
         """
@@ -165,23 +165,23 @@ class LinkBudget(Config):
         return x * q / (self.responsivity * swing)
 
     def errors(self, power: float) -> float:
-        """Share of bits received wrong with so many mean watts at the photodiode."""
+        """Return the bit error rate at a mean ``power`` at the photodiode, in watts."""
         swing, thermal, shot = self._receiver()
         current = self.responsivity * power
         one, zero = (math.sqrt(thermal**2 + 2 * shot * current * (1 + side * swing / 2)) for side in (1, -1))
         return 0.5 * math.erfc(current * swing / (one + zero) / math.sqrt(2))
 
     def _receiver(self) -> tuple[float, float, float]:
-        """(P₁ − P₀) over the mean power, amperes of thermal noise, and charge times bandwidth."""
+        """Return (P₁ − P₀) over the mean power, thermal noise in amperes, and charge times bandwidth."""
         lower = 10 ** (-self.extinction_ratio / 10)
         bandwidth = self.noise_bandwidth * 8 * self.wavelength_bandwidth
         return 2 * (1 - lower) / (1 + lower), self.noise_density * math.sqrt(bandwidth), _ELECTRON * bandwidth
 
     def needed_dbm(self, links: int, taps: int = 1) -> float:
-        """Laser power of a wavelength that serves the last ``taps`` nodes of a lightpath of so many links.
+        """Return the laser power of a wavelength that serves the last ``taps`` nodes of a lightpath, in dBm.
 
         Raises:
-            ValueError: no link, no tap, or more taps than links.
+            ValueError: there is no link or tap, or there are more taps than links.
         """
         if not 1 <= taps <= links:
             raise ValueError(
@@ -189,18 +189,20 @@ class LinkBudget(Config):
             )
         tap = np.arange(1, taps + 1)
         place = links - taps + tap
-        each = self.link_loss * place + self.passing_loss * (place - 1) + self.tap_loss * np.minimum(tap, taps - 1)
-        worst = float(each.max())
-        together = worst + 10 * math.log10(float(np.sum(10 ** ((each - worst) / 10))))
-        return dbm(self.sensitivity) + self.sending_loss + together + self.receiving_loss + self.margin
+        losses = self.link_loss * place + self.passing_loss * (place - 1) + self.tap_loss * np.minimum(tap, taps - 1)
+        worst = float(losses.max())
+        total = worst + 10 * math.log10(float(np.sum(10 ** ((losses - worst) / 10))))
+        return dbm(self.sensitivity) + self.sending_loss + total + self.receiving_loss + self.margin
 
     def closes(self, links: int, taps: int = 1) -> bool:
-        """Whether a lightpath of so many links may have that many destinations anywhere."""
+        """Return whether a lightpath of so many links closes with ``taps`` destinations anywhere."""
         return self.needed_dbm(links, min(taps, links)) <= self.laser_dbm
 
     def reach(self, taps: int = 1) -> int | None:
-        """Most links of a lightpath with up to ``taps`` destinations; 0 where not even neighbours hear each other, None
-        where there is no limit."""
+        """Return the largest number of links of a lightpath with up to ``taps`` destinations.
+
+        0 means that neighbours cannot communicate, None that there is no limit.
+        """
         low, high = 0, 1
         while self.closes(high, taps):
             low, high = high, 2 * high
@@ -212,13 +214,13 @@ class LinkBudget(Config):
         return low
 
     def most_taps(self) -> int | None:
-        """Most destinations of a lightpath that stops at every node; None where there is no limit."""
+        """Return the largest number of destinations of a lightpath tapped at every node; None without a limit."""
         return self.reach(_FARTHEST)
 
     def levels(self, links: int, taps: int = 1) -> NDArray[np.float64]:
-        """dBm of the wavelength in the fibre into each node of a lightpath whose last ``taps`` nodes tap it: [link].
+        """Return the power in the fibre into each node, in dBm [links]; the last ``taps`` nodes tap the lightpath.
 
-        What the laser brings beyond the need is shared out evenly.
+        Power of the laser beyond the need is distributed evenly.
         """
         least = dbm(self.sensitivity) + self.margin + self.receiving_loss
         take = least + self.laser_dbm - self.needed_dbm(links, taps)
@@ -231,16 +233,16 @@ class LinkBudget(Config):
         return level
 
     def errors_over(self, links: int, taps: int = 1) -> float:
-        """Share of bits received wrong at every tap when the laser's power is shared out evenly, the margin lost."""
+        """Return the bit error rate of every tap, with spare laser power distributed evenly and the margin used up."""
         spare = self.laser_dbm - self.needed_dbm(links, taps)
         return self.errors(self.sensitivity * 10 ** (spare / 10))
 
 
 def _together(one: float, other: float) -> float:
-    """Sum of two powers in decibels."""
+    """Return the sum of two powers in decibels."""
     return float(np.logaddexp(one * _NEPERS, other * _NEPERS)) / _NEPERS
 
 
 def dbm(watts: float) -> float:
-    """Decibels over a milliwatt."""
+    """Return a power in dBm."""
     return 10 * math.log10(watts / 1e-3)

@@ -1,6 +1,6 @@
-"""Units between meshes that make light nonlinear: what they do to a field, and what that costs.
+"""Nonlinear units between meshes: transfer functions, energy and latency.
 
-Fields are amplitudes in √W, so that |z|² is a power in W. A figure that no source states is None, with the reason.
+Fields are amplitudes in √W, so |z|² is a power in W. A figure without a source is None, with the reason.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A quantity with where it comes from, or None with why there is none."""
+    """A quantity with its source, or None with the reason why there is no figure."""
 
     value: float | None
     why: str
 
 
 class NonlinearUnit(Protocol):
-    """One unit stands on each mode."""
+    """A nonlinear unit; every mode has one."""
 
     @property
     def energy(self) -> Figure:
-        """Joules for each symbol."""
+        """Energy per symbol, in joules."""
 
     @property
     def latency(self) -> Figure:
-        """Seconds that it adds to the light's way."""
+        """Latency of the unit, in seconds."""
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Output fields of input fields, of the same shape."""
@@ -41,7 +41,7 @@ class NonlinearUnit(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rectifier:
-    """max(Re z, 0), and min(that, ``ceiling``) where there is one: what networks assume, and no device is."""
+    """The ideal unit that networks assume: max(Re z, 0), limited to ``ceiling`` if there is one."""
 
     ceiling: float | None = None
 
@@ -56,21 +56,21 @@ class Rectifier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectroOptic:
-    """A tap detects part of the light, and the current modulates the rest (Williamson et al., arXiv 1903.04579).
+    """A tap detects part of the light, and the current modulates the remainder (Williamson et al., arXiv 1903.04579).
 
          ┌──── photodiode ── amplifier ───┐
     z ───┴── tap ────────────────── modulator ─── f(z)
 
-    f(z) = j √(1 − tap) e^{−j(g|z|² + b)/2} cos((g|z|² + b)/2) z. With b = π it is dark for weak light and opens like a
-    rectifier, up to |z|² = π/g, where it is open; beyond, it closes again.
+    f(z) = j √(1 − tap) e^{−j(g|z|² + b)/2} cos((g|z|² + b)/2) z. With b = π it blocks weak light and opens like a
+    rectifier up to |z|² = π/g; beyond, it closes again.
     """
 
     tap: float = 0.1
-    """Share of the power that is detected."""
+    """Detected share of the power."""
     gain: float
-    """g: rad of phase for each W of input."""
+    """g: phase per input power, in radians per watt."""
     bias: float = np.pi
-    """b, rad."""
+    """b: phase bias, in radians."""
 
     energy: ClassVar[Figure] = Figure(
         value=None,
@@ -96,7 +96,7 @@ class ElectroOptic:
         tap: float = 0.1,
         bias: float = np.pi,
     ) -> ElectroOptic:
-        """From A/W, Ω and V: g = π · tap · transimpedance · responsivity / half_wave_voltage."""
+        """Make a unit from A/W, Ω and V: g = π · tap · transimpedance · responsivity / half_wave_voltage."""
         if not (responsivity > 0 and transimpedance > 0 and half_wave_voltage > 0):
             raise ConfigError(
                 f"responsivity={responsivity}, transimpedance={transimpedance}, half_wave_voltage={half_wave_voltage}: "
@@ -106,7 +106,7 @@ class ElectroOptic:
 
     @property
     def open_power(self) -> float:
-        """Input power in W at which a unit biased by π lets most through."""
+        """Input power of largest transmission with a bias of π, in watts."""
         return float(np.pi / self.gain)
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
@@ -118,7 +118,7 @@ class ElectroOptic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaturableAbsorber:
-    """Absorbs weak light and lets strong light through; the paper's choice is graphene (its reference 31).
+    """Absorbs weak light and transmits strong light; the paper chooses graphene (its reference 31).
 
     T = 1 − unsaturated_loss − depth / (1 + |z|² / saturation_power), the two-level model. The modulation depth of
     monolayer graphene is 66.5 % (Bao et al., Adv. Funct. Mater. 19, 3077, arXiv 0910.5820).
@@ -127,9 +127,9 @@ class SaturableAbsorber:
     depth: float = 0.665
     unsaturated_loss: float = 0.0
     saturation_power: float
-    """W in the waveguide at which the absorption has halved."""
+    """Power in the waveguide at which the absorption is halved, in watts."""
 
-    energy: ClassVar[Figure] = Figure(value=0.0, why="passive: it takes light, which the link budget counts, no supply")
+    energy: ClassVar[Figure] = Figure(value=0.0, why="passive: it needs no supply; the link budget counts its loss")
     latency: ClassVar[Figure] = Figure(
         value=None, why="the length of waveguide under graphene is not stated; recovery takes picoseconds (0910.5820)"
     )
@@ -150,10 +150,10 @@ class SaturableAbsorber:
 
 
 def transfer_curve(unit: NonlinearUnit, largest: float, points: int = 101) -> NDArray[np.float64]:
-    """Input and output amplitudes [2, points], for real inputs from 0 to ``largest`` √W.
+    """Return input and output amplitudes [2, points] for real inputs from 0 to ``largest`` √W.
 
     Raises:
-        ConfigError: fewer than two points, or a largest amplitude that is not positive.
+        ConfigError: there are fewer than two points, or the largest amplitude is not positive.
     """
     if points < 2 or not largest > 0:
         raise ConfigError(f"points={points}, largest={largest}: expected at least 2 points up to more than 0")

@@ -1,7 +1,7 @@
-"""Integers as PAM4 light: two bits a signal, most significant first (OptINC, arXiv 2603.28290, eq. 2).
+"""Integers as PAM4 signals: two bits per signal, most significant first (OptINC, arXiv 2603.28290, eq. 2).
 
-Signed gradients travel in offset binary: code = value + 2^(bits-1). Its mean is the mean of the values, moved by the
-same offset; the digits of two's complement average to nothing useful, as -1 is all ones there.
+Signed gradients are sent in offset binary: code = value + 2^(bits-1). The mean of codes is the mean of the values plus
+the same offset. Averages of the digits of two's complement are meaningless, as -1 is all ones there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_BITS = 32
 
 
 def symbols_for(bits: int) -> int:
-    """PAM4 signals that carry ``bits`` bits: ceil(bits / 2).
+    """Return the number of PAM4 signals that carry ``bits`` bits: ceil(bits / 2).
 
     Raises:
         ConfigError: ``bits`` is not a whole number from 1 to 32.
@@ -29,17 +29,17 @@ def symbols_for(bits: int) -> int:
 
 
 def encode(codes: ArrayLike, bits: int) -> NDArray[np.uint8]:
-    """The levels 0..3 of each code, most significant first (eq. 2).
+    """Return the levels 0..3 of each code, most significant first (eq. 2).
 
     Args:
-        codes: whole numbers in [0, 2^bits), any shape.
-        bits: of a code.
+        codes: whole numbers in [0, 2^bits), of any shape.
+        bits: bits per code.
 
     Returns:
-        Levels, of the codes' shape with one more axis of ceil(bits / 2).
+        Levels, of the codes' shape with an additional last axis of ceil(bits / 2).
 
     Raises:
-        InputError: a code does not fit.
+        InputError: a code does not fit into ``bits`` bits.
     """
     count = symbols_for(bits)
     values = check_codes(codes, bits)
@@ -48,20 +48,20 @@ def encode(codes: ArrayLike, bits: int) -> NDArray[np.uint8]:
 
 
 def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """The codes as int64, any shape.
+    """Return codes of any shape as int64.
 
     Raises:
-        InputError: a code is no whole number in [0, 2^bits).
+        InputError: a code is not a whole number in [0, 2^bits).
     """
     symbols_for(bits)
     return _whole(codes, "codes", 0, (1 << bits) - 1)
 
 
 def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """The codes of levels, eq. 2 inversely: ``decode(encode(x, bits), bits) == x``.
+    """Return the codes of levels, the inverse of `encode`: ``decode(encode(x, bits), bits) == x``.
 
     Raises:
-        InputError: another number of signals than ``bits`` needs, or a level outside 0..3.
+        InputError: the number of signals is not that of ``bits`` bits, or a level is outside 0..3.
     """
     count = symbols_for(bits)
     digits = _whole(levels, "levels", 0, LEVELS - 1)
@@ -71,19 +71,19 @@ def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
 
 
 def to_offset_binary(values: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Codes 0..2^bits - 1 of signed values -2^(bits-1)..2^(bits-1) - 1."""
+    """Return codes 0..2^bits - 1 of signed values -2^(bits-1)..2^(bits-1) - 1."""
     symbols_for(bits)
     half = 1 << (bits - 1)
     return _whole(values, "values", -half, half - 1) + half
 
 
 def from_offset_binary(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Signed values of offset-binary codes: the inverse of `to_offset_binary`."""
+    """Return signed values of offset-binary codes, the inverse of `to_offset_binary`."""
     return check_codes(codes, bits) - (1 << (bits - 1))
 
 
 def decide(signals: ArrayLike) -> NDArray[np.uint8]:
-    """A receiver's decision: the nearest level of 0..3 for each analogue signal in units of a level."""
+    """Round each analogue signal, in units of a level, to the nearest level 0..3, as a receiver does."""
     return np.clip(np.rint(np.asarray(signals, dtype=np.float64)), 0, LEVELS - 1).astype(np.uint8)
 
 
@@ -99,27 +99,27 @@ def _whole(values: ArrayLike, what: str, low: int, high: int) -> NDArray[np.int6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverErrors:
-    """What Gaussian noise at the receivers does to a gradient of uniformly distributed codes."""
+    """Errors of uniformly distributed codes due to Gaussian noise at the receivers."""
 
     noise: float
-    """Standard deviation, in units of a level's spacing."""
+    """Standard deviation of the noise, in units of the spacing of levels."""
     symbol_error: float
-    """Probability that one signal is read wrongly."""
+    """Probability that a signal is received wrong."""
     code_error: float
-    """Probability that at least one signal of a code is."""
+    """Probability that at least one signal of a code is received wrong."""
     rms: float
-    """Root mean square error of a code, in its least significant unit."""
+    """Root mean square error of a code, in units of the last place."""
 
 
 def receiver_errors(snr: float, bits: int) -> ReceiverErrors:
-    """From a signal-to-noise ratio to symbol errors to gradient errors.
+    """Return symbol and code errors at a signal-to-noise ratio.
 
     The ratio is the variance of the four levels (1.25 spacings squared) over that of the noise, so the symbol error is
     3/2 Q(sqrt(snr / 5)), with Q the Gaussian tail.
 
     Args:
-        snr: power ratio, not decibel.
-        bits: of a code.
+        snr: signal-to-noise ratio as a power ratio, not in decibels.
+        bits: bits per code.
 
     Raises:
         InputError: the ratio is not positive.

@@ -130,7 +130,7 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="one row a server"):
+    with pytest.raises(InputError, match="one row per server"):
         IdealAverager(3, 8)(np.zeros((2, 5), int))
     with pytest.raises(ConfigError, match="does not compute"):
         NetworkAverager(LayeredNetwork.of([np.eye(4)]), FunctionArguments(servers=4, bits=4))

@@ -104,8 +104,8 @@ def test_build_takes_the_smallest_that_bears_the_noise() -> None:
     plain = build(2, 2, nonlinearity="clipped")
     sturdy = build(2, 2, noise=noise, nonlinearity="clipped")
     assert plain.mzi_count < sturdy.mzi_count
-    assert not plain.bears(noise)
-    assert sturdy.bears(noise)
+    assert not plain.tolerates(noise)
+    assert sturdy.tolerates(noise)
 
 
 def picked(name: str, kind: Nonlinearity, bits: int = 8, servers: int = 4) -> Construction:
@@ -170,9 +170,9 @@ def test_a_circuit_of_another_function_is_not_proved() -> None:
 
 
 def test_what_nothing_bears_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="inputs' own noise"):
+    with pytest.raises(UnsupportedError, match="noise on the inputs"):
         build(4, 8, noise=0.1)
-    with pytest.raises(UnsupportedError, match="bears noise"):
+    with pytest.raises(UnsupportedError, match="tolerates noise"):
         build(2, 2, noise=0.999 * input_bound(AveragingFunction.of(2, 2)))
     with pytest.raises(InputError, match="share of full scale"):
         build(4, 8, noise=-1)

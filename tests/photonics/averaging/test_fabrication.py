@@ -62,9 +62,9 @@ def test_even_loss_is_made_up_for_by_amplifiers() -> None:
     function = AveragingFunction.of(2, 2)
     network = build(2, 2).network
     mapped = map_network(network, "svd")
-    how = NonIdealities(loss_db=2.0)
+    non_idealities = NonIdealities(loss_db=2.0)
     for calibrated, right in ((True, True), (False, False)):
-        found = fabricated(mapped, how, np.random.default_rng(0), calibrated=calibrated)
+        found = fabricated(mapped, non_idealities, np.random.default_rng(0), calibrated=calibrated)
         assert (verify(found, function).wrong_outputs == 0) == right
 
 
@@ -82,9 +82,9 @@ def test_known_couplers_and_crosstalk_are_made_up_for() -> None:
 
 def test_what_cannot_be_corrected_is_left_in_quadrature() -> None:
     """Sparse real matrices cross and pass exactly, beyond the couplers' reach; real parts meet that in second order."""
-    how = NonIdealities(coupler_error=1e-3)
+    non_idealities = NonIdealities(coupler_error=1e-3)
     for matrix in build(4, 8).network.weights:
-        found = disturb(map_matrix(matrix), how, np.random.default_rng(1))
+        found = disturb(map_matrix(matrix), non_idealities, np.random.default_rng(1))
         size = np.abs(matrix).max()
         left = corrected(found, real=True).matrix() - matrix
         assert np.abs(left.real).max() < 1e-4 * size
@@ -96,9 +96,9 @@ def test_detectors_noise_reaches_units_and_receivers() -> None:
     network = LayeredNetwork((np.eye(1),), (np.zeros(1),), "relu", (np.array([3.0]), np.array([3.0])))
     mapped = map_network(network)
     evaluate = averaging_accuracy(mapped, function, samples=4)
-    how = NonIdealities(detector_noise=0.1)
+    non_idealities = NonIdealities(detector_noise=0.1)
     rng = np.random.default_rng(0)
-    right = np.mean([evaluate([disturb(mapped.matrices[0], how, rng)], rng) for _ in range(2000)])
+    right = np.mean([evaluate([disturb(mapped.matrices[0], non_idealities, rng)], rng) for _ in range(2000)])
     from scipy.stats import norm
 
     # Levels 0 and 3 err to one side only.

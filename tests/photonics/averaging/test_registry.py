@@ -65,5 +65,5 @@ def test_networks_and_tables_for_something_else_are_refused(tmp_path: Path) -> N
     save_network(tmp_path / "n.npz", build(2, 4).network, FunctionArguments(servers=2, bits=4))
     with pytest.raises(InputError, match="for 2 servers, 4 bits, floor, expected 4 servers, 4 bits, floor"):
         find_averager(f"network:{tmp_path / 'n.npz'}", 4, 4, "floor")
-    with pytest.raises(InputError, match="Table II is about 16"):
+    with pytest.raises(InputError, match="Table II is for 16"):
         find_averager("table2:4-8", 4, 8)

@@ -33,8 +33,8 @@ from lightloom.photonics.meshes import (
 from tests.photonics.meshes.strategies import haar
 
 
-def epsilon(mesh: Mesh, how: NonIdealities, draws: int = 4) -> float:
-    return float(monte_carlo([mesh], how, matrix_error([mesh.matrix()]), draws=draws).values.mean())
+def epsilon(mesh: Mesh, non_idealities: NonIdealities, draws: int = 4) -> float:
+    return float(monte_carlo([mesh], non_idealities, matrix_error([mesh.matrix()]), draws=draws).values.mean())
 
 
 def test_ideal_devices_change_nothing() -> None:
@@ -48,7 +48,7 @@ def test_ideal_devices_change_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["rectangular", "triangular"])
 @pytest.mark.parametrize(
-    ("how", "within"),
+    ("non_idealities", "within"),
     [
         (NonIdealities(phase_error=0.01), 0.08),
         (NonIdealities(coupler_error=0.01), 0.08),
@@ -57,10 +57,12 @@ def test_ideal_devices_change_nothing() -> None:
         (NonIdealities(phase_error=0.004, coupler_error=0.003, dac_bits=9), 0.08),
     ],
 )
-def test_errors_add_up_as_the_closed_form_says(kind: Any, how: NonIdealities, within: float) -> None:
+def test_errors_add_up_as_the_closed_form_says(kind: Any, non_idealities: NonIdealities, within: float) -> None:
     """Phase errors σ√N, couplers σ√(2N), quantisation (the same in every draw) as phase errors of 2π/(2ᵇ√12)."""
     for size in (32, 64):
-        assert epsilon(decompose(haar(size, size), kind), how) == pytest.approx(expected_error(how, size), rel=within)
+        assert epsilon(decompose(haar(size, size), kind), non_idealities) == pytest.approx(
+            expected_error(non_idealities, size), rel=within
+        )
     assert expected_error(NonIdealities(phase_error=0.01), 64) == pytest.approx(0.01 * 8)
     assert expected_error(NonIdealities(coupler_error=0.01), 64) == pytest.approx(0.01 * np.sqrt(2 * 64), rel=0.01)
 
@@ -81,9 +83,9 @@ def test_energy_is_kept_without_loss_and_falls_with_it() -> None:
 
 def test_uniform_loss_is_mostly_calibrated_away() -> None:
     mesh = decompose(haar(24, 4))
-    how = NonIdealities(loss_db=0.2)
-    raw = monte_carlo([mesh], how, matrix_error([mesh.matrix()]), draws=1).values[0]
-    calibrated = monte_carlo([mesh], how, matrix_error([mesh.matrix()], calibrated=True), draws=1).values[0]
+    non_idealities = NonIdealities(loss_db=0.2)
+    raw = monte_carlo([mesh], non_idealities, matrix_error([mesh.matrix()]), draws=1).values[0]
+    calibrated = monte_carlo([mesh], non_idealities, matrix_error([mesh.matrix()], calibrated=True), draws=1).values[0]
     assert calibrated < raw / 5
 
 
@@ -129,8 +131,8 @@ def test_from_device_noise_to_the_accuracy_of_a_network() -> None:
     wanted = (second @ np.maximum(first @ points, 0)).argmax(0)
 
     def accuracy(network: Sequence[Disturbed], rng: np.random.Generator) -> float:
-        hidden = detect(network[0].propagate(points), network[0].how, rng)
-        found = detect(network[1].propagate(np.maximum(hidden, 0)), network[1].how, rng)
+        hidden = detect(network[0].propagate(points), network[0].non_idealities, rng)
+        found = detect(network[1].propagate(np.maximum(hidden, 0)), network[1].non_idealities, rng)
         return float((found.argmax(0) == wanted).mean())
 
     network = [map_matrix(first), map_matrix(second)]
@@ -149,10 +151,10 @@ def test_draws_are_reproducible() -> None:
 
 
 def corrected(mesh: Mesh, sigma: float, seed: int) -> tuple[float, float, int]:
-    how = NonIdealities(coupler_error=sigma)
-    before = disturb(mesh, how, np.random.default_rng(seed))
+    non_idealities = NonIdealities(coupler_error=sigma)
+    before = disturb(mesh, non_idealities, np.random.default_rng(seed))
     fixed = correct(mesh, before.fabrication.first, before.fabrication.second)
-    after = DisturbedMesh(mesh=fixed.mesh, how=how, fabrication=before.fabrication)
+    after = DisturbedMesh(mesh=fixed.mesh, non_idealities=non_idealities, fabrication=before.fabrication)
     wanted = mesh.matrix()
     errors = [float(np.linalg.norm(each.matrix() - wanted) / np.linalg.norm(wanted)) for each in (before, after)]
     return errors[0], errors[1], fixed.out_of_reach
@@ -184,13 +186,13 @@ def test_correction_gains_a_quadratic_factor_that_size_eats_up() -> None:
 @pytest.mark.parametrize("kind", ["rectangular", "triangular"])
 def test_known_crosstalk_is_cancelled_without_cooling(kind: Any, share: float) -> None:
     mesh = decompose(haar(15, 2), kind)
-    how = NonIdealities(thermal_crosstalk=share)
+    non_idealities = NonIdealities(thermal_crosstalk=share)
     settings = cancel_crosstalk(mesh, share)
     for phases in (settings.theta, settings.phi):
         assert ((phases >= 0) & (phases < 4 * np.pi)).all()
-    found = disturb(settings, how, np.random.default_rng(0)).matrix()
+    found = disturb(settings, non_idealities, np.random.default_rng(0)).matrix()
     assert np.abs(found - mesh.matrix()).max() <= 1e-12
-    assert np.abs(disturb(mesh, how, np.random.default_rng(0)).matrix() - mesh.matrix()).max() > 1e-3
+    assert np.abs(disturb(mesh, non_idealities, np.random.default_rng(0)).matrix() - mesh.matrix()).max() > 1e-3
     with pytest.raises(InputError, match=r"share=0\.2"):
         cancel_crosstalk(mesh, 0.2)
 

@@ -21,7 +21,6 @@ from lightloom.photonics.meshes import (
     models,
     netlist,
     save,
-    save_drawing,
 )
 from tests.photonics.meshes.strategies import haar
 
@@ -56,7 +55,7 @@ def test_phases_of_another_mesh_are_refused(tmp_path: Path) -> None:
         ({"inputs": 6.0}, "inputs 6.0"),
         ({"inputs": True}, "inputs True"),
         ({"inputs": 10**12, "outputs": 10**12}, "15 numbers in theta, expected 4999"),
-        ({"inputs": 5}, "15 numbers in theta, expected 15|only a triangle may differ"),
+        ({"inputs": 5}, "15 numbers in theta, expected 15|they may differ in triangular meshes only"),
         ({"theta": [0.0] * 14}, "14 numbers in theta, expected 15"),
         ({"phi": [float("nan")] * 15}, r"phi\[0\]=nan"),
         ({"phi": "x"}, "phi, expected a list of numbers"),
@@ -144,11 +143,7 @@ def test_sax_finds_the_same_matrix(mesh: Any) -> None:
     np.testing.assert_allclose(matrix, mesh.matrix(), atol=1e-12)
 
 
-def test_drawings_are_made_small_and_large(tmp_path: Path) -> None:
+def test_drawings_are_made_small_and_large() -> None:
     for mesh in (*_MESHES, decompose(haar(30, 0))):
         figure = draw(mesh)
         assert f"{mesh.mzis} MZIs" in figure.get_suptitle()
-    path = save_drawing(_MESHES[1], tmp_path / "mesh.svg")
-    assert path.read_text().startswith("<?xml")
-    with pytest.raises(InputError, match="ends in"):
-        save_drawing(_MESHES[1], tmp_path / "mesh.gif")

@@ -1,8 +1,8 @@
-"""Codes of all servers in, the code that every server receives out: ideal, through a network, or with stated errors.
+"""Averagers of servers' codes: ideal, through a network, or with a given distribution of errors.
 
     codes (servers, n) ──▶ PAM4 ──▶ P ──▶ network ──▶ receivers ──▶ mean codes (n,)
 
-The errors of Table II are shares of wrong outputs and their sizes, in units of the mean code's last place.
+Errors, such as those of Table II, are in units of the last place of the mean code.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _AT_ONCE = 1 << 16
 
 
 class Averager(Protocol):
-    """Averages codes of ``bits`` bits, offset binary or unsigned alike."""
+    """Averages codes of ``bits`` bits, unsigned or in offset binary."""
 
     @property
     def servers(self) -> int:
-        """Rows of what it averages."""
+        """Number of servers."""
 
     @property
     def bits(self) -> int:
-        """Of a code."""
+        """Bits per code."""
 
     @property
     def rounding(self) -> Rounding:
-        """Of the mean."""
+        """Rounding of the mean."""
 
     def __call__(self, codes: Codes) -> Ints:
-        """Mean codes (n,) of codes (servers, n)."""
+        """Return the mean codes (n,) of codes (servers, n)."""
 
 
 def average_into(averager: Averager, codes: NDArray[Any], out: NDArray[Any]) -> None:
-    """Mean codes of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over memory."""
+    """Write the mean of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over memory."""
     if isinstance(averager, IdealAverager):
         mean_codes(codes, averager.rounding, out)
     else:
@@ -56,7 +56,7 @@ def average_into(averager: Averager, codes: NDArray[Any], out: NDArray[Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class IdealAverager:
-    """Q(mean), exactly (eq. 3)."""
+    """Averager that returns the exact quantised mean (eq. 3)."""
 
     servers: int
     bits: int
@@ -66,7 +66,7 @@ class IdealAverager:
         FunctionArguments(servers=self.servers, bits=self.bits, rounding=self.rounding).function()
 
     def __call__(self, codes: Codes) -> Ints:
-        """Mean codes (n,) of codes (servers, n)."""
+        """Return the mean codes (n,) of codes (servers, n)."""
         _check(codes, self.servers)
         offset = self.servers // 2 if self.rounding == "half-up" else 0
         mean: Ints = (codes.sum(axis=0, dtype=np.int64) + offset) // self.servers
@@ -74,16 +74,16 @@ class IdealAverager:
 
 
 class NetworkAverager:
-    """Through a network, noise and all; without noise its answers are tabulated over the grid, where that is feasible.
+    """Averager that runs a network, with or without noise; without noise, results of small grids are tabulated.
 
     Args:
-        network: from the function's light to its levels.
-        arguments: of its function.
-        sigma: noise on every signal relative to its full scale; fresh for every code.
-        seed: of the noise.
+        network: network that computes the function.
+        arguments: arguments of the function.
+        sigma: standard deviation of the noise on every signal, relative to its full scale.
+        seed: seed of the noise.
 
     Raises:
-        ConfigError: the network has other inputs or outputs than the function, or carries decimals.
+        ConfigError: the network's inputs or outputs are not those of the function, or it carries decimals.
     """
 
     def __init__(self, network: LayeredNetwork, arguments: FunctionArguments, sigma: float = 0.0, seed: int = 0):
@@ -96,32 +96,32 @@ class NetworkAverager:
             raise InputError(f"sigma = {sigma!r}: expected a standard deviation of at least 0")
         self.network, self.arguments, self.sigma = network, arguments, sigma
         self.rng = np.random.default_rng(seed)
-        """Where the noise comes from; its state is what a checkpoint must keep."""
+        """Generator of the noise; checkpoints store its state."""
 
     @property
     def servers(self) -> int:
-        """Rows of what it averages."""
+        """Number of servers."""
         return self.arguments.servers
 
     @property
     def bits(self) -> int:
-        """Of a code."""
+        """Bits per code."""
         return self.arguments.bits
 
     @property
     def rounding(self) -> Rounding:
-        """Of the mean."""
+        """Rounding of the mean."""
         return self.arguments.rounding
 
     @cached_property
     def table(self) -> NDArray[np.int32] | None:
-        """The received code of every grid point, last input fastest; None with noise or for too large a grid."""
+        """Mean code of every grid point, the last input varying fastest; None with noise or for a large grid."""
         if self.sigma or self.function.points > TABULATED_POINTS or self.bits > 31:
             return None
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])
 
     def __call__(self, codes: Codes) -> Ints:
-        """Mean codes (n,) of codes (servers, n)."""
+        """Return the mean codes (n,) of codes (servers, n)."""
         _check(codes, self.servers)
         result = np.empty(codes.shape[1], np.int64)
         for start in range(0, codes.shape[1], _AT_ONCE):
@@ -142,11 +142,12 @@ class NetworkAverager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDistribution:
-    """How often a mean code is wrong, and by how much when it is."""
+    """Rate of wrong mean codes, and the distribution of their errors."""
 
     rate: float
+    """Share of mean codes that are wrong."""
     shares: tuple[tuple[int, float], ...]
-    """Errors in units of the last place, and their shares of all errors."""
+    """Pairs of an error, in units of the last place, and its relative frequency."""
 
     @property
     def rms(self) -> float:
@@ -168,48 +169,48 @@ TABLE_II_ERRORS: Mapping[str, ErrorDistribution] = MappingProxyType(
         "3-7": _table_ii(99.99936, (4, 39.75), (-4, 39.75), (-16, 17.0), (12, 3.5)),
     }
 )
-"""Table II by its approximated layers; a sign of ± is taken as half each way, which the paper leaves open."""
+"""Errors of Table II by approximated layers. The paper does not say how ± divides: each sign gets half."""
 
 
 class ErringAverager:
-    """Another averager's means with errors of a stated distribution, independent of the codes (section IV).
+    """Averager that adds random errors, independent of the codes, to the means of another (section IV).
 
-    Means that would leave the code's range stay at its end.
+    Results are clipped to the range of the codes.
     """
 
     def __init__(self, exact: Averager, errors: ErrorDistribution, seed: int = 0):
         self.exact, self.errors = exact, errors
         self.rng = np.random.default_rng(seed)
-        """Where the errors come from; its state is what a checkpoint must keep."""
+        """Generator of the errors; checkpoints store its state."""
 
     @property
     def servers(self) -> int:
-        """Rows of what it averages."""
+        """Number of servers."""
         return self.exact.servers
 
     @property
     def bits(self) -> int:
-        """Of a code."""
+        """Bits per code."""
         return self.exact.bits
 
     @property
     def rounding(self) -> Rounding:
-        """Of the mean."""
+        """Rounding of the mean."""
         return self.exact.rounding
 
     def __call__(self, codes: Codes) -> Ints:
-        """Mean codes (n,) of codes (servers, n)."""
+        """Return the mean codes (n,) of codes (servers, n)."""
         means = self.exact(codes)
         if not self.errors.shares:
             return means
-        # As many positions as a binomial draw says, with replacement: two errors in one place are rarer than rates.
-        where = self.rng.integers(0, max(means.size, 1), self.rng.binomial(means.size, self.errors.rate))
+        # Positions are drawn with replacement: two errors in one place are rarer than the rates are exact.
+        positions = self.rng.integers(0, max(means.size, 1), self.rng.binomial(means.size, self.errors.rate))
         values, shares = zip(*self.errors.shares, strict=True)
-        drawn = self.rng.choice(values, where.size, p=np.array(shares) / sum(shares))
-        np.add.at(means, where, drawn)
+        errors = self.rng.choice(values, positions.size, p=np.array(shares) / sum(shares))
+        np.add.at(means, positions, errors)
         return np.clip(means, 0, (1 << self.bits) - 1)
 
 
 def _check(codes: Codes, servers: int) -> None:
     if codes.ndim != 2 or codes.shape[0] != servers:
-        raise InputError(f"codes of shape {codes.shape}: expected ({servers}, n), one row a server")
+        raise InputError(f"codes of shape {codes.shape}: expected ({servers}, n), one row per server")

@@ -2,9 +2,9 @@
 
     group i ──▶ level 1 ── digits of floor(mean), decimals merged into the last ──▶ P ──▶ level 2 ──▶ floor(mean)
 
-Without decimals both levels floor, and the result is one too small for about a third of all inputs (eq. 9). With them
-the second level sees the true sum. No receiver decides between the levels: analogue error of the first enters the
-second.
+Without decimals both levels floor, and the result is one too small for about a third of all inputs (eq. 9). With
+decimals the second level sees the true sum. There is no receiver between the levels, so the analogue error of the first
+level enters the second.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TUPLES_AT_ONCE = 50_000
 def second_level(
     groups: int, servers: int, bits: int, inputs: int = 4, rounding: Literal["floor", "half-up"] = "floor"
 ) -> AveragingFunction:
-    """What level 2 computes of ``groups`` level-1 averagers of ``servers`` each; T is the sum over all servers.
+    """Return the function of level 2 over ``groups`` averagers of ``servers`` each; T is the sum over all servers.
 
-    Its last input has steps of 1/(groups * servers), as decimals come with it, the others of 1/groups.
+    The last input carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
     """
     first = AveragingFunction.of(servers, bits, inputs)
     if groups < 1:
@@ -48,7 +48,7 @@ def second_level(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cascade:
-    """Two networks in series."""
+    """Two levels of averaging networks."""
 
     bits: int
     groups: int
@@ -57,7 +57,7 @@ class Cascade:
     second: Construction
 
     def light(self, codes: Ints, sigma: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
-        """Analogue outputs of level 2: codes (groups, servers, n) to (outputs, n)."""
+        """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n)."""
         dtype = np.float64
         firsts = []
         for group in codes:
@@ -68,27 +68,27 @@ class Cascade:
         return np.asarray(self.second.network(averaged, sigma, rng, dtype), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:
-        """What every server receives: codes (groups, servers, n) to (n,)."""
+        """Return the codes that every server receives: codes (groups, servers, n) to (n,)."""
         return self.second.function.decide(self.light(codes))
 
     @property
     def mzi_count(self) -> int:
-        """Interferometers of all averagers, P and T apart."""
+        """Number of interferometers of all averagers, without P and T."""
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 
 def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu") -> Cascade:
-    """The smallest pair of networks whose float64 bounds, taken one after the other, prove the whole exact.
+    """Return the smallest pair of networks that is proved exact in float64.
 
-    Level 2 must bear what level 1 leaves: its proved tolerance exceeds level 1's proved error in units of full scale.
+    The proved tolerance of level 2 must exceed the proved error of level 1, in units of full scale.
 
     Raises:
-        ConfigError: no pair does.
+        ConfigError: there is no such pair.
     """
     function = second_level(groups, servers, bits)
     first = build(servers, bits, nonlinearity=nonlinearity, carries_decimals=True)
     for second in [*candidates(function, nonlinearity, smallest=True), *candidates(function, nonlinearity)]:
-        # Level 1 is off by this much of the smallest full scale of an input of level 2.
+        # The error of level 1 is relative to the smallest full scale of an input of level 2.
         scale = min(i.maximum / i.denominator for i in function.inputs)
         if second.proof.float64 and second.proof.tolerance > 4 * first.proof.float64_error / scale:
             return Cascade(bits, groups, servers, first, second)
@@ -96,7 +96,7 @@ def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlineari
 
 
 def basic(codes: Ints) -> Ints:
-    """Eq. 9: both levels floor; codes (groups, servers, n) to (n,)."""
+    """Average with both levels rounding down (eq. 9): codes (groups, servers, n) to (n,)."""
     result: Ints = (codes.sum(axis=1) // codes.shape[1]).sum(axis=0) // codes.shape[0]
     return result
 
@@ -104,7 +104,7 @@ def basic(codes: Ints) -> Ints:
 def random_codes(
     groups: int, servers: int, bits: int, count: int, rng: np.random.Generator, near_equal: float = 0.2
 ) -> NDArray[np.int64]:
-    """Codes (groups, servers, count), a share of them within 3 of a common value, where carries are frequent."""
+    """Draw codes (groups, servers, count); a share is within 3 of a common value, where carries are frequent."""
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))
     base = rng.integers(0, top + 1, count)
@@ -115,10 +115,10 @@ def random_codes(
 def end_to_end(
     cascade: Cascade, tuples: int, seed: int = 0, advance: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Random tuples of all servers' codes through both levels, and how often eq. 9 would have been wrong.
+    """Send random tuples of codes through both levels, and count the errors with and without decimals (eq. 9).
 
     Raises:
-        VerificationError: eq. 9 is off by anything but one in the last place.
+        VerificationError: an error of eq. 9 is not one unit in the last place.
     """
     rng = np.random.default_rng(seed)
     wrong = plain = done = 0

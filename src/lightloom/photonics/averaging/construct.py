@@ -1,4 +1,4 @@
-"""`build`: the smallest constructed network that is proved exact and survives the noise that is stated."""
+"""`build`: the smallest constructed network that is proved exact and tolerates a given noise."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from lightloom.photonics.averaging.realised.compiler import Realisation, Realise
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
-_PARTED_AT_ONCE = 16
-"""Servers up to which a carry-save layer, which parts every input at once, is of a reasonable width."""
-_DECIDED_AT_ONCE = 128
-"""Steps of all inputs together up to which a layer that decides each of them is of a reasonable width."""
+_CARRY_SAVE_SERVERS = 16
+"""Largest number of servers for which a carry-save layer is of a reasonable width."""
+_DECIDED_STEPS = 128
+"""Largest number of steps of all inputs for which a layer that decides every step is of a reasonable width."""
 _REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
     "relu": (Realisation(window=HALF), *(Realisation(window=HALF, copies=c, regenerate=True) for c in (1, 2))),
     "clipped": tuple(Realisation(bounded=True, window=QUARTER, copies=c) for c in (1, 2, 3)),
 }
-"""Narrow ramps: what they leave free swallows noise. The first of each is the smallest."""
+"""Realisations by nonlinearity, the smallest first. Ramps are narrow: the free range beside them absorbs noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Construction:
-    """A network written down, not trained."""
+    """A network with constructed weights."""
 
     name: str
     function: AveragingFunction
@@ -45,35 +45,35 @@ class Construction:
 
     @property
     def network(self) -> LayeredNetwork:
-        """The weights."""
+        """The network with its weights."""
         return self.realised.network
 
     @cached_property
     def proof(self) -> Proof:
-        """Why it is exact."""
+        """The proof that the network is exact."""
         return prove(self.realised, self.function)
 
     @property
     def mzi_count(self) -> int:
-        """Interferometers of the matrices, in the paper's convention, P, T and biases apart."""
+        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
         return mzi_count(self.realised.sizes)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Tries it, see `verify.verify`."""
+        """Run the network on its grid, see `verify.verify`."""
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
-        """Relative noise at which its accuracy falls below 99.99 %."""
+        """Relative noise at which the accuracy falls below 99.99 %."""
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
-    def bears(self, noise: float) -> bool:
-        """Whether 99.99 % of inputs come out right at that noise."""
-        # What a tenth of the draws refuses clearly needs no more of them.
+    def tolerates(self, noise: float) -> bool:
+        """Whether at least 99.99 % of the inputs are averaged correctly at that noise."""
+        # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """What `lightloom onn build --json` prints."""
+        """Return the document of `lightloom onn build --json`."""
         layers = self.network.layers
         return {
             "construction": self.name,
@@ -94,19 +94,19 @@ class Construction:
 
 
 def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Every construction that fits the function, with its name."""
+    """Iterate over all constructions of the function, with their names."""
     yield "msb-first", msb_first(function)
     yield "msb-first, a bit a layer", msb_first(function, 2)
     servers = function.divisor
     if servers & (servers - 1) == 0:
         yield "lsb-ripple", lsb_ripple(function)
         yield "lsb-ripple, a bit a layer", lsb_ripple(function, 2)
-        if servers <= _PARTED_AT_ONCE:
+        if servers <= _CARRY_SAVE_SERVERS:
             yield "lsb-ripple, carry-save", lsb_ripple(function, 4, 1)
-        if sum(i.maximum for i in function.inputs) <= _DECIDED_AT_ONCE:
+        if sum(i.maximum for i in function.inputs) <= _DECIDED_STEPS:
             yield "lsb-ripple, inputs decided", lsb_ripple(function, decided=True)
     if servers.bit_count() > 1 or servers.bit_length() % 2 == 0:
-        # For odd powers of two as well: the ripple then doubles its range, which division need not.
+        # Odd powers of two as well: the ripple doubles its range for them, division does not.
         yield "long-division", long_division(function)
         yield "long-division, two digits a layer", long_division(function, 16)
 
@@ -114,28 +114,32 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
 def candidates(
     function: AveragingFunction, nonlinearity: Nonlinearity = "relu", smallest: bool = False
 ) -> list[Construction]:
-    """All constructions with units of one kind, or the ``smallest`` form of each alone; the smallest first.
+    """Return all constructions with one kind of unit, the smallest first; with ``smallest``, one realisation of each.
 
     Raises:
-        InputError: an unknown nonlinearity.
+        InputError: the nonlinearity is unknown.
     """
     if nonlinearity not in _REALISATIONS:
         raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
-    made = []
+    constructions = []
     for name, circuit in circuits(function):
-        for how in _REALISATIONS[nonlinearity][: 1 if smallest else None]:
-            extras = [f"{how.copies} copies"] * (how.copies > 1) + ["regenerated"] * how.regenerate
-            made.append(Construction(", ".join([name, *extras]), function, realise(circuit, function, how)))
-    return sorted(made, key=lambda c: c.mzi_count)
+        for realisation in _REALISATIONS[nonlinearity][: 1 if smallest else None]:
+            extras = [f"{realisation.copies} copies"] * (realisation.copies > 1) + [
+                "regenerated"
+            ] * realisation.regenerate
+            constructions.append(
+                Construction(", ".join([name, *extras]), function, realise(circuit, function, realisation))
+            )
+    return sorted(constructions, key=lambda c: c.mzi_count)
 
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
-    """The construction of the function that has exactly these weights, so that its proof is theirs; None: none has."""
+    """Return the construction with exactly these weights, whose proof then applies to them, or None."""
     for construction in candidates(function, network.nonlinearity):
-        meant = construction.network
-        if meant.layers == network.layers and all(
+        expected = construction.network
+        if expected.layers == network.layers and all(
             np.array_equal(a, b)
-            for a, b in zip(meant.weights + meant.biases, network.weights + network.biases, strict=True)
+            for a, b in zip(expected.weights + expected.biases, network.weights + network.biases, strict=True)
         ):
             return construction
     return None
@@ -151,21 +155,21 @@ def build(
     rounding: Literal["floor", "half-up"] = "floor",
     carries_decimals: bool = False,
 ) -> Construction:
-    """The smallest constructed network that is proved exact in float64 and bears the noise.
+    """Return the smallest constructed network that is proved exact in float64 and tolerates the noise.
 
     Args:
-        servers: N.
-        bits: of a code.
-        noise: standard deviation on every signal relative to its full scale, at which 99.99 % of inputs must come out
-            right; None asks for exactness alone.
+        servers: number of servers, N.
+        bits: bits per code.
+        noise: standard deviation of the noise on every signal relative to its full scale, at which 99.99 % of the
+            inputs must be averaged correctly. None requires exactness only.
         nonlinearity: plain ``relu``, as in the paper, or ``clipped``, a unit that saturates.
-        inputs: K, to which P groups the signals.
-        rounding: of the mean.
-        carries_decimals: for level 1 of a cascade.
+        inputs: number of signals K to which P groups the servers' signals.
+        rounding: rounding of the mean.
+        carries_decimals: whether the last output carries decimals, for level 1 of a cascade.
 
     Raises:
-        UnsupportedError: nothing bears that noise; the message says how far it goes.
-        ConfigError, InputError: an argument out of range.
+        UnsupportedError: no construction tolerates that noise; the message states the bound if there is one.
+        ConfigError, InputError: an argument is out of range.
     """
     if noise is not None and not 0 <= noise < 1:
         raise InputError(f"noise = {noise!r}: expected a share of full scale from 0 to below 1")
@@ -173,14 +177,14 @@ def build(
     bound = input_bound(function)
     if noise is not None and noise > bound:
         raise UnsupportedError(
-            f"noise = {noise:g}: the inputs' own noise lets no network of {servers} servers pass {bound:.1e}"
+            f"noise = {noise:g}: noise on the inputs limits any network of {servers} servers to {bound:.1e}"
         )
     if noise is None:
         for construction in candidates(function, nonlinearity, smallest=True):
             if construction.proof.float64:
                 return construction
     for construction in candidates(function, nonlinearity):
-        if construction.proof.float64 and (noise is None or construction.bears(noise)):
+        if construction.proof.float64 and (noise is None or construction.tolerates(noise)):
             return construction
-    wanted = "is exact in float64" if noise is None else f"bears noise = {noise:g}"
-    raise UnsupportedError(f"no {nonlinearity} construction for {servers} servers and {bits} bits {wanted}")
+    requirement = "is exact in float64" if noise is None else f"tolerates noise = {noise:g}"
+    raise UnsupportedError(f"no {nonlinearity} construction for {servers} servers and {bits} bits {requirement}")

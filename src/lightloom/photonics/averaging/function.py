@@ -34,12 +34,12 @@ class GridInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragingFunction:
-    """See the module; inputs and outputs are ordered from the most significant."""
+    """The function of the module's docstring; inputs and outputs are ordered from the most significant."""
 
     inputs: tuple[GridInput, ...]
     divisor: int
     outputs: int
-    """PAM4 signals of the result."""
+    """Number of PAM4 signals of the result."""
     offset: int = 0
     carries_decimals: bool = False
     """Whether the last output also carries (T mod divisor) / divisor, for a second level (eq. 10)."""
@@ -53,10 +53,10 @@ class AveragingFunction:
         rounding: Literal["floor", "half-up"] = "floor",
         carries_decimals: bool = False,
     ) -> AveragingFunction:
-        """The function of N servers that send ``bits`` bits each, grouped to at most ``inputs`` signals by P.
+        """The function of N servers that send ``bits`` bits each; P groups the signals to at most ``inputs``.
 
         Raises:
-            ConfigError: a count out of range, or decimals carried of a rounded mean.
+            ConfigError: a count is out of range, or a rounded mean should carry decimals.
         """
         count = symbols_for(bits)
         if isinstance(servers, bool) or not isinstance(servers, int) or not 1 <= servers <= MAX_SERVERS:
@@ -66,28 +66,28 @@ class AveragingFunction:
         if rounding not in ("floor", "half-up"):
             raise ConfigError(f"rounding = {rounding!r}: expected floor or half-up")
         if carries_decimals and rounding != "floor":
-            raise ConfigError("decimals are carried of floor only: round half-up at the last level")
+            raise ConfigError("decimals are carried with rounding floor only: round half-up at the last level")
         group = -(-count // inputs)
-        kept = -(-count // group)
+        used = -(-count // group)
         # The most significant group may be shorter, and an odd number of bits leaves its first signal half empty.
-        tops = [(1 << bits - 2 * group * (kept - 1)) - 1] + [4**group - 1] * (kept - 1)
-        weights = [4 ** (group * (kept - 1 - k)) for k in range(kept)]
-        grid = tuple(GridInput(w, servers * top, servers) for w, top in zip(weights, tops, strict=True))
+        maxima = [(1 << bits - 2 * group * (used - 1)) - 1] + [4**group - 1] * (used - 1)
+        weights = [4 ** (group * (used - 1 - k)) for k in range(used)]
+        grid = tuple(GridInput(w, servers * maximum, servers) for w, maximum in zip(weights, maxima, strict=True))
         offset = servers // 2 if rounding == "half-up" else 0
         return cls(inputs=grid, divisor=servers, outputs=count, offset=offset, carries_decimals=carries_decimals)
 
     @property
     def points(self) -> int:
-        """Size of the reachable grid: the product of maximum + 1."""
+        """Number of points of the reachable grid."""
         return int(np.prod([i.maximum + 1 for i in self.inputs], dtype=object))
 
     @property
     def largest(self) -> int:
-        """The largest T."""
+        """Largest sum T."""
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:
-        """Every point, as integers a of shape (K, up to ``chunk``), the last input fastest."""
+        """Iterate over all points, as integers a of shape (K, up to ``chunk``); the last input varies fastest."""
         sizes = [i.maximum + 1 for i in self.inputs]
         for start in range(0, self.points, chunk):
             index = np.arange(start, min(start + chunk, self.points), dtype=np.int64)
@@ -98,21 +98,21 @@ class AveragingFunction:
             yield np.stack(columns[::-1])
 
     def light(self, points: Ints) -> Floats:
-        """A_k of grid points: (K, n) integers to (K, n) signals."""
+        """Return the signals A_k of grid points: (K, n) integers to (K, n) amplitudes."""
         scale = np.array([[i.denominator] for i in self.inputs], dtype=np.float64)
         light: Floats = points / scale
         return light
 
     def total(self, points: Ints) -> Ints:
-        """T of grid points: (K, n) to (n,)."""
+        """Return the sum T of grid points: (K, n) to (n,)."""
         return np.array([i.weight for i in self.inputs], dtype=np.int64) @ points
 
     def average(self, points: Ints) -> Ints:
-        """floor((T + offset) / divisor): (K, n) to (n,)."""
+        """Return floor((T + offset) / divisor) of grid points: (K, n) to (n,)."""
         return (self.total(points) + self.offset) // self.divisor
 
     def ideal(self, points: Ints) -> Floats:
-        """What the outputs should be: (K, n) to (outputs, n) levels, decimals in the last where they are carried."""
+        """Return the ideal output levels: (K, n) to (outputs, n), with decimals in the last if they are carried."""
         mean, rest = np.divmod(self.total(points) + self.offset, self.divisor)
         shifts = 2 * np.arange(self.outputs - 1, -1, -1, dtype=np.int64)[:, None]
         digits = ((mean[None, :] >> shifts) & 3).astype(np.float64)
@@ -121,9 +121,9 @@ class AveragingFunction:
         return digits
 
     def decide(self, signals: Floats) -> Ints:
-        """What receivers make of outputs: the nearest levels, read as one integer in units of the last output's step.
+        """Round outputs to the nearest levels and return the integers that they spell: (outputs, n) to (n,).
 
-        Shape (outputs, n) to (n,). The step is 1, or 1/divisor where decimals are carried; NaN counts as level 0.
+        The unit is the step of the last output: 1, or 1/divisor if decimals are carried. NaN counts as level 0.
         """
         step = self.divisor if self.carries_decimals else 1
         clean = np.nan_to_num(np.asarray(signals, dtype=np.float64))
@@ -134,15 +134,16 @@ class AveragingFunction:
         return codes
 
     def expected(self, points: Ints) -> Ints:
-        """The integer that `decide` must return: the average, or T where decimals are carried."""
+        """Return the integers that `decide` must return: the average, or T + offset if decimals are carried."""
         return self.total(points) + self.offset if self.carries_decimals else self.average(points)
 
     def points_of(self, totals: Ints, rng: np.random.Generator) -> Ints:
-        """Random grid points of given T: (n,) to (K, n), each input drawn from the values that leave the rest
-        reachable.
+        """Draw grid points of given sums T: (n,) to (K, n).
+
+        Each input is drawn from the values for which the other inputs can supply the remainder.
 
         Raises:
-            InputError: a total outside 0..largest.
+            InputError: a total is outside 0..largest.
         """
         rest = np.asarray(totals, dtype=np.int64).copy()
         if rest.size and (rest.min() < 0 or rest.max() > self.largest):

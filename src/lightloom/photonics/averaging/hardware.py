@@ -1,10 +1,10 @@
-"""What an averager takes in time and power, from its parts: how long light is under way, and what keeps it going.
+"""Latency and power of an averager, from its devices.
 
     senders ─▶ P ─▶ W_1 ─▶ units ─▶ ... ─▶ W_L ─▶ T ─▶ receivers        columns of MZIs in each box
     modulators                                                           heaters everywhere, lasers in front
 
-Matrices are mapped by economy SVDs. A part of which no figure is at hand adds nothing, and the total says that it lacks
-it: it is a lower bound then.
+Matrices are mapped by economy SVDs. A device without a sourced figure contributes nothing, and the total names it: the
+total is then a lower bound.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ from lightloom.photonics.meshes.layout import layout
 from lightloom.photonics.pam4 import symbols_for
 
 LIGHT = 299792458.0
-"""Metres per second."""
+"""Speed of light in vacuum, in metres per second."""
 MEAN_PHASES = 1.5
-"""Phase that an MZI's heaters hold, in units of π: θ anywhere up to π, φ anywhere up to 2π. An assumption, since it
-depends on the matrices."""
+"""Mean phase of an MZI's heaters together, in units of π: θ is up to π and φ up to 2π. An assumption, as it depends on
+the matrices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Devices that averagers are made of; None where no source is at hand."""
+    """Device parameters of averagers; None if no sourced figure is available."""
 
     mzi_length: float = 3e-4
-    """Metres of waveguide in a column. An assumption: two heaters of about 0.1 mm and two couplers."""
+    """Length of waveguide per column, in metres. An assumption: two heaters of about 0.1 mm and two couplers."""
     group_index: float = 4.2
-    """Of the waveguide. An assumption: silicon strips, 220 nm high, near 1550 nm."""
+    """Group index of the waveguide. An assumption: silicon strips, 220 nm high, near 1550 nm."""
     unit_latency: float | None = None
-    """Seconds in a nonlinear unit (`photonics.nonlinear` says why none is stated)."""
+    """Latency of a nonlinear unit, in seconds (`photonics.nonlinear` explains why there is no figure)."""
     receiver_latency: float | None = None
-    """Seconds from light to a code."""
+    """Latency of a receiver from light to code, in seconds."""
     heater_power: float | None = 21.4e-3
-    """Watts for a phase of π: a TiN heater on a silicon strip, table of thermo-optic shifters in the review
-    Micromachines 13, 1509 (2022), its reference 67; heaters without trenches take 10 to 58 mW there."""
+    """Power of a heater for a phase of π, in watts: a TiN heater on a silicon strip, table of thermo-optic shifters in
+    the review Micromachines 13, 1509 (2022), its reference 67; heaters without trenches take 10 to 58 mW there."""
     unit_energy: float | None = None
-    """Joules of a nonlinear unit for each symbol."""
+    """Energy of a nonlinear unit per symbol, in joules."""
     receiver_sensitivity: float | None = None
-    """Watts that a receiver needs."""
+    """Optical power that a receiver needs, in watts."""
     loss_db: float | None = None
-    """Of an MZI, in power."""
+    """Loss of an MZI, in dB."""
     laser_efficiency: float | None = None
-    """Light out for electricity in."""
+    """Optical power of the lasers per electrical power."""
     modulator_energy: float | None = None
-    """Joules a bit sent."""
+    """Energy per sent bit, in joules."""
     receiver_energy: float | None = None
-    """Joules a bit received."""
+    """Energy per received bit, in joules."""
     amplifier_power: float | None = None
-    """Watts of one amplifier; one stands behind every output of every layer."""
+    """Power of an amplifier, in watts; every output of every layer has one."""
     symbol_rate: float = 50e9
-    """Symbols a second of every signal. An assumption: 100 Gb/s a PAM4 lane, eight of which make an 800 Gb/s port."""
+    """Symbols per second of every signal. An assumption: PAM4 lanes of 100 Gb/s, eight per 800 Gb/s port."""
 
     def __post_init__(self) -> None:
         for name in ("mzi_length", "group_index", "symbol_rate"):
@@ -73,78 +73,78 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A sum of what is known, and what is not."""
+    """A sum over devices, and the devices without a figure."""
 
     known: dict[str, float]
     lacking: tuple[str, ...]
 
     @property
     def value(self) -> float:
-        """Sum of what is known: a lower bound where something lacks."""
+        """Sum of the known figures: a lower bound unless `complete`."""
         return sum(self.known.values())
 
     @property
     def complete(self) -> bool:
-        """Whether nothing lacks."""
+        """Whether every device has a figure."""
         return not self.lacking
 
     @classmethod
     def of(cls, **parts: float | None) -> Total:
-        """From figures by name, None where there is none."""
+        """Make a total of figures by name; None marks a device without a figure."""
         known = {name: value for name, value in parts.items() if value is not None}
         return cls(known, tuple(name for name, value in parts.items() if value is None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Averagers side by side on one level, all alike."""
+    """The identical averagers of one level."""
 
     averagers: int
     ports: int
-    """Senders of one averager."""
+    """Number of senders of one averager."""
     bits: int
     layers: tuple[int, ...]
 
     @property
     def signals(self) -> int:
-        """PAM4 signals of a sender."""
+        """Number of PAM4 signals per sender."""
         return symbols_for(self.bits)
 
     @property
     def columns(self) -> int:
-        """Columns of MZIs from a sender to a receiver."""
+        """Number of columns of MZIs from a sender to a receiver."""
         ports = self.ports * self.signals
         matrices = [(self.layers[0], ports), *((o, i) for i, o in pairwise(self.layers)), (ports, self.layers[-1])]
         return sum(columns(outputs, inputs) for outputs, inputs in matrices)
 
     @property
     def mzis(self) -> int:
-        """MZIs of all averagers, P and T included."""
+        """Number of MZIs of all averagers, with P and T."""
         units = mzi_of_units(self.ports, self.bits, self.layers[0], "economy")
         return self.averagers * (mzi_count(self.layers, "economy") + units)
 
     @property
     def units(self) -> int:
-        """Nonlinear units of all averagers."""
+        """Number of nonlinear units of all averagers."""
         return self.averagers * sum(self.layers[1:-1])
 
 
 @dataclass(frozen=True, slots=True)
 class AveragerHardware:
-    """Levels from the servers to the root."""
+    """The levels of averagers from the servers to the root, with their latency and power."""
 
     servers: int
     levels: tuple[Level, ...]
 
     def latency(self, parts: Parts) -> Total:
-        """Seconds from a sender's light to a receiver's code, both ways through every level."""
+        """Return the latency from a sender's light to a receiver's code, in seconds."""
         flight = sum(level.columns for level in self.levels) * parts.mzi_length * parts.group_index / LIGHT
         layers = sum(len(level.layers) - 2 for level in self.levels)
         units = None if parts.unit_latency is None else layers * parts.unit_latency
         return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
 
     def power(self, parts: Parts) -> Total:
-        """Watts of everything while symbols flow."""
+        """Return the power during transmission, in watts."""
         bits, rate = self.levels[0].bits, parts.symbol_rate
         sent = self.servers * bits * rate
         mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)
@@ -159,7 +159,7 @@ class AveragerHardware:
         )
 
     def _lasers(self, parts: Parts) -> float | None:
-        """Watts of electricity for the light that every receiver needs behind all columns and all splitting."""
+        """Electrical power of lasers that supply every receiver after all columns and all splitting, in watts."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
         depth = sum(level.columns for level in self.levels)
@@ -167,12 +167,12 @@ class AveragerHardware:
         return self.levels[0].signals * parts.receiver_sensitivity * 10 ** (loss / 10) / parts.laser_efficiency
 
     def energy_per_bit(self, parts: Parts) -> Total:
-        """Joules for each bit that one server sends and that it gets back."""
+        """Return the energy per bit that a server sends and receives, in joules."""
         power, sent = self.power(parts), self.servers * self.levels[0].bits * parts.symbol_rate
         return Total({name: watts / sent for name, watts in power.known.items()}, power.lacking)
 
     def to_json(self, parts: Parts) -> dict[str, Any]:
-        """All of it."""
+        """Return counts, latency and power as a JSON object."""
         latency, power = self.latency(parts), self.power(parts)
         return {
             "levels": len(self.levels),
@@ -188,7 +188,7 @@ class AveragerHardware:
 
 
 def columns(outputs: int, inputs: int) -> int:
-    """Columns of MZIs of an economy SVD: those of `meshes.map_matrix`, without mapping anything."""
+    """Number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
     side = min(outputs, inputs)
     first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
     last = layout("triangular" if outputs > inputs else "rectangular", side, outputs)
@@ -196,7 +196,7 @@ def columns(outputs: int, inputs: int) -> int:
 
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
-    """One averager around a network of these signals."""
+    """Return the hardware of one averager whose network has these layers."""
     return AveragerHardware(servers, (Level(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 
@@ -209,11 +209,11 @@ def averager_for(
     noise: float | None = None,
     nonlinearity: Nonlinearity = "relu",
 ) -> AveragerHardware:
-    """The constructed averager that serves ``ranks``: one, or two levels where each has ``servers`` ports only.
+    """Return the constructed averager for ``ranks``: one level, or two if an averager has only ``servers`` ports.
 
     Raises:
-        ConfigError: more ranks than two levels reach, or an argument out of range.
-        UnsupportedError: no network bears the noise.
+        ConfigError: two levels do not reach all ranks, or an argument is out of range.
+        UnsupportedError: no network tolerates the noise.
     """
     if servers is None or ranks <= servers:
         return of_layers(ranks, bits, build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers)
@@ -221,9 +221,9 @@ def averager_for(
     if groups > servers:
         raise ConfigError(f"{ranks} ranks: two levels of averagers for {servers} servers each reach {servers**2}")
     if noise is not None:
-        raise ConfigError(f"noise = {noise:g}: expected none for two levels, whose networks are chosen for exactness")
-    made = build_cascade(groups, servers, bits, nonlinearity)
-    first, second = made.first.network.layers, made.second.network.layers
+        raise ConfigError(f"noise = {noise:g}: two levels are built for exactness only, noise must be left out")
+    cascade = build_cascade(groups, servers, bits, nonlinearity)
+    first, second = cascade.first.network.layers, cascade.second.network.layers
     return AveragerHardware(
         ranks,
         (

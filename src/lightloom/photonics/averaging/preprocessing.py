@@ -1,6 +1,6 @@
-"""The unit P in front of the network when servers are missing, and the grid point that servers' codes reach.
+"""The preprocessing unit P for absent servers, and the grid points of servers' codes.
 
-P and T of a full house are `photonics.meshes.preprocessing_matrix` and `splitting_matrix`.
+With all servers present, P and T are `photonics.meshes.preprocessing_matrix` and `splitting_matrix`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from lightloom.photonics.pam4 import check_codes, symbols_for
 def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
     """P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
 
-    The other ports count for nothing, and those that are there weigh 1/active: the mean is theirs.
+    Unused ports have weight 0 and active ones weight 1/active, so the result is the mean over the active servers.
 
     Raises:
-        InputError: more active servers than ports, or none.
+        InputError: ``active`` is 0 or exceeds the number of ports.
     """
     if not 1 <= active <= ports:
         raise InputError(f"active = {active}: expected 1 to {ports} servers on {ports} ports")
     count = symbols_for(bits)
-    kept = -(-count // -(-count // inputs))
-    some = preprocessing_matrix(active, count, kept)
-    return np.concatenate([some, np.zeros((kept, (ports - active) * count))], axis=1)
+    used = -(-count // -(-count // inputs))
+    preprocessing = preprocessing_matrix(active, count, used)
+    return np.concatenate([preprocessing, np.zeros((used, (ports - active) * count))], axis=1)
 
 
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
-    """The grid point a that servers' codes reach: (servers, n) codes to (K, n) integers, without rounding.
+    """Return the grid points a of servers' codes: (servers, n) codes to (K, n) integers, without rounding.
 
     Raises:
-        InputError: a code that does not fit its bits.
+        InputError: a code does not fit into ``bits`` bits.
     """
-    whole = check_codes(codes, bits)
-    kept = len(function.inputs)
-    group = 2 * -(-symbols_for(bits) // kept)
-    digits = ((whole >> group * (kept - 1 - k)) & ((1 << group) - 1) for k in range(kept))
+    values = check_codes(codes, bits)
+    inputs = len(function.inputs)
+    group = 2 * -(-symbols_for(bits) // inputs)
+    digits = ((values >> group * (inputs - 1 - k)) & ((1 << group) - 1) for k in range(inputs))
     return np.stack([digit.sum(axis=0, dtype=np.int64) for digit in digits])

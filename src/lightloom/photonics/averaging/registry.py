@@ -1,4 +1,4 @@
-"""Averagers by the name that people write: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:A.npz``."""
+"""Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from lightloom.photonics.averaging.averagers import (
     IdealAverager,
     NetworkAverager,
 )
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
 from lightloom.photonics.block_quantisation import Rounding
 
 KNOWN = {
     "ideal": "the exact mean",
-    "constructed": "constructed[:noise=SHARE]: the smallest constructed network that bears the noise, with it",
+    "constructed": "constructed[:noise=SHARE]: the smallest constructed network that tolerates the noise, run with it",
     "table2": "table2:LAYERS: the exact mean with the errors of a row of Table II (4-6, 4-7, 4-8, 3-6, 3-7; 16 bits)",
     "network": "network:FILE.npz[,noise=SHARE]: a network from a file, with noise on every signal",
 }
-"""Families, and how each is written."""
+"""Families of averagers, and the syntax of their names."""
 _TABLE_II_BITS = 16
 
 
 def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = "half-up", seed: int = 0) -> Averager:
-    """The averager of that name.
+    """Return the averager of that name.
 
     Args:
-        spec: as in `KNOWN`.
-        servers: whose codes are averaged.
-        bits: of a code.
-        rounding: of the mean.
-        seed: of noise and errors.
+        spec: name of the averager, see `KNOWN`.
+        servers: number of servers whose codes are averaged.
+        bits: bits per code.
+        rounding: rounding of the mean.
+        seed: seed of noise and errors.
 
     Raises:
-        UnknownNameError: no such family, or no such row of Table II; lists what is known.
-        ConfigError: an option that cannot be read, a file that is not a network, or one for other servers, bits or
-            rounding.
-        UnsupportedError: nothing constructed bears that noise.
+        UnknownNameError: the family or the row of Table II does not exist; the message lists those that do.
+        ConfigError: an option cannot be parsed, or a file is not a network for these servers, bits and rounding.
+        UnsupportedError: no construction tolerates the noise.
     """
     family, _, rest = spec.partition(":")
     if family not in KNOWN:
@@ -58,33 +59,28 @@ def _table_ii(row: str, servers: int, bits: int, rounding: Rounding, seed: int) 
     if row not in TABLE_II_ERRORS:
         raise UnknownNameError("row of Table II", row, TABLE_II_ERRORS)
     if bits != _TABLE_II_BITS:
-        raise ConfigError(f"averager 'table2:{row}' with {bits} bits: Table II is about {_TABLE_II_BITS}")
+        raise ConfigError(f"averager 'table2:{row}' with {bits} bits: Table II is for {_TABLE_II_BITS} bits")
     return ErringAverager(IdealAverager(servers, bits, rounding), TABLE_II_ERRORS[row], seed)
 
 
 def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
-    from lightloom.photonics.averaging.construct import build
-    from lightloom.photonics.averaging.realised.files import FunctionArguments
-
-    made = build(servers, bits, noise=noise or None, rounding=rounding)
+    construction = build(servers, bits, noise=noise or None, rounding=rounding)
     arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
-    return NetworkAverager(made.network, arguments, noise, seed)
+    return NetworkAverager(construction.network, arguments, noise, seed)
 
 
 def _from_file(spec: str, rest: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
-    from lightloom.photonics.averaging.realised.files import load_network
-
-    # Names of files may have commas.
+    # File names may contain commas.
     name, comma, options = rest.rpartition(",noise=")
     name, options = (name, f"noise={options}") if comma else (rest, "")
     network, arguments = load_network(Path(name))
-    found, due = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
-    if found != due:
-        raise ConfigError(f"{name!r}: a network for {_words(*found)}, expected {_words(*due)}")
+    purpose, expected = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
+    if purpose != expected:
+        raise ConfigError(f"{name!r}: a network for {_describe(*purpose)}, expected {_describe(*expected)}")
     return NetworkAverager(network, arguments, _noise(spec, options), seed)
 
 
-def _words(servers: int, bits: int, rounding: str) -> str:
+def _describe(servers: int, bits: int, rounding: str) -> str:
     return f"{servers} servers, {bits} bits, {rounding}"
 
 

@@ -1,4 +1,4 @@
-"""The paper's four scenarios: constructed networks on their full grids, beside the networks of Table I."""
+"""The paper's four scenarios: constructed networks on their full grids, compared with the networks of Table I."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
     ("", "clipped"),
     ("lsb-ripple, carry-save", "clipped"),
 )
-"""What each scenario is built as; no name means the smallest that is proved exact."""
+"""Constructions of each scenario; an empty name selects the smallest that is proved exact."""
 ROWS = len(TABLE_I) * (2 + len(CHOSEN))
 
 
 def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: int = 400_000) -> list[dict[str, Any]]:
-    """One row a network: the paper's whole and approximated one of each scenario, then the constructed ones.
+    """Return a row per network: for each scenario the paper's two networks, then the constructed ones.
 
-    Wrong outputs are counted over the whole grid. What the paper does not state is None.
+    Wrong outputs are counted over the whole grid. Values that the paper does not state are None.
     """
     rows = []
     for paper in TABLE_I:
@@ -40,7 +40,7 @@ def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: 
 
 
 def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) -> Construction:
-    """The smallest that is proved exact, of that name where there is one."""
+    """Return the smallest construction that is proved exact, of that name if it is not empty."""
     for construction in candidates(function, nonlinearity):
         if name in ("", construction.name) and construction.proof.float64:
             return construction
@@ -48,16 +48,16 @@ def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) ->
 
 
 def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
-    found = construction.verify()
+    verification = construction.verify()
     layers = construction.network.layers
     return {
         "bits": paper.bits,
         "servers": paper.servers,
         "network": f"{construction.name}, {construction.network.nonlinearity}",
         "constructed": True,
-        "wrong_outputs": found.wrong_outputs,
-        "checked_inputs": found.checked_inputs,
-        "exhaustive": found.exhaustive,
+        "wrong_outputs": verification.wrong_outputs,
+        "checked_inputs": verification.checked_inputs,
+        "exhaustive": verification.exhaustive,
         "proved": construction.proof.float64,
         "layers": list(layers),
         "hidden_layers": construction.network.depth,

@@ -1,4 +1,4 @@
-"""Meshes of Mach-Zehnder interferometers: matrices carried out by light."""
+"""Meshes of Mach-Zehnder interferometers, which multiply light by a matrix."""
 
 from lightloom.photonics.meshes.averager_units import (
     preprocessing_matrix,
@@ -11,7 +11,7 @@ from lightloom.photonics.meshes.correction import Correction, cancel_crosstalk, 
 from lightloom.photonics.meshes.counts import approximated_count, averager_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
-from lightloom.photonics.meshes.drawing import draw, draw_mapped, save_drawing
+from lightloom.photonics.meshes.drawing import draw, draw_mapped
 from lightloom.photonics.meshes.files import document, load, mapped_document, mapped_of, mesh_of, save
 from lightloom.photonics.meshes.layout import KINDS, Kind, Layout, layout
 from lightloom.photonics.meshes.mapping import FORMS, Form, MappedMatrix, map_matrix, sigma_u
@@ -68,7 +68,6 @@ __all__ = [
     "preprocessing_matrix",
     "received_power",
     "save",
-    "save_drawing",
     "save_phases",
     "sigma_u",
     "splitting_loss_db",

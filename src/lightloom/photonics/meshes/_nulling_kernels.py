@@ -1,43 +1,56 @@
 """Givens rotations that null a matrix, compiled by Numba, in the order in which a mesh can carry them out.
 
-A matrix is split into planes, ``planes[row, 0 real | 1 imaginary, column]``, its rows padded: strides of a power of two
-would share cache lines. A rotation (s, c, e) takes (x0, x1) to (s e x0 + c x1, c e x0 − s x1), with |e| = 1.
+A matrix is stored as planes, ``planes[row, 0 real | 1 imaginary, column]``. Its rows are padded, because rows at
+strides of a power of two would share cache lines. A rotation (s, c, e) takes (x0, x1) to
+(s e x0 + c x1, c e x0 − s x1), with |e| = 1.
 
-Nulling sweep after sweep needs only the corner where sweeps take place; what lies outside is delayed for a block of
-sweeps and then done tile by tile, a tile's vectors side by side.
+A sweep needs only the corner of the matrix in which it nulls elements. The rotations of the rest are delayed for a
+block of sweeps and then applied tile by tile, with the vectors of a tile side by side.
 """
 
 from __future__ import annotations
 
 from math import atan2, floor, pi, sqrt
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+from lightloom.core.arrays import Floats, Ints
 
 _TILE = 16
 _BLOCK = 64
 _CHAIN = 32
 _FAST = {"contract"}
-_NOTHING = 1e-200  # squared; products of what is larger do not underflow
+_NEGLIGIBLE = 1e-200
+"""Squared amplitude below which an element counts as zero; products of larger ones do not underflow."""
+
+
+class _Rotation(NamedTuple):
+    """The rotation that takes (x0, x1) to (s e x0 + c x1, c e x0 − s x1)."""
+
+    s: float
+    c: float
+    e_real: float
+    e_imag: float
 
 
 @njit(inline="always")
-def _null_against(ar: Any, ai: Any, br: Any, bi: Any) -> Any:
+def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     """|b|/h, |a|/h and the phase arg a − arg b as a unit number, for the rotation that moves ``a`` into ``b``."""
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
-    if a2 < _NOTHING:
-        return 1.0, 0.0, 1.0, 0.0
-    if b2 < _NOTHING:
-        return 0.0, 1.0, 1.0, 0.0
+    if a2 < _NEGLIGIBLE:
+        return _Rotation(1.0, 0.0, 1.0, 0.0)
+    if b2 < _NEGLIGIBLE:
+        return _Rotation(0.0, 1.0, 1.0, 0.0)
     a, b, h = sqrt(a2), sqrt(b2), sqrt(a2 + b2)
     scale = 1.0 / (a * b)
-    return b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale
+    return _Rotation(b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale)
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _rotate_tile(tile: Any, first: int, step: int, count: int, rotations: Any) -> None:
-    """A chain of rotations on positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
+def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
+    """Apply a chain of rotations to positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
     for k in range(count):
         m = first + step * k
         pair = tile[2 * m * _TILE : (2 * m + 4) * _TILE]
@@ -52,7 +65,8 @@ def _rotate_tile(tile: Any, first: int, step: int, count: int, rotations: Any) -
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _rotate_rows(planes: Any, row: int, start: int, stop: int, s: float, c: float, er: float, ei: float) -> None:
+def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
+    s, c, er, ei = rotation
     a, b, x, y = (
         planes[row, 0, start:stop],
         planes[row, 1, start:stop],
@@ -66,7 +80,8 @@ def _rotate_rows(planes: Any, row: int, start: int, stop: int, s: float, c: floa
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _rotate_columns(planes: Any, column: int, start: int, stop: int, s: float, c: float, er: float, ei: float) -> None:
+def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
+    s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
     for v in range(pairs.shape[0]):
         x0r, x0i, x1r, x1i = pairs[v, 0, 0], pairs[v, 1, 0], pairs[v, 0, 1], pairs[v, 1, 1]
@@ -78,8 +93,8 @@ def _rotate_columns(planes: Any, column: int, start: int, stop: int, s: float, c
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _rotate_row_by_row(planes: Any, start: int, stop: int, first: int, count: int, rotations: Any) -> None:
-    """A chain on columns (first, first + 1), (first − 1, first), ..., one row after the other: each is read once."""
+def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
+    """Apply a chain to columns (first, first + 1), (first − 1, first), ...; each row is read once."""
     for row in range(start, stop):
         real = planes[row, 0, first - count + 1 : first + 2]
         imag = planes[row, 1, first - count + 1 : first + 2]
@@ -94,7 +109,7 @@ def _rotate_row_by_row(planes: Any, start: int, stop: int, first: int, count: in
 
 
 @njit(cache=True, nogil=True)
-def _null_from_right(planes: Any, row: int, column: int, top: int, out: Any) -> None:
+def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
     """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
@@ -102,24 +117,24 @@ def _null_from_right(planes: Any, row: int, column: int, top: int, out: Any) -> 
     if s != 1.0 and s != 0.0:
         er, ei = -er, ei  # e = −conj(phase)
     out[0], out[1], out[2], out[3] = s, c, er, ei
-    _rotate_columns(planes, column, top, row + 1, s, c, er, ei)
+    _rotate_columns(planes, column, top, row + 1, _Rotation(s, c, er, ei))
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
 @njit(cache=True, nogil=True)
-def _null_from_left(planes: Any, row: int, column: int, stop: int, out: Any) -> None:
+def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
     """Move (row, column) into its upper neighbour, for the columns from ``column`` to ``stop``."""
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row - 1, 0, column], planes[row - 1, 1, column]
     )
     out[0], out[1], out[2], out[3] = s, c, er, ei
-    _rotate_rows(planes, row - 1, column, stop, s, c, er, ei)
+    _rotate_rows(planes, row - 1, column, stop, _Rotation(s, c, er, ei))
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
 @njit(cache=True, nogil=True)
-def null_rectangle(planes: Any, size: int, rotations: Any) -> None:
-    """Null all below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
+def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
+    """Null all elements below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
 
     Odd sweeps rotate columns (i − 1 − j, i − j), even ones rows (size + j − i − 1, size + j − i).
     """
@@ -157,8 +172,8 @@ def null_rectangle(planes: Any, size: int, rotations: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def null_triangle(planes: Any, size: int, lit: int, rotations: Any) -> None:
-    """Null all below the diagonal of ``lit`` columns, one after the other, from below (Reck et al.).
+def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> None:
+    """Null all elements below the diagonal of ``lit`` columns, column by column from below (Reck et al.).
 
     Rotation j of column k, on rows (size − 2 − j, size − 1 − j), is ``rotations[k, j]``.
     """
@@ -176,7 +191,7 @@ def null_triangle(planes: Any, size: int, lit: int, rotations: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _load_columns(planes: Any, top: int, bottom: int, column: int, width: int, tile: Any) -> None:
+def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -184,7 +199,7 @@ def _load_columns(planes: Any, top: int, bottom: int, column: int, width: int, t
 
 
 @njit(cache=True, nogil=True)
-def _store_columns(planes: Any, top: int, bottom: int, column: int, width: int, tile: Any) -> None:
+def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     for m in range(bottom - top):
         for p in range(2):
             for v in range(width):
@@ -192,7 +207,7 @@ def _store_columns(planes: Any, top: int, bottom: int, column: int, width: int, 
 
 
 @njit(cache=True, nogil=True)
-def pass_diagonal(rotations: Any, modes: Any, diagonal: Any) -> None:
+def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
     """Turn L† D, for L the rotations in the order of light, into D' L': in place, D in ``diagonal[mode, real | imag]``.
 
     T(θ, φ)† diag(d0, d1) = diag(e^{−iφ} d1, d1) T(θ, φ') with e^{iφ'} = d0 / d1.
@@ -207,17 +222,17 @@ def pass_diagonal(rotations: Any, modes: Any, diagonal: Any) -> None:
 
 @njit(inline="always")
 def _wrapped(angle: float) -> float:
-    turned = angle - 2.0 * pi * floor(angle / (2.0 * pi))
-    return turned if turned < 2.0 * pi else 0.0
+    wrapped = angle - 2.0 * pi * floor(angle / (2.0 * pi))
+    return wrapped if wrapped < 2.0 * pi else 0.0
 
 
 @njit(cache=True, nogil=True)
-def settle_phases(rotations: Any, before: Any, modes: Any, pending: Any, theta: Any, phi: Any) -> None:
-    """Phases of devices that do the same as rotations, in the order of light.
+def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Floats, theta: Floats, phi: Floats) -> None:
+    """Compute the phases of devices equivalent to the rotations, in the order of the light.
 
-    A device adds i e^{iθ/2} to both its outputs. What is to be taken back, and ``pending[mode]`` at the inputs, moves
-    on with the light; at the end ``pending`` holds what is left for the outputs. The unit number e of a rotation stands
-    before its upper input (``before``), or behind its upper output, as in the transposed device.
+    A device adds the factor i e^{iθ/2} to both its outputs. Its inverse, and the phase ``pending[mode]`` at the inputs,
+    is carried to the next device of the mode; at the end ``pending`` holds the output phases. The unit number e of a
+    rotation stands at its upper input (``at_input``), or at its upper output, as in the transposed device.
     """
     for k in range(modes.size):
         m = modes[k]
@@ -225,9 +240,9 @@ def settle_phases(rotations: Any, before: Any, modes: Any, pending: Any, theta: 
         phase = atan2(rotations[k, 3], rotations[k, 2])
         upper, lower = pending[m], pending[m + 1]
         theta[k] = 2.0 * half
-        phi[k] = _wrapped(upper - lower + (phase if before else 0.0))
-        rest = lower - half - pi / 2
-        pending[m] = _wrapped(rest + (0.0 if before else phase))
-        pending[m + 1] = _wrapped(rest)
+        phi[k] = _wrapped(upper - lower + (phase if at_input else 0.0))
+        common = lower - half - pi / 2
+        pending[m] = _wrapped(common + (0.0 if at_input else phase))
+        pending[m + 1] = _wrapped(common)
     for m in range(pending.size):
         pending[m] = _wrapped(pending[m])

@@ -1,19 +1,20 @@
-"""Light through a mesh, compiled by Numba: a tile of vectors stays in the cache while it passes every MZI."""
+"""Propagation of light through a mesh, compiled by Numba: a tile of vectors stays in the cache for all MZIs."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
+
+from lightloom.core.arrays import Floats, Ints
 
 _TILE = 32
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _pass_device(tile: Any, mode: int, t: Any) -> None:
+def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
     pair = tile[2 * mode * _TILE : (2 * mode + 4) * _TILE]
-    ar, ai, br, bi, cr, ci, dr, di = t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]
+    ar, ai, br, bi = device[0], device[1], device[2], device[3]
+    cr, ci, dr, di = device[4], device[5], device[6], device[7]
     for v in range(_TILE):
         xr, xi, yr, yi = pair[v], pair[_TILE + v], pair[2 * _TILE + v], pair[3 * _TILE + v]
         pair[v] = ar * xr - ai * xi + br * yr - bi * yi
@@ -23,8 +24,8 @@ def _pass_device(tile: Any, mode: int, t: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def propagate(fields: Any, modes: Any, devices: Any, size: int, out: Any) -> None:
-    """Pass ``fields`` [inputs, 2 batch] through ``devices`` [count, 8] on ``modes`` to ``out`` [outputs, 2 batch].
+def propagate(fields: Floats, modes: Ints, devices: Floats, size: int, out: Floats) -> None:
+    """Propagate ``fields`` [inputs, 2 batch] through ``devices`` [count, 8] on ``modes`` to ``out`` [outputs, 2 batch].
 
     Real and imaginary parts alternate. Inputs and outputs are the first modes; modes without input are dark.
     """

@@ -1,4 +1,4 @@
-"""A matrix cut into squares along its longer side, each approximated by Σ_a · U_a (OptINC, Fig. 4, eq. 4 to 6)."""
+"""Approximation of a matrix by square blocks Σ_a · U_a along its longer side (OptINC, Fig. 4, eq. 4 to 6)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedBlocks:
-    """Square blocks of a matrix of ``shape``; the last is filled up with zeros where the sides do not divide.
+    """Square blocks of a matrix of ``shape``; the last one is padded with zeros if the sides do not divide.
 
-    Blocks of a tall matrix stand one above the other and share their input, which is split; those of a wide one stand
-    side by side, and their outputs are combined.
+    The blocks of a tall matrix share their inputs, which are split; those of a wide one combine their outputs.
     """
 
     shape: tuple[int, int]
@@ -28,33 +27,33 @@ class MappedBlocks:
 
     @property
     def mzis(self) -> int:
-        """MZIs of all blocks: the paper's count, which leaves out splitters and combiners."""
+        """Number of MZIs of all blocks, in the paper's count without splitters and combiners."""
         return sum(block.mzis for block in self.blocks)
 
     @property
     def depth(self) -> int:
-        """Columns that light passes in the deepest block."""
+        """Number of columns of the deepest block."""
         return max(block.depth for block in self.blocks)
 
     @property
     def gain(self) -> float:
-        """The largest amplification of any block."""
+        """Largest amplification of a block."""
         return max(block.gain for block in self.blocks)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out."""
+        """Return the matrix that is implemented."""
         return joined([block.matrix() for block in self.blocks], self.shape)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
 
 def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
-    """The approximation of ``matrix`` [outputs, inputs], a mesh for each square.
+    """Map ``matrix`` [outputs, inputs] to approximated square blocks, each with one mesh.
 
     Raises:
-        ConfigError: not a finite matrix.
+        ConfigError: the argument is not a finite matrix.
     """
     values = checked_matrix(matrix)
     return MappedBlocks(
@@ -64,10 +63,10 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
 
 
 def approximate(matrix: ArrayLike) -> NDArray[Any]:
-    """The same as a matrix, without meshes: what hardware-aware training projects its weights to.
+    """Return the matrix that `map_blocks` implements; hardware-aware training projects its weights to it.
 
     Raises:
-        ConfigError: not a finite matrix.
+        ConfigError: the argument is not a finite matrix.
     """
     values = checked_matrix(matrix)
     parts = []
@@ -87,5 +86,5 @@ def _squares(values: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def joined(parts: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The matrix of ``shape`` that square blocks make up, without what was filled up."""
+    """Join square blocks to a matrix of ``shape``, without the padding."""
     return np.concatenate(parts, axis=0 if shape[0] >= shape[1] else 1)[: shape[0], : shape[1]]

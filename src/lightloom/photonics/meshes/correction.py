@@ -1,9 +1,9 @@
-"""Error correction: phases that make MZIs with imperfect couplers, or warm neighbours, do what ideal ones would.
+"""Error correction: phases for which MZIs with coupler errors or thermal crosstalk act as ideal ones.
 
 Bandyopadhyay, Hamerly and Englund, Optica 8, 1247 (arXiv 2103.04993). With mixing-angle errors α and β of its couplers
-an MZI reaches any sin θ/2 from |sin(α+β)| to |cos(α−β)|, and does then exactly what the ideal one does, but for phases
-at its outputs, which the next column takes back. Beyond, in nearly crossing (or passing) MZIs, it gets as close as
-it can. A Haar-random mesh crosses more often the larger it is, so what remains grows with it.
+an MZI reaches any sin θ/2 from |sin(α+β)| to |cos(α−β)|. It then equals the ideal one up to phases at its outputs,
+which the next column compensates. MZIs closer to the cross or bar state are set to the nearest splitting within
+reach. Large Haar-random meshes have more MZIs near the cross state, so their remaining error is larger.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lightloom.photonics.meshes.disturb import (
     DisturbedBlocks,
     DisturbedMatrix,
     DisturbedMesh,
+    heat_from_neighbours,
     neighbours,
-    warmth,
 )
 from lightloom.photonics.meshes.mesh import Mesh
 
@@ -31,36 +31,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """Phases to set instead, and how many MZIs could not be corrected."""
+    """Corrected phases, and the number of MZIs that cannot be corrected."""
 
     mesh: Mesh
     out_of_reach: int
-    """MZIs whose splitting the couplers do not allow."""
+    """Number of MZIs whose splitting the couplers cannot reach."""
 
 
 def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = False) -> Correction:
-    """Phases for ``mesh`` when its couplers are known to be off by ``first`` and ``second`` radians, [mzis] each.
+    """Return phases for ``mesh`` given its coupler errors ``first`` and ``second`` in radians, [mzis] each.
 
-    With ``real``, MZIs out of reach are left as drawn. Couplers that are off add light in quadrature, which a real
-    matrix whose outputs' real parts are detected meets in second order only; the nearest splitting within reach would
-    be off in first order.
+    With ``real``, MZIs out of reach keep their phases. Coupler errors add light in quadrature, which affects a real
+    matrix with detected real parts in second order only; the nearest splitting within reach would have an error of
+    first order.
 
     Raises:
-        ConfigError: errors of another number than MZIs, or not finite.
+        ConfigError: the number of errors is not the number of MZIs, or an error is not finite.
     """
-    alpha, beta = (np.asarray(each, np.float64) for each in (first, second))
+    alpha, beta = (np.asarray(errors, np.float64) for errors in (first, second))
     if alpha.shape != (mesh.mzis,) or beta.shape != (mesh.mzis,):
         raise ConfigError(f"coupler errors of shapes {alpha.shape} and {beta.shape}: expected {mesh.mzis} of each")
     if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
         raise ConfigError("coupler errors: expected finite angles in radians")
-    wanted = np.sin(mesh.theta / 2) ** 2
-    half, outside = _within_reach(wanted, alpha, beta)
+    bar_power = np.sin(mesh.theta / 2) ** 2
+    half, outside = _within_reach(bar_power, alpha, beta)
     straight, across = _elements(half, alpha, beta)
-    turned = np.angle(straight), np.angle(across)
+    port_phases = np.angle(straight), np.angle(across)
     if real:
         half = np.where(outside, mesh.theta / 2, half)
-        turned = np.where(outside, 0.0, turned[0]), np.where(outside, 0.0, turned[1])
-    phi, pending = _passed_on(mesh, half, *turned)
+        port_phases = np.where(outside, 0.0, port_phases[0]), np.where(outside, 0.0, port_phases[1])
+    phi, pending = _passed_on(mesh, half, *port_phases)
     return Correction(
         mesh=Mesh(
             kind=mesh.kind,
@@ -75,83 +75,91 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
 
 
 def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
-    """Heater settings that give the phases of ``mesh`` when ``share`` of every phase appears in the nearest heaters.
+    """Return heater settings that give the phases of ``mesh`` if ``share`` of every phase appears in nearest heaters.
 
-    Crosstalk is linear, so that known crosstalk has settings that cancel it; none is negative, as heaters cannot cool:
-    small phases get a turn more. Exact but for rounding by a DAC.
+    Crosstalk is linear, so there are settings that cancel it exactly (before rounding by a DAC). As heaters cannot
+    cool, small phases are increased by 2π to keep all settings non-negative.
 
     Raises:
-        ConfigError: a share outside [0, 0.1], where a turn more may not be enough.
+        ConfigError: the share is outside [0, 0.1]; beyond, an additional 2π may not suffice.
     """
-    theta, phi = cooled(mesh.theta, mesh.phi, neighbours(mesh.layout), share)
+    theta, phi = without_crosstalk(mesh.theta, mesh.phi, neighbours(mesh.layout), share)
     return replace(mesh, theta=theta, phi=phi)
 
 
-def cooled(
+def without_crosstalk(
     wanted_theta: NDArray[np.float64], wanted_phi: NDArray[np.float64], beside: NDArray[Any], share: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The same for phases of MZIs of which k and k + 1 are neighbours where ``beside[k]`` says so."""
+    """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true."""
     if not 0 <= share <= 0.1:
         raise ConfigError(f"share={share}: expected 0 to 0.1")
     turn = 2 * np.pi
-    most = 6 * share * turn  # at most three heaters are near, none is set above two turns
-    theta, phi = (np.where(each % turn < most, each % turn + turn, each % turn) for each in (wanted_theta, wanted_phi))
-    set_theta, set_phi = theta, phi
+    most = 6 * share * turn  # at most three heaters are near, and no setting exceeds two turns
+    theta, phi = (
+        np.where(phases % turn < most, phases % turn + turn, phases % turn) for phases in (wanted_theta, wanted_phi)
+    )
+    theta_settings, phi_settings = theta, phi
     for _ in range(60):  # a contraction by 3 · share
-        warm_theta, warm_phi = warmth(set_theta, set_phi, beside)
-        set_theta, set_phi = theta - share * warm_theta, phi - share * warm_phi
-    return set_theta, set_phi
+        theta_heat, phi_heat = heat_from_neighbours(theta_settings, phi_settings, beside)
+        theta_settings, phi_settings = theta - share * theta_heat, phi - share * phi_heat
+    return theta_settings, phi_settings
 
 
-def corrected(found: Disturbed, *, real: bool = False) -> Disturbed:
-    """Fabricated devices set anew, their couplers and their thermal crosstalk measured and made up for, Σ's included.
+def corrected(disturbed: Disturbed, *, real: bool = False) -> Disturbed:
+    """Correct the phases of fabricated devices, those of Σ included, for coupler errors and thermal crosstalk.
 
-    Phase errors, loss, the DAC and detectors remain as they are. ``real`` is that of :func:`correct`.
+    Phase errors, loss, rounding by the DAC and detector noise remain. ``real`` is that of :func:`correct`.
 
     Raises:
-        ConfigError: a thermal crosstalk above 0.1.
+        ConfigError: the thermal crosstalk exceeds 0.1.
     """
-    if isinstance(found, DisturbedMesh):
-        made = found.fabrication
-        reached = correct(found.mesh, made.first, made.second, real=real).mesh
-        return replace(found, mesh=cancel_crosstalk(reached, found.how.thermal_crosstalk))
-    if isinstance(found, DisturbedBlocks):
-        return replace(found, blocks=tuple(_corrected_matrix(block, real) for block in found.blocks))
-    assert isinstance(found, DisturbedMatrix)
-    return _corrected_matrix(found, real)
+    if isinstance(disturbed, DisturbedMesh):
+        fabrication = disturbed.fabrication
+        corrected_mesh = correct(disturbed.mesh, fabrication.first, fabrication.second, real=real).mesh
+        return replace(disturbed, mesh=cancel_crosstalk(corrected_mesh, disturbed.non_idealities.thermal_crosstalk))
+    if isinstance(disturbed, DisturbedBlocks):
+        return replace(disturbed, blocks=tuple(_corrected_matrix(block, real) for block in disturbed.blocks))
+    assert isinstance(disturbed, DisturbedMatrix)
+    return _corrected_matrix(disturbed, real)
 
 
-def _corrected_matrix(found: DisturbedMatrix, real: bool) -> DisturbedMatrix:
-    made, share = found.attenuators, found.how.thermal_crosstalk
-    half, outside = _within_reach(found.mapped.attenuations**2, made.first, made.second)
-    turned = np.angle(_elements(half, made.first, made.second)[0])
+def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix:
+    fabrication, share = disturbed.attenuators, disturbed.non_idealities.thermal_crosstalk
+    half, outside = _within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
+    port_phase = np.angle(_elements(half, fabrication.first, fabrication.second)[0])
     if real:
-        half, turned = np.where(outside, np.arcsin(found.mapped.attenuations), half), np.where(outside, 0.0, turned)
-    theta, phi = 2 * half, (-np.pi / 2 - half - turned) % (2 * np.pi)
+        half, port_phase = (
+            np.where(outside, np.arcsin(disturbed.mapped.attenuations), half),
+            np.where(outside, 0.0, port_phase),
+        )
+    theta, phi = 2 * half, (-np.pi / 2 - half - port_phase) % (2 * np.pi)
     beside = np.ones(max(theta.size - 1, 0), np.bool_)
-    input_mesh = corrected(found.input_mesh, real=real)
-    output_mesh = found.output_mesh and corrected(found.output_mesh, real=real)
+    input_mesh = corrected(disturbed.input_mesh, real=real)
+    output_mesh = disturbed.output_mesh and corrected(disturbed.output_mesh, real=real)
     assert isinstance(input_mesh, DisturbedMesh)
     assert output_mesh is None or isinstance(output_mesh, DisturbedMesh)
     return replace(
-        found, input_mesh=input_mesh, output_mesh=output_mesh, attenuator_phases=cooled(theta, phi, beside, share)
+        disturbed,
+        input_mesh=input_mesh,
+        output_mesh=output_mesh,
+        attenuator_phases=without_crosstalk(theta, phi, beside, share),
     )
 
 
 def _within_reach(
-    wanted: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
+    bar_power: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """θ/2 at which the power that passes comes nearest to ``wanted``, and where couplers keep it from getting there."""
+    """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it."""
     least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(most > least, (wanted - least) / (most - least), 0.0)
+        share = np.where(most > least, (bar_power - least) / (most - least), 0.0)
     return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
 
 
 def _elements(
     half: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """What passes and what crosses, but for common phases."""
+    """Return the bar and cross amplitudes, without common phases."""
     straight = np.sin(half) * np.cos(beta - alpha) + 1j * np.cos(half) * np.sin(alpha + beta)
     across = np.cos(half) * np.cos(alpha + beta) - 1j * np.sin(half) * np.sin(beta - alpha)
     return straight, across
@@ -160,15 +168,15 @@ def _elements(
 def _passed_on(
     mesh: Mesh, half: NDArray[np.float64], straight: NDArray[np.float64], across: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """φ of every MZI, and the phases left at the outputs, so that column after column agrees with the ideal mesh."""
-    place = mesh.layout
-    pending = np.zeros(place.size)
-    phi = np.empty(place.count)
-    ends = np.searchsorted(place.columns, np.arange(place.depth + 1))
+    """Return φ of every MZI and the phases left at the outputs, so that every column agrees with the ideal mesh."""
+    mesh_layout = mesh.layout
+    pending = np.zeros(mesh_layout.size)
+    phi = np.empty(mesh_layout.count)
+    ends = np.searchsorted(mesh_layout.columns, np.arange(mesh_layout.depth + 1))
     for start, stop in pairwise(ends):
-        k, m = slice(start, stop), place.modes[start:stop]
+        k, m = slice(start, stop), mesh_layout.modes[start:stop]
         upper, lower = pending[m], pending[m + 1]
         phi[k] = mesh.phi[k] + upper - lower - straight[k] + across[k]
-        rest = lower + mesh.theta[k] / 2 - half[k]
-        pending[m], pending[m + 1] = rest - across[k], rest + straight[k]
+        common = lower + mesh.theta[k] / 2 - half[k]
+        pending[m], pending[m + 1] = common - across[k], common + straight[k]
     return phi % (2 * np.pi), pending

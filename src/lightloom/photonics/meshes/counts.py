@@ -1,7 +1,7 @@
-"""How many MZIs a matrix or a whole network takes, in closed form.
+"""Number of MZIs of a matrix or a network, in closed form.
 
-*Paper* is the OptINC paper's count (Sec. II-B): a full singular value decomposition, M(M+1)/2 + N(N−1)/2. *Economy*
-leaves out what no light reaches: M · N. Tests hold both against meshes that are built.
+The *paper* convention is the OptINC paper's count (Sec. II-B): a full singular value decomposition with
+M(M+1)/2 + N(N−1)/2 MZIs. The *economy* convention leaves out MZIs that no light reaches: M · N.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Convention = Literal["paper", "economy"]
 
 
 def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> int:
-    """MZIs of an ``outputs`` x ``inputs`` matrix, Σ included.
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix, with Σ.
 
     Raises:
-        ConfigError: a size below 1.
+        ConfigError: a size is below 1.
     """
     if outputs < 1 or inputs < 1:
         raise ConfigError(f"matrix of {outputs} x {inputs}: expected at least 1 x 1")
@@ -29,7 +29,7 @@ def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> i
 
 
 def approximated_count(outputs: int, inputs: int) -> int:
-    """MZIs when every square block is Σ_a · U_a (eq. 4): s(s+1)/2 for each block of size s = min(outputs, inputs)."""
+    """Return the number of MZIs with square blocks Σ_a · U_a (eq. 4): s(s+1)/2 per block, s = min(outputs, inputs)."""
     if outputs < 1 or inputs < 1:
         raise ConfigError(f"matrix of {outputs} x {inputs}: expected at least 1 x 1")
     side = min(outputs, inputs)
@@ -37,10 +37,10 @@ def approximated_count(outputs: int, inputs: int) -> int:
 
 
 def network_count(layers: Sequence[int], approximated: Collection[int] = (), convention: Convention = "paper") -> int:
-    """MZIs of a network with ``layers`` neurons; ``approximated`` names weight matrices from 1 on, as Table I does.
+    """Return the number of MZIs of a network; ``approximated`` lists its approximated matrices, from 1 as in Table I.
 
     Raises:
-        ConfigError: fewer than two layers, or a matrix that is not there.
+        ConfigError: there are fewer than two layers, or an approximated matrix does not exist.
     """
     if len(layers) < 2:
         raise ConfigError(f"layers={list(layers)}: expected at least an input and an output")
@@ -59,10 +59,10 @@ def averager_count(
     approximated: Collection[int] = (),
     convention: Convention = "paper",
 ) -> int:
-    """MZIs of a whole OptINC: P (inputs x servers · signals), the network, T (servers · signals x outputs).
+    """Return the number of MZIs of P (inputs x servers · signals), a network and T (servers · signals x outputs).
 
-    ``signals`` is M, the PAM4 signals of each server. Counting P and T reproduces the paper's Table I to the printed
-    digit; without them its ratios come out up to 0.2 points lower.
+    ``signals`` is M, the number of PAM4 signals per server. Counting P and T reproduces the paper's Table I to the
+    printed digit; without them its ratios are up to 0.2 points lower.
     """
     ports = servers * signals
     before, behind = full_count(layers[0], ports, convention), full_count(ports, layers[-1], convention)

@@ -1,4 +1,4 @@
-"""From a unitary matrix to the phases of a mesh, exactly, in O(n³)."""
+"""Decompose a unitary matrix to the phases of a mesh, exactly, in O(n³)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from lightloom.photonics.meshes.mesh import Mesh
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_PADDING = 8  # doubles, a cache line
+_PADDING = 8  # float64 numbers in a cache line
 
 
 def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float = 1e-8) -> Mesh:
-    """The mesh whose matrix is ``matrix``: ``decompose(u).matrix() = u`` to about 1e-14.
+    """Return the mesh whose matrix is ``matrix``: ``decompose(u).matrix() = u`` to about 1e-14.
 
     ``matrix`` [outputs, inputs] is real or complex and unitary; for a triangle it may be tall with orthonormal columns
-    (fewer inputs than modes) or wide with orthonormal rows. Elements are nulled by rotations of neighbours, in the
-    order of Clements et al. (Optica 3, 1460) or Reck et al. (PRL 73, 58), and what remains must be a diagonal of unit
-    numbers: that is how a matrix that is not unitary is found out, at no cost.
+    (fewer inputs than modes) or wide with orthonormal rows. Rotations of neighbouring modes null elements in the order
+    of Clements et al. (Optica 3, 1460) or Reck et al. (PRL 73, 58). For a unitary matrix, a diagonal of unit numbers
+    remains, so the result is also the test of unitarity.
 
     θ lies in [0, π], all other phases in [0, 2π).
 
     Raises:
-        ConfigError: not a matrix, a value that is not finite, or a shape that the kind of mesh cannot have.
-        InputError: the matrix is farther than ``tolerance`` from unitary.
+        ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.
+        InputError: the matrix deviates from a unitary one by more than ``tolerance``.
     """
     from lightloom.photonics.meshes import _nulling_kernels as kernels
 
     values = checked_matrix(matrix)
     outputs, inputs = values.shape
-    place = layout(kind, inputs, outputs)
+    mesh_layout = layout(kind, inputs, outputs)
     fan_in = outputs < inputs
-    if fan_in:  # light that runs backwards meets the transpose
+    if fan_in:  # light in the reverse direction sees the transpose
         values = values.T
     size, lit = values.shape
     planes = np.zeros((size, 2, lit + _PADDING))
@@ -52,7 +52,7 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
 
     sweeps, steps, from_left = _nulling_places(kind, size, lit)
     flat = rotations[sweeps, steps]
-    flat[~from_left, 3] *= -1  # from the right T† is applied, so e^{−iφ} stands there
+    flat[~from_left, 3] *= -1  # rotations from the right are T†, with e^{−iφ}
     forward = layout(kind, lit, size)
     left = flat[from_left]
     kernels.pass_diagonal(left, forward.modes[from_left], diagonal)
@@ -63,17 +63,17 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
     if fan_in:
         flat = flat[np.lexsort((forward.modes, -forward.columns))]
         pending, outer = outer, pending
-    theta, phi = np.empty(place.count), np.empty(place.count)
-    kernels.settle_phases(flat, not fan_in, place.modes, pending, theta, phi)
+    theta, phi = np.empty(mesh_layout.count), np.empty(mesh_layout.count)
+    kernels.settle_phases(flat, not fan_in, mesh_layout.modes, pending, theta, phi)
     output_phases = (pending + outer)[:outputs] % (2 * np.pi)
     return Mesh(kind=kind, inputs=inputs, outputs=outputs, theta=theta, phi=phi, output_phases=output_phases)
 
 
 def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> NDArray[np.float64] | NDArray[np.complex128]:
-    """A finite array of two dimensions, none of them empty, real or complex.
+    """Return ``matrix`` as a finite, non-empty array of two dimensions, real or complex.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: it is not such an array.
     """
     try:
         values = np.asarray(matrix)
@@ -83,32 +83,32 @@ def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> NDArray[np.float6
     if values.ndim != 2 or values.size == 0:
         raise ConfigError(f"{name} of shape {values.shape}: expected two dimensions, both at least 1")
     if not np.isfinite(values).all():
-        row, column = (int(each) for each in np.argwhere(~np.isfinite(values))[0])
+        row, column = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
         raise ConfigError(f"{name}[{row}, {column}]={values[row, column]}: expected a finite number")
     return values
 
 
 def _unit_diagonal(planes: NDArray[np.float64], lit: int, tolerance: float) -> NDArray[np.float64]:
-    """What nulling has left, [modes, real | imaginary], made exactly unit; dark modes have 1."""
+    """Return the diagonal after nulling, [modes, real | imaginary], normalised to unit numbers; dark modes have 1."""
     diagonal = np.zeros((planes.shape[0], 2))
     diagonal[:, 0] = 1.0
-    at = np.arange(lit)
-    lengths = np.hypot(planes[at, 0, at], planes[at, 1, at])
-    rest = planes[:lit, :, :lit]
-    on_diagonal = np.array([rest[at, 0, at], rest[at, 1, at]])
-    rest[at, :, at] = 0.0
-    deviation = max(np.abs(rest).max(), np.abs(lengths - 1).max())
+    modes = np.arange(lit)
+    lengths = np.hypot(planes[modes, 0, modes], planes[modes, 1, modes])
+    remainder = planes[:lit, :, :lit]
+    on_diagonal = np.array([remainder[modes, 0, modes], remainder[modes, 1, modes]])
+    remainder[modes, :, modes] = 0.0
+    deviation = max(np.abs(remainder).max(), np.abs(lengths - 1).max())
     if not deviation <= tolerance:
         raise InputError(
-            f"matrix: not unitary, it deviates by {deviation:.2g} (limit {tolerance:g}); map_matrix takes any matrix"
+            f"matrix: not unitary, it deviates by {deviation:.2g} (limit {tolerance:g}); map_matrix maps any matrix"
         )
-    diagonal[at] = (on_diagonal / lengths).T
+    diagonal[modes] = (on_diagonal / lengths).T
     return diagonal
 
 
 @cache
 def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For each MZI of the mesh: the sweep and the step that found its rotation, and whether it acted from the left."""
+    """Return, for each MZI, the sweep and step that computed its rotation, and whether it was applied from the left."""
     place: Layout = layout(kind, lit, size)
     modes, columns = place.modes, place.columns
     if kind == "triangular":

@@ -1,4 +1,4 @@
-"""Meshes as they come out of a fab: the same phases on devices that are not ideal."""
+"""Fabricated meshes: the same phases on non-ideal devices."""
 
 from __future__ import annotations
 
@@ -21,58 +21,61 @@ if TYPE_CHECKING:
 
 
 class Disturbed(Protocol):
-    """Anything fabricated that carries out a matrix."""
+    """A fabricated mesh, or set of meshes, that implements a matrix."""
 
     @property
-    def how(self) -> NonIdealities:
-        """What it was fabricated with."""
+    def non_idealities(self) -> NonIdealities:
+        """Non-idealities of the fabrication."""
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out."""
+        """Return the matrix that is implemented."""
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...], before detection."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...], before detection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabrication:
-    """What fabrication left in each MZI; it does not change when phases are set anew."""
+    """Errors of the devices of a mesh; they do not change when phases are set."""
 
     theta_error: NDArray[np.float64]
+    """Error of each θ, in radians."""
     phi_error: NDArray[np.float64]
+    """Error of each φ, in radians."""
     output_error: NDArray[np.float64]
-    """Radians, as the two above."""
+    """Error of each output phase, in radians."""
     first: NDArray[np.float64]
+    """Mixing-angle error of each MZI's first coupler, in radians."""
     second: NDArray[np.float64]
-    """Mixing-angle errors of the two couplers, rad."""
+    """Mixing-angle error of each MZI's second coupler, in radians."""
     transmission: NDArray[np.float64]
-    """Share of the power that is let through."""
+    """Power transmission of each MZI."""
 
 
-def fabricate(mzis: int, outputs: int, how: NonIdealities, rng: np.random.Generator) -> Fabrication:
+def fabricate(mzis: int, outputs: int, non_idealities: NonIdealities, rng: np.random.Generator) -> Fabrication:
     """Draw the devices of one mesh."""
     theta, phi, first, second, spread = rng.normal(size=(5, mzis))
-    loss = np.maximum(how.loss_db + how.loss_spread_db * spread, 0.0)
+    loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * spread, 0.0)
     return Fabrication(
-        theta_error=how.phase_error * theta,
-        phi_error=how.phase_error * phi,
-        output_error=how.phase_error * rng.normal(size=outputs),
-        first=how.coupler_error * first,
-        second=how.coupler_error * second,
+        theta_error=non_idealities.phase_error * theta,
+        phi_error=non_idealities.phase_error * phi,
+        output_error=non_idealities.phase_error * rng.normal(size=outputs),
+        first=non_idealities.coupler_error * first,
+        second=non_idealities.coupler_error * second,
         transmission=10 ** (-loss / 10),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DisturbedMesh:
-    """A mesh on fabricated devices: phases are rounded by the DAC, then disturbed by neighbours and by fabrication.
+    """A mesh on fabricated devices: phases are rounded by the DAC, then disturbed by crosstalk and fabrication errors.
 
     Raises:
-        ConfigError: devices of another number than the mesh has MZIs.
+        ConfigError: the number of devices is not the number of MZIs of the mesh.
     """
 
     mesh: Mesh
-    how: NonIdealities
+    non_idealities: NonIdealities
     fabrication: Fabrication
 
     def __post_init__(self) -> None:
@@ -81,22 +84,22 @@ class DisturbedMesh:
 
     @property
     def inputs(self) -> int:
-        """Input modes."""
+        """Number of input modes."""
         return self.mesh.inputs
 
     @cached_property
     def devices(self) -> NDArray[np.complex128]:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
         beside = neighbours(self.mesh.layout)
-        return _disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.how, self.fabrication)
+        return _disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.non_idealities, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...]."""
-        phases = quantised(self.mesh.output_phases, self.how.dac_bits) + self.fabrication.output_error
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        phases = quantised(self.mesh.output_phases, self.non_idealities.dac_bits) + self.fabrication.output_error
         return propagate(self.mesh.layout, self.devices, phases, fields)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out, no longer unitary where there is loss."""
+        """Return the matrix that is implemented; with loss it is not unitary."""
         return self.propagate(np.eye(self.inputs))
 
 
@@ -105,116 +108,131 @@ class DisturbedMatrix:
     """A mapped matrix on fabricated devices."""
 
     mapped: MappedMatrix
-    how: NonIdealities
+    non_idealities: NonIdealities
     input_mesh: DisturbedMesh
     attenuator_phases: tuple[NDArray[np.float64], NDArray[np.float64]]
-    """θ and φ that the MZIs of Σ are set to."""
+    """Settings of θ and φ of the MZIs of Σ."""
     attenuators: Fabrication
     output_mesh: DisturbedMesh | None
 
     @cached_property
     def column(self) -> NDArray[np.complex128]:
-        """Field transmissions of the MZIs of Σ."""
+        """Amplitude transmissions of the MZIs of Σ."""
         beside = np.ones(max(self.attenuators.first.size - 1, 0), np.bool_)
-        return _disturbed_devices(*self.attenuator_phases, beside, self.how, self.attenuators)[:, 0, 0]
+        return _disturbed_devices(*self.attenuator_phases, beside, self.non_idealities, self.attenuators)[:, 0, 0]
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return self.mapped.behind(self.input_mesh.propagate(fields), self.column, self.output_mesh)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out."""
+        """Return the matrix that is implemented."""
         return self.propagate(np.eye(self.mapped.shape[1]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DisturbedBlocks:
-    """An approximated matrix on fabricated devices, block by block."""
+    """The blocks of an approximated matrix on fabricated devices."""
 
     shape: tuple[int, int]
-    how: NonIdealities
+    non_idealities: NonIdealities
     blocks: tuple[DisturbedMatrix, ...]
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out."""
+        """Return the matrix that is implemented."""
         return joined([block.matrix() for block in self.blocks], self.shape)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
 
 @overload
-def disturb(ideal: Mesh, how: NonIdealities, rng: np.random.Generator) -> DisturbedMesh: ...
+def disturb(ideal: Mesh, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedMesh: ...
 @overload
-def disturb(ideal: MappedMatrix, how: NonIdealities, rng: np.random.Generator) -> DisturbedMatrix: ...
+def disturb(ideal: MappedMatrix, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedMatrix: ...
 @overload
-def disturb(ideal: MappedBlocks, how: NonIdealities, rng: np.random.Generator) -> DisturbedBlocks: ...
-def disturb(ideal: Mesh | MappedMatrix | MappedBlocks, how: NonIdealities, rng: np.random.Generator) -> Disturbed:
-    """The same on freshly drawn devices."""
+def disturb(ideal: MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedBlocks: ...
+def disturb(
+    ideal: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator
+) -> Disturbed:
+    """Draw the devices of a mesh or of mapped meshes."""
     if isinstance(ideal, Mesh):
-        return DisturbedMesh(mesh=ideal, how=how, fabrication=fabricate(ideal.mzis, ideal.outputs, how, rng))
+        return DisturbedMesh(
+            mesh=ideal,
+            non_idealities=non_idealities,
+            fabrication=fabricate(ideal.mzis, ideal.outputs, non_idealities, rng),
+        )
     if isinstance(ideal, MappedBlocks):
         return DisturbedBlocks(
-            shape=ideal.shape, how=how, blocks=tuple(disturb(block, how, rng) for block in ideal.blocks)
+            shape=ideal.shape,
+            non_idealities=non_idealities,
+            blocks=tuple(disturb(block, non_idealities, rng) for block in ideal.blocks),
         )
-    attenuators = fabricate(ideal.attenuations.size, 0, how, rng)
+    attenuators = fabricate(ideal.attenuations.size, 0, non_idealities, rng)
     return DisturbedMatrix(
         mapped=ideal,
-        how=how,
-        input_mesh=disturb(ideal.input_mesh, how, rng),
+        non_idealities=non_idealities,
+        input_mesh=disturb(ideal.input_mesh, non_idealities, rng),
         attenuator_phases=ideal.attenuator_phases,
         attenuators=attenuators,
-        output_mesh=disturb(ideal.output_mesh, how, rng) if ideal.output_mesh else None,
+        output_mesh=disturb(ideal.output_mesh, non_idealities, rng) if ideal.output_mesh else None,
     )
 
 
 def detect(
-    fields: ArrayLike, how: NonIdealities, rng: np.random.Generator, full_scale: float | None = None
+    fields: ArrayLike, non_idealities: NonIdealities, rng: np.random.Generator, full_scale: float | None = None
 ) -> NDArray[np.float64]:
-    """Coherently detected fields: their real parts, with the detectors' noise.
+    """Return coherently detected fields: their real parts with detector noise.
 
-    ``full_scale`` is the amplitude that the noise is relative to; without it the largest that is found here.
+    The noise is relative to the amplitude ``full_scale``, by default the largest of these fields.
     """
-    found = np.real(np.asarray(fields))
-    scale = float(np.abs(found).max(initial=0.0)) if full_scale is None else full_scale
-    return np.asarray(found + how.detector_noise * scale * rng.normal(size=found.shape))
+    real_parts = np.real(np.asarray(fields))
+    scale = float(np.abs(real_parts).max(initial=0.0)) if full_scale is None else full_scale
+    return np.asarray(real_parts + non_idealities.detector_noise * scale * rng.normal(size=real_parts.shape))
 
 
 def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Phases rounded to multiples of 2π/2^bits; as they are for 0 bits."""
+    """Round phases to multiples of 2π/2^bits; 0 bits leave them unchanged."""
     if bits == 0:
         return phases
     step = 2 * np.pi / 2**bits
     return np.asarray(np.round(phases / step) * step)
 
 
-def warmth(
+def heat_from_neighbours(
     theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Phases of the nearest heaters of every θ and of every φ, added up: the other of the same MZI, and its like in
-    neighbouring MZIs; ``beside[k]`` says that MZIs k and k + 1 are neighbours in a column."""
-    warm_theta, warm_phi = phi.copy(), theta.copy()
-    for own, warm in ((theta, warm_theta), (phi, warm_phi)):
+    """Return the sum of the phases of the nearest heaters, for every θ and every φ.
+
+    These are the other heater of the same MZI and the same heaters of neighbouring MZIs. MZIs k and k + 1 are
+    neighbours in a column where ``beside[k]`` is true.
+    """
+    theta_heat, phi_heat = phi.copy(), theta.copy()
+    for own, warm in ((theta, theta_heat), (phi, phi_heat)):
         warm[1:] += own[:-1] * beside
         warm[:-1] += own[1:] * beside
-    return warm_theta, warm_phi
+    return theta_heat, phi_heat
 
 
-def neighbours(place: Layout) -> NDArray[np.bool_]:
-    """For each MZI but the last, whether the next one stands below it in the same column."""
-    return np.asarray((np.diff(place.columns) == 0) & (np.diff(place.modes) == 2))
+def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
+    """Return, for each MZI but the last, whether the next one is below it in the same column."""
+    return np.asarray((np.diff(mesh_layout.columns) == 0) & (np.diff(mesh_layout.modes) == 2))
 
 
 def _disturbed_devices(
-    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any], how: NonIdealities, made: Fabrication
+    theta: NDArray[np.float64],
+    phi: NDArray[np.float64],
+    beside: NDArray[Any],
+    non_idealities: NonIdealities,
+    fabrication: Fabrication,
 ) -> NDArray[np.complex128]:
-    theta, phi = quantised(theta, how.dac_bits), quantised(phi, how.dac_bits)
-    warm_theta, warm_phi = warmth(theta, phi, beside)
+    theta, phi = quantised(theta, non_idealities.dac_bits), quantised(phi, non_idealities.dac_bits)
+    theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
     return mzi(
-        theta + how.thermal_crosstalk * warm_theta + made.theta_error,
-        phi + how.thermal_crosstalk * warm_phi + made.phi_error,
-        first=made.first,
-        second=made.second,
-        transmission=made.transmission,
+        theta + non_idealities.thermal_crosstalk * theta_heat + fabrication.theta_error,
+        phi + non_idealities.thermal_crosstalk * phi_heat + fabrication.phi_error,
+        first=fabrication.first,
+        second=fabrication.second,
+        transmission=fabrication.transmission,
     )

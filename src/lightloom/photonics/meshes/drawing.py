@@ -1,14 +1,10 @@
-"""A picture of a mesh: waveguides, and the phases of every MZI in its place."""
+"""Drawings of meshes: waveguides, and the phases of every MZI at its position."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from lightloom.core.errors import ConfigError
-from lightloom.core.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,13 +12,13 @@ if TYPE_CHECKING:
     from lightloom.photonics.meshes.mapping import MappedMatrix
     from lightloom.photonics.meshes.mesh import Mesh
 
-_DEVICES_UP_TO = 24  # modes; beyond, devices are smaller than a line
+_DEVICES_UP_TO = 24
+"""Largest number of modes for which devices are drawn; larger meshes are drawn as maps of phases."""
 _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
-_FORMATS = (".svg", ".png", ".pdf")
 
 
 def draw(mesh: Mesh) -> Figure:
-    """θ as colour of the device, φ as colour of the dot at its upper input; of larger meshes, a map of each."""
+    """Draw a mesh: θ as the colour of a device, φ as that of the dot at its upper input; large meshes as maps."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -57,7 +53,7 @@ def draw(mesh: Mesh) -> Figure:
 
 
 def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
-    """A mapped matrix in the order of the light: V†, the column of Σ, U; of larger ones, maps of θ."""
+    """Draw a mapped matrix in the order of the light: V†, the column of Σ, U; large meshes as maps of θ."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -86,9 +82,9 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     if small:
         _scale(figure, axes[-1], phi_colours, 2 * np.pi, "φ")
     outputs, inputs = mapped.shape
-    behind = f", amplified {mapped.gain:.3g} times behind" if mapped.gain > 1 else ""
+    amplification = f", amplified {mapped.gain:.3g} times" if mapped.gain > 1 else ""
     figure.suptitle(
-        f"{title or f'{inputs} to {outputs} signals'}: {mapped.mzis} MZIs in {mapped.depth} columns{behind}",
+        f"{title or f'{inputs} to {outputs} signals'}: {mapped.mzis} MZIs in {mapped.depth} columns{amplification}",
         x=0.01,
         ha="left",
         fontsize=10,
@@ -98,7 +94,7 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
 
 
 def _attenuators(ax: Any, mapped: MappedMatrix, colours: Any, size: int) -> None:
-    """Σ as boxes on their modes, named by what they let through; only their colours where there are many."""
+    """Draw Σ as boxes on their modes, labelled with their transmission if there are few."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -125,21 +121,6 @@ def _attenuators(ax: Any, mapped: MappedMatrix, colours: Any, size: int) -> None
     ax.axis("off")
 
 
-def save_drawing(mesh: Mesh, path: Path) -> Path:
-    """Draw to ``.svg``, ``.png`` or ``.pdf``, whole or not at all.
-
-    Raises:
-        ConfigError: another ending, or the place cannot be written to.
-    """
-    import io
-
-    if path.suffix not in _FORMATS:
-        raise ConfigError(f"{str(path)!r}: expected a name that ends in {', '.join(_FORMATS)}")
-    buffer = io.BytesIO()
-    draw(mesh).savefig(buffer, format=path.suffix[1:], dpi=160)
-    return write_atomically(path, buffer.getvalue())
-
-
 def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any, rows: int | None = None) -> None:
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Circle, Rectangle
@@ -163,7 +144,7 @@ def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any, rows: in
 
 
 def _map(ax: Any, mesh: Mesh, values: Any, colours: Any, limit: float) -> None:
-    """Rows are modes; an MZI fills the row of its upper and of its lower mode."""
+    """Draw a map with modes as rows; an MZI fills the rows of both its modes."""
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)
     image[place.modes, place.columns] = values

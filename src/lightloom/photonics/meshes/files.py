@@ -1,4 +1,4 @@
-"""Phases in files: JSON for people and programs, npz for many phases. What is read is checked like what is made."""
+"""Files of meshes: phases as JSON, or as npz for large meshes. Meshes are validated when they are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEYS = ("schema", "convention", "order", "kind", "inputs", "outputs", *_PHASES)
 
 
 def document(mesh: Mesh) -> dict[str, Any]:
-    """The mesh for JSON: schema, convention, order of the MZIs, kind, sizes, phases in radians."""
+    """Return a mesh as a JSON object: schema, convention, order of the MZIs, kind, sizes, phases in radians."""
     return {
         "schema": SCHEMA,
         "convention": CONVENTION,
@@ -42,19 +42,19 @@ def document(mesh: Mesh) -> dict[str, Any]:
 
 
 def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
-    """The mesh that a document describes.
+    """Return the mesh that a document describes.
 
     Raises:
-        ConfigError: another schema, convention or order, something missing or unknown, or phases that do not fit.
+        ConfigError: the schema, convention or order differs, a key is missing or unknown, or phases do not fit.
     """
     if not hasattr(content, "keys"):
         raise ConfigError(f"{source}: expected an object with {', '.join(_KEYS)}")
     missing, unknown = sorted(set(_KEYS) - set(content)), sorted(set(content) - set(_KEYS))
     if missing or unknown:
         raise ConfigError(f"{source}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
-    for name, wanted in (("schema", SCHEMA), ("convention", CONVENTION), ("order", ORDER)):
-        if content[name] != wanted:
-            raise ConfigError(f"{source}: {name} {content[name]!r}, expected {wanted!r}")
+    for name, expected_value in (("schema", SCHEMA), ("convention", CONVENTION), ("order", ORDER)):
+        if content[name] != expected_value:
+            raise ConfigError(f"{source}: {name} {content[name]!r}, expected {expected_value!r}")
     if content["kind"] not in KINDS:
         raise ConfigError(f"{source}: kind {content['kind']!r}, expected one of {', '.join(KINDS)}")
     for name in ("inputs", "outputs"):
@@ -70,7 +70,7 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
             raise ConfigError(f"{source}: {name} of shape {phases[name].shape}, expected a list of numbers")
     size, lit = max(content["inputs"], content["outputs"]), min(content["inputs"], content["outputs"])
     expected = {"theta": (mzis := lit * (2 * size - lit - 1) // 2), "phi": mzis, "output_phases": content["outputs"]}
-    for name, count in expected.items():  # before a forged size takes memory
+    for name, count in expected.items():  # before a forged size allocates memory
         if phases[name].size != count:
             raise ConfigError(f"{source}: {phases[name].size} numbers in {name}, expected {count}")
     try:
@@ -80,7 +80,7 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
-    """A mapped matrix for JSON: shape, gain, attenuations, and the documents of its meshes (no output mesh: null)."""
+    """Return a mapped matrix as a JSON object: shape, gain, attenuations, and its meshes (null without output mesh)."""
     return {
         "schema": MAPPED_SCHEMA,
         "shape": list(mapped.shape),
@@ -92,17 +92,17 @@ def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
 
 
 def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> MappedMatrix:
-    """The mapped matrix that a document describes.
+    """Return the mapped matrix that a document describes.
 
     Raises:
-        ConfigError: another schema, something missing or unknown, or meshes that do not fit.
+        ConfigError: the schema differs, a key is missing or unknown, or meshes do not fit.
     """
     if not hasattr(content, "keys") or set(content) != set(_MAPPED_KEYS) or content["schema"] != MAPPED_SCHEMA:
         raise ConfigError(f"{source}: expected an object of schema {MAPPED_SCHEMA!r} with {', '.join(_MAPPED_KEYS)}")
     input_mesh = mesh_of(content["input_mesh"], f"{source}: input_mesh")
     output_mesh = content["output_mesh"] and mesh_of(content["output_mesh"], f"{source}: output_mesh")
     try:
-        outputs, inputs = (int(each) for each in content["shape"])
+        outputs, inputs = (int(size) for size in content["shape"])
         attenuations, gain = np.asarray(content["attenuations"], np.float64), float(content["gain"])
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{source}: shape, gain and attenuations, expected numbers") from error
@@ -119,10 +119,10 @@ def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> Mapp
 
 
 def save(mesh: Mesh, path: Path) -> Path:
-    """Write ``.json`` or ``.npz``, whole or not at all.
+    """Write a ``.json`` or ``.npz`` file atomically.
 
     Raises:
-        ConfigError: another ending, or the place cannot be written to.
+        ConfigError: the suffix is another one, or the file cannot be written.
     """
     content = document(mesh)
     if path.suffix == ".json":
@@ -135,10 +135,10 @@ def save(mesh: Mesh, path: Path) -> Path:
 
 
 def load(path: Path, *, like: Mesh | None = None) -> Mesh:
-    """Read what :func:`save` wrote; with ``like``, refuse phases of another mesh than that.
+    """Read a file that :func:`save` wrote; with ``like``, refuse phases of another mesh.
 
     Raises:
-        ConfigError: the file cannot be read, is not of this schema, or holds another mesh.
+        ConfigError: the file cannot be read, has another schema, or is of another mesh.
     """
     source = repr(str(path))
     if path.suffix not in (".json", ".npz"):

@@ -1,4 +1,4 @@
-"""Where the MZIs of a mesh stand: pairs of neighbouring modes, in columns that light passes from left to right.
+"""Layouts of meshes: each MZI joins two neighbouring modes in a column; light passes the columns from left to right.
 
 rectangular, 4 modes            triangular, 4 modes             triangular, 2 inputs fan out to 4
 
@@ -8,8 +8,8 @@ rectangular, 4 modes            triangular, 4 modes             triangular, 2 in
 3 ──█──────█──────                                              3 ──────█───────█──────
 
 The rectangle is the interleaving array of the OptINC paper's Fig. 2 (Clements et al., Optica 3, 1460), the triangle
-that of Reck et al., PRL 73, 58. A triangle may have fewer inputs or fewer outputs than modes: then only those MZIs are
-there that light can need.
+that of Reck et al., PRL 73, 58. A triangle may have fewer inputs or fewer outputs than modes: MZIs that no light
+reaches, or whose light reaches no output, are then left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The MZIs of a mesh, ordered by column, then by mode. MZI k joins modes ``modes[k]`` and ``modes[k] + 1``."""
+    """Positions of MZIs, ordered by column, then by mode. MZI k joins modes ``modes[k]`` and ``modes[k] + 1``."""
 
     kind: Kind
     inputs: int
@@ -39,31 +39,31 @@ class Layout:
     modes: NDArray[np.int64]
     columns: NDArray[np.int64]
     chains: NDArray[np.int64]
-    """The same MZIs in another order in which light may meet them: along diagonals, each passing on one mode."""
+    """Indices of the MZIs along diagonals, another valid order of propagation."""
 
     @property
     def size(self) -> int:
-        """Modes, lit or dark."""
+        """Number of modes, including dark ones."""
         return max(self.inputs, self.outputs)
 
     @property
     def count(self) -> int:
-        """MZIs."""
+        """Number of MZIs."""
         return int(self.modes.size)
 
     @property
     def depth(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self.columns[-1]) + 1 if self.count else 0
 
 
 @cache
 def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
-    """The layout of that kind; arrays are shared and read-only.
+    """Return the layout of that kind; its arrays are shared and read-only.
 
     Raises:
-        ConfigError: no modes, or a rectangle with unequal ends.
-        UnknownNameError: no such kind.
+        ConfigError: there are no modes, or a rectangular mesh has unequal numbers of inputs and outputs.
+        UnknownNameError: the kind does not exist.
     """
     if kind not in KINDS:
         raise UnknownNameError("mesh", str(kind), KINDS)
@@ -72,7 +72,7 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
     if kind == "rectangular":
         if inputs != outputs:
             raise ConfigError(
-                f"rectangular mesh with {inputs} inputs and {outputs} outputs: only a triangle may differ"
+                f"rectangular mesh with {inputs} inputs, {outputs} outputs: they may differ in triangular meshes only"
             )
         columns, modes = _rectangle(inputs)
     else:
@@ -94,7 +94,7 @@ def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Chain k runs down from mode k to the last; the one of the last lit mode comes first."""
+    """Return columns and modes. Chain k runs from mode k to the last; the chain of the last lit mode comes first."""
     last = min(lit - 1, size - 2)
     chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")
     used = mode >= chain

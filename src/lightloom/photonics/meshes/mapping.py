@@ -1,4 +1,4 @@
-"""Any matrix as meshes and attenuators: W = gain · U · Σ · V†, with Σ at most 1 and one amplification behind.
+"""Map any matrix to meshes and attenuators: W = gain · U · Σ · V†, with Σ at most 1 and amplifiers at the outputs.
 
 x ──▶ V† mesh ──▶ Σ: a column of MZIs ──▶ U mesh ──▶ amplifiers ──▶ y
 """
@@ -25,21 +25,21 @@ FORMS: tuple[str, ...] = get_args(Form)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MappedMatrix:
-    """What carries out a matrix of ``shape`` (outputs, inputs).
+    """The meshes, attenuators and amplifiers that implement a matrix of ``shape`` (outputs, inputs).
 
     Raises:
-        ConfigError: meshes that do not fit, an attenuation outside [0, 1], or a gain below 1.
+        ConfigError: meshes do not fit, an attenuation is outside [0, 1], or the gain is below 1.
     """
 
     shape: tuple[int, int]
     input_mesh: Mesh
-    """V†; in the form sigma-u the only mesh, U_a."""
+    """Mesh of V†; in the form sigma-u the only mesh, U_a."""
     attenuations: NDArray[np.float64]
-    """Field amplitudes that the MZIs of Σ let through, in [0, 1]."""
+    """Amplitude transmissions of the MZIs of Σ, in [0, 1]."""
     output_mesh: Mesh | None
-    """U; None in the form sigma-u."""
+    """Mesh of U; None in the form sigma-u."""
     gain: float
-    """Amplitude that amplifiers must multiply by: the largest singular value where it exceeds 1."""
+    """Amplitude gain of the amplifiers: the largest singular value if it exceeds 1, else 1."""
 
     def __post_init__(self) -> None:
         outputs = self.output_mesh.outputs if self.output_mesh else self.attenuations.size
@@ -55,27 +55,27 @@ class MappedMatrix:
 
     @property
     def mzis(self) -> int:
-        """MZIs of both meshes and of Σ."""
+        """Number of MZIs of both meshes and of Σ."""
         return self.input_mesh.mzis + self.attenuations.size + (self.output_mesh.mzis if self.output_mesh else 0)
 
     @property
     def depth(self) -> int:
-        """Columns that light passes, Σ included."""
+        """Number of columns that the light passes, with Σ."""
         return self.input_mesh.layout.depth + 1 + (self.output_mesh.layout.depth if self.output_mesh else 0)
 
     @property
     def attenuator_phases(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """θ and φ of the MZIs of Σ: light goes in and out at the upper ports, and T₀₀ = sin θ/2 is real."""
+        """θ and φ of the MZIs of Σ. Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real."""
         theta = 2 * np.arcsin(self.attenuations)
         return theta, (-np.pi / 2 - theta / 2) % (2 * np.pi)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...]."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         inner = self.input_mesh.propagate(fields)
         return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], self.output_mesh)
 
     def behind(self, inner: NDArray[Any], column: NDArray[Any], output_mesh: Any) -> NDArray[np.complex128]:
-        """What Σ (amplitudes in ``column``), ``output_mesh`` and the amplifiers make of the fields behind V†."""
+        """Propagate fields after V† through Σ (transmissions ``column``), ``output_mesh`` and the amplifiers."""
         count = min(len(inner), column.size)
         lit = output_mesh.inputs if output_mesh else self.shape[0]
         passed = np.zeros((lit, *inner.shape[1:]), np.complex128)
@@ -83,20 +83,21 @@ class MappedMatrix:
         return np.asarray(self.gain * (output_mesh.propagate(passed) if output_mesh else passed))
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix that is carried out."""
+        """Return the matrix that is implemented."""
         return self.propagate(np.eye(self.shape[1]))
 
 
 def map_matrix(matrix: ArrayLike, form: Form = "economy", kind: Kind = "rectangular") -> MappedMatrix:
-    """Meshes for ``matrix`` [outputs, inputs], real or complex.
+    """Map ``matrix`` [outputs, inputs], real or complex, to meshes.
 
-    ``svd`` is the paper's (eq. 1): both unitaries whole, M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out MZIs that no
-    light reaches, M · N in all. Both are exact. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square matrix
-    (eq. 4 to 6), N(N+1)/2 MZIs. ``kind`` is that of square meshes; those with dark ends are triangles.
+    ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out
+    MZIs that no light reaches and has M · N. Both are exact. ``sigma-u`` is the paper's approximation Σ_a · U_a of a
+    square matrix (eq. 4 to 6) with N(N+1)/2 MZIs. ``kind`` applies to square meshes; others are triangular.
 
     Raises:
-        ConfigError: not a finite matrix, or ``sigma-u`` of one that is not square (:func:`blocks.map_blocks`).
-        UnknownNameError: no such form.
+        ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square
+            (:func:`blocks.map_blocks` takes it).
+        UnknownNameError: the form does not exist.
     """
     if form not in FORMS:
         raise UnknownNameError("form", str(form), FORMS)
@@ -104,7 +105,9 @@ def map_matrix(matrix: ArrayLike, form: Form = "economy", kind: Kind = "rectangu
     outputs, inputs = values.shape
     if form == "sigma-u":
         if outputs != inputs:
-            raise ConfigError(f"matrix of {outputs} x {inputs}: sigma-u needs a square one, map_blocks cuts it up")
+            raise ConfigError(
+                f"matrix of {outputs} x {inputs}: sigma-u needs a square one, map_blocks divides it into squares"
+            )
         unitary, singular = sigma_u(values)
         return _mapped((outputs, inputs), decompose(unitary, kind), singular, None)
     u, singular, v = np.linalg.svd(values, full_matrices=form == "svd")
@@ -131,13 +134,13 @@ def _mapped(
 
 
 def sigma_u(matrix: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """U_a and the diagonal of Σ_a of a square matrix, so that Σ_a · U_a approximates it (eq. 4 to 6).
+    """Return U_a and the diagonal of Σ_a, so that Σ_a · U_a approximates a square matrix (eq. 4 to 6).
 
     U_a = U_s V_sᵀ is the nearest unitary (the polar factor), and d_i = Σ_j W_ij conj(U_a,ij) is the least-squares scale
     of row i; as W U_a† is positive semidefinite, no d_i is negative.
 
     Raises:
-        ConfigError: not a finite square matrix.
+        ConfigError: the argument is not a finite square matrix.
     """
     values = checked_matrix(matrix)
     if values.shape[0] != values.shape[1]:

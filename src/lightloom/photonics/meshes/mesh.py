@@ -1,4 +1,4 @@
-"""A programmed mesh: its layout and its phases, and what they do to light."""
+"""Meshes with their phases, and the propagation of light through them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mesh:
-    """Phases in radians, for MZIs ordered by column, then by mode (:class:`Layout`).
+    """A mesh with its phases in radians, for MZIs ordered by column, then by mode (:class:`Layout`).
 
     The matrix is diag(e^{i output_phases}) · (the last column) · ... · (the first column).
 
     Raises:
-        ConfigError: a wrong number of phases, or one that is not finite.
+        ConfigError: the number of phases is wrong, or a phase is not finite.
     """
 
     kind: Kind
     inputs: int
     outputs: int
     theta: NDArray[np.float64]
-    """Between the couplers, one for each MZI."""
+    """Phase between the couplers of each MZI."""
     phi: NDArray[np.float64]
-    """At the upper input, one for each MZI."""
+    """Phase at the upper input of each MZI."""
     output_phases: NDArray[np.float64]
-    """Behind the last column, one for each output."""
+    """Phase after the last column, for each output."""
 
     def __post_init__(self) -> None:
         sizes = {"theta": self.layout.count, "phi": self.layout.count, "output_phases": self.outputs}
@@ -52,7 +52,7 @@ class Mesh:
 
     @property
     def layout(self) -> Layout:
-        """Where the MZIs stand."""
+        """Positions of the MZIs."""
         return layout(self.kind, self.inputs, self.outputs)
 
     @property
@@ -66,45 +66,47 @@ class Mesh:
         return mzi(self.theta, self.phi)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields [outputs, ...] of input fields [inputs, ...], through every column in turn."""
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return propagate(self.layout, self.devices, self.output_phases, fields)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """The matrix [outputs, inputs] that the mesh carries out."""
+        """Return the transfer matrix [outputs, inputs] of the mesh."""
         return self.propagate(np.eye(self.inputs))
 
 
 def propagate(
-    place: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
+    mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
 ) -> NDArray[np.complex128]:
-    """Fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not, standing as ``place`` says.
+    """Propagate fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not, in the given layout.
 
-    More vectors than inputs pass as one product with the matrix of the mesh, found first: a mesh is linear, and columns
-    cost 16 multiplications for each MZI and vector, a product 4 for each matrix element and vector.
+    For more vectors than inputs, the transfer matrix is computed first and multiplied: propagation costs 16
+    multiplications for each MZI and vector, the product 4 for each matrix element and vector.
 
     Raises:
-        ConfigError: the wrong number of fields.
+        ConfigError: the number of fields is not the number of inputs.
     """
     values = np.asarray(fields, np.complex128)
-    if values.ndim == 0 or values.shape[0] != place.inputs:
-        raise ConfigError(f"fields of shape {values.shape}: expected {place.inputs} along the first axis")
-    flat = values.reshape(place.inputs, -1)
-    if flat.shape[1] > place.inputs:
-        out = by_columns(place, devices, output_phases, np.eye(place.inputs)) @ flat
+    if values.ndim == 0 or values.shape[0] != mesh_layout.inputs:
+        raise ConfigError(f"fields of shape {values.shape}: expected {mesh_layout.inputs} along the first axis")
+    flat = values.reshape(mesh_layout.inputs, -1)
+    if flat.shape[1] > mesh_layout.inputs:
+        out = by_columns(mesh_layout, devices, output_phases, np.eye(mesh_layout.inputs)) @ flat
     else:
-        out = by_columns(place, devices, output_phases, flat)
-    return out.reshape(place.outputs, *values.shape[1:])
+        out = by_columns(mesh_layout, devices, output_phases, flat)
+    return out.reshape(mesh_layout.outputs, *values.shape[1:])
 
 
 def by_columns(
-    place: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
+    mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
 ) -> NDArray[np.complex128]:
-    """The same for fields [inputs, batch], always MZI by MZI: O(mzis · batch)."""
+    """Propagate fields [inputs, batch] MZI by MZI, in O(mzis · batch)."""
     from lightloom.photonics.meshes import _propagation_kernels as kernels
 
     flat = np.ascontiguousarray(fields, np.complex128)
-    out = np.empty((place.outputs, flat.shape[1]), np.complex128)
-    ordered = np.ascontiguousarray(devices[place.chains]).view(np.float64).reshape(place.count, 8)
-    kernels.propagate(flat.view(np.float64), place.modes[place.chains], ordered, place.size, out.view(np.float64))
+    out = np.empty((mesh_layout.outputs, flat.shape[1]), np.complex128)
+    ordered = np.ascontiguousarray(devices[mesh_layout.chains]).view(np.float64).reshape(mesh_layout.count, 8)
+    kernels.propagate(
+        flat.view(np.float64), mesh_layout.modes[mesh_layout.chains], ordered, mesh_layout.size, out.view(np.float64)
+    )
     out *= np.exp(1j * output_phases)[:, None]
     return out

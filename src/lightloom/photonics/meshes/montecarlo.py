@@ -1,4 +1,4 @@
-"""From device noise to the error of a matrix, or to whatever a network is judged by."""
+"""Monte Carlo over fabrications: from device noise to the error of a matrix or the accuracy of a network."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 SCHEMA = "lightloom.disturb/1"
 Ideal = Mesh | MappedMatrix | MappedBlocks
 Evaluate = Callable[[Sequence[Disturbed], np.random.Generator], float]
-"""Takes one draw of all matrices of a network and a generator for detection noise; returns accuracy, error, ..."""
+"""Function of one fabrication of all matrices of a network and a generator of detector noise: accuracy, error, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """What an evaluation gave over many draws of the devices."""
+    """Values of an evaluation over several draws of the devices."""
 
     values: NDArray[np.float64]
 
     @property
     def row(self) -> dict[str, float]:
-        """Mean, sample standard deviation, least and largest."""
+        """Mean, sample standard deviation, minimum and maximum."""
         deviation = float(self.values.std(ddof=1)) if self.values.size > 1 else 0.0
         return {
             "mean": float(self.values.mean()),
@@ -43,19 +43,19 @@ class Spread:
 
 
 def monte_carlo(
-    network: Sequence[Ideal], how: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
+    network: Sequence[Ideal], non_idealities: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
 ) -> Spread:
-    """Evaluate ``draws`` fabrications of all matrices of ``network``. Draw k is the same for every ``how``.
+    """Evaluate ``draws`` fabrications of all matrices of ``network``. Draw k is the same for all ``non_idealities``.
 
     Raises:
-        ConfigError: no draws.
+        ConfigError: ``draws`` is below 1.
     """
     if draws < 1:
         raise ConfigError(f"draws={draws}: expected at least 1")
     values = []
     for k in range(draws):
         rng = np.random.default_rng((seed, k))
-        values.append(evaluate([disturb(each, how, rng) for each in network], rng))
+        values.append(evaluate([disturb(ideal, non_idealities, rng) for ideal in network], rng))
     return Spread(values=np.array(values, np.float64))
 
 
@@ -69,14 +69,14 @@ def sweep(
     draws: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """:func:`monte_carlo` for each value of one field of ``base`` (ideal without it), as a document for JSON.
+    """Run :func:`monte_carlo` for each value of one field of ``base`` (default ideal), and return a JSON document.
 
     ``{"schema", "parameter", "draws", "seed", "mzis", "rows": [{"value", "mean", "standard_deviation", "least",
     "largest"}]}``
 
     Raises:
-        UnknownNameError: no such field.
-        ConfigError: a value that the field cannot have.
+        UnknownNameError: the field does not exist.
+        ConfigError: a value is out of the field's range.
     """
     known = [field.name for field in fields(NonIdealities)]
     if parameter not in known:
@@ -84,24 +84,23 @@ def sweep(
     rows = []
     for value in values:
         setting = int(value) if parameter == "dac_bits" and value == int(value) else value
-        how = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
-        rows.append({"value": value, **monte_carlo(network, how, evaluate, draws=draws, seed=seed).row})
+        non_idealities = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
+        rows.append({"value": value, **monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed).row})
     return {
         "schema": SCHEMA,
         "parameter": parameter,
         "draws": draws,
         "seed": seed,
-        "mzis": sum(each.mzis for each in network),
+        "mzis": sum(ideal.mzis for ideal in network),
         "rows": rows,
     }
 
 
 def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Evaluate:
-    """ε = ‖W' − W‖ / ‖W‖ (Frobenius), over all matrices, as :func:`monte_carlo` evaluates it.
+    """Return the evaluation ε = ‖W' − W‖ / ‖W‖ (Frobenius norm over all matrices) for :func:`monte_carlo`.
 
-    W' is measured column by column, with the detectors' noise relative to the largest element wanted. With
-    ``calibrated`` receivers first multiply each matrix by the real number that suits it best: loss that is the same
-    everywhere is then no error.
+    W' is measured column by column, with detector noise relative to the largest element of W. With ``calibrated``,
+    receivers apply the real factor to each matrix that minimises its error, so uniform loss causes no error.
     """
     targets = [np.asarray(each) for each in wanted]
 
@@ -110,7 +109,7 @@ def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Ev
         for target, each in zip(targets, found, strict=True):
             matrix = each.matrix()
             noise = rng.normal(size=matrix.shape) + 1j * rng.normal(size=matrix.shape)
-            measured = matrix + each.how.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
+            measured = matrix + each.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
             if calibrated:
                 measured *= np.vdot(measured, target).real / np.vdot(measured, measured).real
             missed += float(np.linalg.norm(measured - target) ** 2)
@@ -120,13 +119,13 @@ def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Ev
     return evaluate
 
 
-def expected_error(how: NonIdealities, size: int) -> float:
+def expected_error(non_idealities: NonIdealities, size: int) -> float:
     """ε of one rectangular or triangular mesh of ``size`` modes, to first order in small errors.
 
-    Every MZI passes its share of the light once, so that squares add up: an error δ of a phase adds δ², one of a
-    coupler 2δ². Phase errors then give σ√N, couplers σ√(2(N − 1)), b bits σ = 2π/(2ᵇ√12). Loss, crosstalk and detection
-    are left out.
+    Squares of errors add up: an error δ of a phase shifter adds δ², an error δ of a coupler 2δ². Phase errors give
+    σ√N, coupler errors σ√(2(N − 1)), and a DAC of b bits acts as a phase error σ = 2π/(2ᵇ√12). Loss, crosstalk and
+    detector noise are not included.
     """
-    step = 2 * np.pi / 2**how.dac_bits / np.sqrt(12) if how.dac_bits else 0.0
-    phases = (how.phase_error**2 + step**2) * size
-    return float(np.sqrt(phases + how.coupler_error**2 * 2 * (size - 1)))
+    step = 2 * np.pi / 2**non_idealities.dac_bits / np.sqrt(12) if non_idealities.dac_bits else 0.0
+    phases = (non_idealities.phase_error**2 + step**2) * size
+    return float(np.sqrt(phases + non_idealities.coupler_error**2 * 2 * (size - 1)))

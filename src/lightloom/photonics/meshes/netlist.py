@@ -1,9 +1,9 @@
-"""A mesh as a netlist for SAX, the S-parameter simulator, and the two device models that it needs.
+"""Export a mesh as a netlist for SAX, the S-parameter simulator, with the two device models that it needs.
 
     circuit, info = sax.circuit(netlist=netlist(mesh), models=models())
     circuit()["in0", "out3"]
 
-Light enters at ``in0``, ``in1``, ... and leaves at ``out0``, ...; inputs and outputs of dark modes are left open.
+Light enters at ``in0``, ``in1``, ... and leaves at ``out0``, ...; dark modes are not connected.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def netlist(mesh: Mesh) -> dict[str, Any]:
-    """Instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with their phases in radians, connections and ports."""
-    place = mesh.layout
+    """Return instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with phases in radians, connections and ports."""
+    mesh_layout = mesh.layout
     instances: dict[str, Any] = {}
     connections: dict[str, str] = {}
     ports: dict[str, str] = {}
@@ -31,7 +31,7 @@ def netlist(mesh: Mesh) -> dict[str, Any]:
         elif mode < mesh.inputs:
             ports[f"in{mode}"] = port
 
-    for mode, column, theta, phi in zip(place.modes, place.columns, mesh.theta, mesh.phi, strict=True):
+    for mode, column, theta, phi in zip(mesh_layout.modes, mesh_layout.columns, mesh.theta, mesh.phi, strict=True):
         name = f"mzi_{column}_{mode}"
         instances[name] = {"component": "mzi", "settings": {"theta": float(theta), "phi": float(phi)}}
         for port in (0, 1):
@@ -46,21 +46,21 @@ def netlist(mesh: Mesh) -> dict[str, Any]:
 
 
 def models() -> dict[str, Any]:
-    """Reciprocal, reflection-free models of both devices; needs JAX, which SAX brings.
+    """Return reciprocal, reflection-free models of both devices; they need JAX, which SAX installs.
 
     Raises:
         ImportError: JAX is not installed.
     """
     jnp: Any = import_module("jax.numpy")
 
-    def both_ways(paths: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-        return paths | {(behind, before): value for (before, behind), value in paths.items()}
+    def reciprocal(paths: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+        return paths | {(end, start): value for (start, end), value in paths.items()}
 
     def mzi(theta: float = np.pi, phi: float = 0.0) -> dict[tuple[str, str], Any]:
         common = 1j * jnp.exp(0.5j * theta)
         entry = common * jnp.exp(1j * phi)
         sine, cosine = jnp.sin(theta / 2), jnp.cos(theta / 2)
-        return both_ways(
+        return reciprocal(
             {
                 ("in0", "out0"): entry * sine,
                 ("in1", "out0"): common * cosine,
@@ -70,6 +70,6 @@ def models() -> dict[str, Any]:
         )
 
     def phase(phase: float = 0.0) -> dict[tuple[str, str], Any]:
-        return both_ways({("in0", "out0"): jnp.exp(1j * phase)})
+        return reciprocal({("in0", "out0"): jnp.exp(1j * phase)})
 
     return {"mzi": mzi, "phase": phase}

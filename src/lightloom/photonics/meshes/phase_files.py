@@ -1,8 +1,8 @@
-"""All meshes of a network, part by part, in one file: JSON for people and programs, npz for many phases.
+"""Files of all meshes of a network, by part: JSON, or npz for large meshes.
 
     {"schema", "parts": [{"name", "shape", "blocks": [a mesh, or a mapped matrix, ...]}, ...]}
 
-In an ``.npz`` the same document stands under ``document``, every list of numbers in it replaced by ``{"array": name}``.
+An ``.npz`` file holds the same document as ``document``, with lists of numbers replaced by ``{"array": name}``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Part = Mesh | MappedMatrix | MappedBlocks
 
 
 def meshes_of(part: Part) -> dict[str, Mesh]:
-    """Every mesh of a part by where it stands: ``u``, or ``v`` and ``u`` of a matrix, with the number of a block."""
+    """Return the meshes of a part by name: ``u``, or ``v`` and ``u`` of a matrix, with the number of the block."""
     if isinstance(part, Mesh):
         return {"u": part}
     if isinstance(part, MappedBlocks):
@@ -41,75 +41,75 @@ def meshes_of(part: Part) -> dict[str, Mesh]:
 
 
 def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """The parts for JSON, in the order of the light."""
+    """Return the parts as a JSON object, in the order of the light."""
     return {"schema": SCHEMA, "parts": [_part_document(name, part) for name, part in parts.items()]}
 
 
 def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
-    """Write ``.json`` or ``.npz``, whole or not at all.
+    """Write a ``.json`` or ``.npz`` file atomically.
 
     Raises:
-        ConfigError: another ending, or the place cannot be written to.
+        ConfigError: the suffix is another one, or the file cannot be written.
     """
     check_phases_name(path)
     content = phases_document(parts)
     if path.suffix == ".json":
         return write_atomically(path, json.dumps(content, allow_nan=False) + "\n")
     arrays: dict[str, NDArray[np.float64]] = {}
-    lean = _without_arrays(content, arrays)
+    references = _separate_arrays(content, arrays)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(lean)), **arrays)
+    np.savez(buffer, allow_pickle=False, document=np.asarray(json.dumps(references)), **arrays)
     return write_atomically(path, buffer.getvalue())
 
 
 def check_phases_name(path: Path) -> None:
-    """Refuse a name that :func:`save_phases` could not write.
+    """Check that :func:`save_phases` can write a file of this name.
 
     Raises:
-        ConfigError: another ending than .json or .npz.
+        ConfigError: the suffix is neither .json nor .npz.
     """
     if path.suffix not in (".json", ".npz"):
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .json or .npz")
 
 
 def load_phases(path: Path) -> dict[str, Part]:
-    """Read what :func:`save_phases` wrote.
+    """Read a file that :func:`save_phases` wrote.
 
     Raises:
-        ConfigError: the file cannot be read, is not of this schema, or holds meshes that are none.
+        ConfigError: the file cannot be read, has another schema, or its meshes are invalid.
     """
     check_phases_name(path)
     source = repr(str(path))
     content = _read_json(path) if path.suffix == ".json" else _read_npz(path)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        found = content.get("schema") if isinstance(content, dict) else None
-        raise ConfigError(f"{source}: schema {found!r}, expected {SCHEMA!r}")
+        schema = content.get("schema") if isinstance(content, dict) else None
+        raise ConfigError(f"{source}: schema {schema!r}, expected {SCHEMA!r}")
     if not isinstance(content.get("parts"), list) or not content["parts"]:
         raise ConfigError(f"{source}: expected a list of parts")
     parts: dict[str, Part] = {}
-    for index, each in enumerate(content["parts"]):
-        if not isinstance(each, dict) or set(each) != {"name", "shape", "blocks"} or not isinstance(each["name"], str):
+    for index, part in enumerate(content["parts"]):
+        if not isinstance(part, dict) or set(part) != {"name", "shape", "blocks"} or not isinstance(part["name"], str):
             raise ConfigError(f"{source}: part {index}: expected name, shape and blocks")
-        parts[each["name"]] = _part_of(each, f"{source}: {each['name']}")
+        parts[part["name"]] = _part_of(part, f"{source}: {part['name']}")
     return parts
 
 
 def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: str) -> float:
-    """The largest difference of any matrix element, relative to the largest of its matrix, between equal meshes.
+    """Return the largest difference of a matrix element from ``like``, relative to the largest element of its matrix.
 
     Raises:
-        ConfigError: other parts, or meshes of another kind or size, than ``like``.
+        ConfigError: the parts, or the kind or size of a mesh, differ from ``like``.
     """
     if list(parts) != list(like):
         raise ConfigError(f"{source}: phases of {', '.join(parts)}, expected {', '.join(like)}")
     largest = 0.0
     for name, part in parts.items():
-        found, wanted = _outline(part), _outline(like[name])
-        if found != wanted:
-            raise ConfigError(f"{source}: {name} has the phases of {found}, expected {wanted}")
+        outline, expected = _outline(part), _outline(like[name])
+        if outline != expected:
+            raise ConfigError(f"{source}: {name} has the phases of {outline}, expected {expected}")
         matrix = like[name].matrix()
-        off = float(np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300))
-        largest = max(largest, off)
+        difference = float(np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300))
+        largest = max(largest, difference)
     return largest
 
 
@@ -133,35 +133,38 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
         raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
     if isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
         part: Part = mesh_of(blocks[0], source)
-        found = (part.outputs, part.inputs) if isinstance(part, Mesh) else part.shape
+        mesh_shape = (part.outputs, part.inputs) if isinstance(part, Mesh) else part.shape
     else:
         mapped = tuple(mapped_of(block, f"{source}: mesh {index}") for index, block in enumerate(blocks, 1))
         side, long = sorted(shape)
         if len(mapped) == 1 and mapped[0].shape == tuple(shape):
             return mapped[0]
         fits = len(mapped) == -(-long // side) and all(block.shape == (side, side) for block in mapped)
-        part, found = MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped), (shape[0], shape[1]) if fits else (0, 0)
-    if found != tuple(shape):
+        part, mesh_shape = (
+            MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped),
+            (shape[0], shape[1]) if fits else (0, 0),
+        )
+    if mesh_shape != tuple(shape):
         raise ConfigError(f"{source}: its meshes do not make a matrix of {shape[0]} x {shape[1]}")
     return part
 
 
-def _without_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
+def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
     if isinstance(content, dict):
-        return {key: _without_arrays(value, arrays) for key, value in content.items()}
+        return {key: _separate_arrays(value, arrays) for key, value in content.items()}
     if isinstance(content, list) and all(isinstance(each, float) for each in content):
         name = f"array_{len(arrays)}"
         arrays[name] = np.asarray(content, np.float64)
         return {"array": name}
-    return [_without_arrays(each, arrays) for each in content] if isinstance(content, list) else content
+    return [_separate_arrays(each, arrays) for each in content] if isinstance(content, list) else content
 
 
-def _with_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if isinstance(content, dict):
         if set(content) == {"array"}:
             return arrays[content["array"]].tolist()
-        return {key: _with_arrays(value, arrays) for key, value in content.items()}
-    return [_with_arrays(each, arrays) for each in content] if isinstance(content, list) else content
+        return {key: _restore_arrays(value, arrays) for key, value in content.items()}
+    return [_restore_arrays(item, arrays) for item in content] if isinstance(content, list) else content
 
 
 def _read_json(path: Path) -> Any:
@@ -176,6 +179,6 @@ def _read_json(path: Path) -> Any:
 def _read_npz(path: Path) -> Any:
     arrays = read_arrays(path)
     try:
-        return _with_arrays(json.loads(str(arrays["document"])), arrays)
+        return _restore_arrays(json.loads(str(arrays["document"])), arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{str(path)!r}: not a .npz file of phases") from error

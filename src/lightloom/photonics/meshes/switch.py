@@ -1,6 +1,6 @@
-"""A mesh as a circuit switch: every MZI crosses or passes, and any permutation of ports is one setting of it.
+"""A mesh as a circuit switch: with every MZI in the cross or bar state, it implements any permutation of ports.
 
-It is the paper's optical circuit switch (Sec. II-A): the same array that averages can also just connect.
+The paper's optical circuit switch (Sec. II-A) is the same array that computes averages.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 def switch(destinations: Sequence[int], kind: Kind = "rectangular") -> Mesh:
-    """The mesh that joins input i to output ``destinations[i]``; all θ are 0 (cross) or π (pass).
+    """Return the mesh that connects input i to output ``destinations[i]``; all θ are 0 (cross) or π (bar).
 
     Raises:
-        ConfigError: not a permutation of 0, 1, ..., n − 1.
+        ConfigError: ``destinations`` is not a permutation of 0, 1, ..., n − 1.
     """
-    wanted = list(destinations)
-    if sorted(wanted) != list(range(len(wanted))) or not wanted:
-        raise ConfigError(f"destinations={wanted}: expected each of 0 to {len(wanted) - 1} once")
-    matrix = np.zeros((len(wanted), len(wanted)))
-    matrix[wanted, np.arange(len(wanted))] = 1.0
+    outputs = list(destinations)
+    if sorted(outputs) != list(range(len(outputs))) or not outputs:
+        raise ConfigError(f"destinations={outputs}: expected each of 0 to {len(outputs) - 1} once")
+    matrix = np.zeros((len(outputs), len(outputs)))
+    matrix[outputs, np.arange(len(outputs))] = 1.0
     return decompose(matrix, kind)
 
 
 def connections(mesh: Mesh) -> list[int]:
-    """The output that gets the most light of each input."""
-    return [int(each) for each in np.abs(mesh.matrix()).argmax(axis=0)]
+    """Return, for each input, the output that receives most of its light."""
+    return [int(output) for output in np.abs(mesh.matrix()).argmax(axis=0)]
 
 
 def crosstalk_db(matrix: ArrayLike, destinations: Sequence[int]) -> float:
-    """Worst power at an output from all other inputs together, relative to its own, dB; −inf for an ideal switch."""
+    """Return the largest crosstalk at an output, from all other inputs, in dB; −inf for an ideal switch."""
     power = np.abs(np.asarray(matrix)) ** 2
     own = power[list(destinations), np.arange(len(destinations))]
     foreign = power.sum(axis=1)[list(destinations)] - own

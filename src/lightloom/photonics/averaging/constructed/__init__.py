@@ -1,1 +1,1 @@
-"""Circuits of averaging that are exact by construction, one form a file."""
+"""Averaging circuits that are exact by construction, one construction per file."""

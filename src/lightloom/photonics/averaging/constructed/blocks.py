@@ -1,4 +1,4 @@
-"""T as a row of blocks, least significant first: what carrying constructions start from.
+"""The sum T as blocks of digits, least significant first, and carries between them.
 
 T = sum_i unit_i block_i,   unit_{i+1} = span_i unit_i,   units and spans powers of four
 """
@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A form worth 4^position each; it should hold ``digits`` base-4 digits once carried."""
+    """A form in units of 4^position; after carrying it has ``digits`` base-4 digits."""
 
     position: int
     digits: int
@@ -22,7 +22,7 @@ class Block:
 
 
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
-    """``factor`` * (T + offset) in ``places`` base-4 places, one block for each input."""
+    """Return ``factor`` * (T + offset) in ``places`` base-4 places, one block per input."""
     ordered = list(enumerate(function.inputs))[::-1]
     positions = [_power_of_four(i.weight) for _, i in ordered] + [places]
     blocks = []
@@ -35,20 +35,20 @@ def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places
 
 
 def _power_of_four(weight: int) -> int:
-    """How often four divides a weight."""
+    """Return the exponent of four in a weight."""
     return ((weight & -weight).bit_length() - 1) // 2
 
 
 def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
-    """T + offset as a form of the inputs."""
+    """Return T + offset as a form of the inputs."""
     return total(circuit.input(k) * i.weight for k, i in enumerate(function.inputs)) + function.offset
 
 
 def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None) -> list[Block]:
-    """Every block hands its excess to the next at once: all ranges shrink in one step, not one after the other.
+    """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
 
-    With ``decided_from``, blocks that reach above that digit are made of decided bits, as the floor of a form to its
-    own grid is itself; lower ones matter for their carry alone, which is decided as it is.
+    With ``decided_from``, blocks with digits above that position consist of decided bits (the floor of a form to its
+    own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
     """
     excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
     result = []
@@ -63,7 +63,7 @@ def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: 
 
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
-    """Carries from block to block: blocks of exactly their digits, and what leaves at the top."""
+    """Carry from block to block; return blocks of exactly their digits, and the carry out of the last."""
     carry, done = Form({}), []
     for block in blocks:
         source = block.form + carry
@@ -74,10 +74,10 @@ def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Bloc
 
 
 def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Form]:
-    """Base-4 digits of a form, most significant first, down to digit ``lowest``."""
+    """Return the base-4 digits of a form, most significant first, down to digit ``lowest``."""
     result = []
     for place in range(digits - 1, lowest - 1, -1):
-        # Nothing lies below the last digit of a form: it is what is left.
+        # The last digit is the remainder of the form.
         digit = circuit.floor(form, 4**place) if place else form
         result.append(digit)
         form = form - digit * 4**place
@@ -85,7 +85,7 @@ def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Fo
 
 
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
-    """The last output with (T - N * result) / N added, where the function carries decimals."""
+    """Add (T - N * result) / N to the last output if the function carries decimals."""
     if not function.carries_decimals:
         return outputs
     rest = sum_of_servers(circuit, function)

@@ -1,11 +1,12 @@
-"""Carry upwards, divide downwards: a form that tolerates noise for any number of servers.
+"""Long division: carries upwards, then division downwards, for any number of servers; tolerates noise.
 
     up    s_i = block_i + c_i,  c_{i+1} = floor(s_i / span_i),  t_i = s_i - span_i c_{i+1}      digits of T
     down  v_i = span_i r_{i+1} + t_i,  digits of floor(v_i / N),  r_i = v_i mod N,  r_top = c_top < N
 
-T < N 4^M makes the top carry a remainder already, so division starts where the carries end. Every signal has at most
-4 N levels a digit, as in the ripple for powers of two. What division multiplies by its span, t and r, must be whole
-again first (a floor by 1, N - 1 bits for r): an analogue remainder would amplify its noise by the span at every step.
+As T < N 4^M, the top carry is already a remainder, so division starts where the carries end. Every signal has at most
+4 N levels per digit, as in the ripple for powers of two. Division multiplies t and r by the span, so both are rounded
+to integers first (a floor by 1, N - 1 bits for r): an analogue remainder would amplify its noise by the span at every
+step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 
 
 def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
-    """The circuit; floors find ``radix`` - 1 bits a layer."""
+    """Return the circuit; floors compute ``radix`` - 1 bits per layer."""
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     blocks = blocks_of(circuit, function, 1, function.outputs)
     for _ in range(saved):

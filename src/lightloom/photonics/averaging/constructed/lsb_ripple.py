@@ -1,13 +1,12 @@
-"""Least significant digit first, for N = 2^q servers: division by N is a shift of digits, only carries are computed.
+"""Ripple from the least significant digit, for N = 2^q servers: division is a shift, only carries are computed.
 
     T' = T 4^p / N,  p = ceil(q / 2)              outputs are the base-4 digits p, p+1, ... of T'
     s_i = block_i + c_i,   c_{i+1} = floor(s_i / span_i),   digits of block i = s_i - span_i c_{i+1}
 
-No signal has more than about 4 N levels a digit, whatever the number of bits: that is where its noise tolerance comes
-from. With ``saved`` rounds of carry-saving first, all blocks shrink at once and the carries that remain are narrower.
-With ``decided`` inputs the first layer decides every step of every input that an output depends on, as a receiver
-would: no analogue input is carried along, and what remains is noise on bits, which the next ramp swallows. That takes a
-unit a step.
+No signal has more than about 4 N levels per digit, whatever the number of bits, hence its noise tolerance. With
+``saved`` rounds of carry-saving first, all blocks shrink simultaneously and the remaining carries are narrower. With
+``decided`` inputs the first layer decides every step of every input that an output depends on, as a receiver would,
+with one unit per step: no analogue input is carried along, and the next ramp absorbs the noise on bits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 
 
 def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False) -> Circuit:
-    """The circuit; floors find ``radix`` - 1 bits a layer.
+    """Return the circuit; floors compute ``radix`` - 1 bits per layer.
 
     Raises:
         UnsupportedError: N is not a power of two (see `long_division`).

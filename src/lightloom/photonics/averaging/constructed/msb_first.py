@@ -1,12 +1,12 @@
-"""Most significant digit first: long division of T itself. Fewest devices, any number of servers, hardly any noise.
+"""Long division of T from the most significant digit: fewest devices, any number of servers, little noise tolerance.
 
     rest = T + offset
     for each digit but the last:  q = floor(rest / (N 4^j)),  rest = rest - N 4^j q
-    last output = rest / N - (N-1)/(2N)          the receiver's rounding does the last floor
+    last output = rest / N - (N-1)/(2N)          the receiver's rounding computes the last floor
 
-The network needs T as one signal, so neighbouring values are 1 / (N 4^M) of full scale apart: its noise limit. In
-exchange thresholds lie between multiples of 1/N, which no multiple of 1/n, n <= N, falls between: it serves every
-smaller count too.
+The network needs T as one signal, so neighbouring values are 1 / (N 4^M) of full scale apart, which limits its noise
+tolerance. Its thresholds lie between multiples of 1/N, and no multiple of 1/n, n <= N, lies between these, so the
+network also serves every smaller number of servers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 
 
 def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """The circuit; ``radix`` 4 finds a digit a layer, 2 a bit a layer."""
+    """Return the circuit; ``radix`` 4 computes a digit per layer, 2 a bit per layer."""
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     rest = sum_of_servers(circuit, function)
     outputs: list[Form] = []

@@ -1,1 +1,1 @@
-"""Proofs, exhaustive checks and noise limits of averaging networks."""
+"""Proofs, exhaustive verification and noise limits of averaging networks."""

@@ -1,4 +1,4 @@
-"""How much noise a network bears: Gaussian on inputs, hidden outputs and outputs, relative to a signal's full scale."""
+"""Noise limits of networks, for Gaussian noise on all signals relative to their full scale."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from lightloom.photonics.averaging.proved.verify import EXHAUSTIVE_POINTS
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 
 TARGET = 0.9999
-"""The accuracy that defines the limit."""
+"""Accuracy that defines the noise limit."""
 EVALUATIONS = 400_000
-"""Noisy evaluations behind one accuracy: 40 errors at the target, a standard error of 16 % of the error rate."""
+"""Noisy evaluations per accuracy: 40 errors at the target, a standard error of 16 % of the error rate."""
 
 
 def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunction) -> LayeredNetwork:
-    """The same weights, full scale the largest size of each signal on the grid (on a million points of huge ones)."""
+    """Return the network with measured full scales: the largest magnitude of each signal on the grid.
+
+    Grids beyond 20 million points are sampled at a million points.
+    """
     scales = [np.zeros(n) for n in network.layers]
-    for points in _some_points(function, EXHAUSTIVE_POINTS, 1_000_000, 0):
+    for points in _points_to_try(function, EXHAUSTIVE_POINTS, 1_000_000, 0):
         for scale, signal in zip(scales, network.signals(function.light(points)), strict=True):
             np.maximum(scale, np.abs(signal).max(axis=1), out=scale)
     return LayeredNetwork(network.weights, network.biases, network.nonlinearity, tuple(scales))
@@ -31,20 +34,20 @@ def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunctio
 def noisy_accuracy(
     network: LayeredNetwork, function: AveragingFunction, sigma: float, evaluations: int = EVALUATIONS, seed: int = 0
 ) -> float:
-    """Share of inputs received right with noise of relative standard deviation ``sigma``.
+    """Return the share of inputs received correctly with noise of relative standard deviation ``sigma``.
 
-    Whole passes over grids of at most ``evaluations`` points, uniformly drawn points of larger ones. The same seed
-    draws the same points and noise.
+    Grids of at most ``evaluations`` points are passed over completely; points of larger grids are drawn uniformly. The
+    same seed draws the same points and noise.
 
     Raises:
-        InputError: a negative sigma.
+        InputError: ``sigma`` is negative.
     """
     if not sigma >= 0:
         raise InputError(f"sigma = {sigma!r}: expected a standard deviation of at least 0")
     rng = np.random.default_rng([seed, 1])
     wrong = done = 0
     while done < evaluations:
-        for drawn in _some_points(function, evaluations, evaluations, seed):
+        for drawn in _points_to_try(function, evaluations, evaluations, seed):
             points = np.tile(drawn, max(1, min(evaluations, 1 << 15) // drawn.shape[1]))
             outputs = network(function.light(points), sigma, rng, np.float32 if sigma > 1e-6 else np.float64)
             wrong += int((function.decide(outputs.astype(np.float64)) != function.expected(points)).sum())
@@ -52,7 +55,7 @@ def noisy_accuracy(
     return 1 - wrong / done
 
 
-def _some_points(function: AveragingFunction, most: int, samples: int, seed: int) -> Iterator[Ints]:
+def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: int) -> Iterator[Ints]:
     if function.points <= most:
         return function.grid()
     rng = np.random.default_rng([seed, 2])
@@ -68,7 +71,7 @@ def noise_curve(
     evaluations: int = EVALUATIONS,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Error rate at each sigma, the cliff included."""
+    """Return the error rate at each sigma."""
     return np.array([1 - noisy_accuracy(network, function, s, evaluations, seed) for s in sigmas])
 
 
@@ -80,12 +83,12 @@ def noise_limit(
     seed: int = 0,
     lowest: float = 1e-9,
 ) -> float:
-    """The largest sigma with ``target`` accuracy, to 3 %, by bisection on one set of draws; 0 below ``lowest``."""
+    """Return the largest sigma with ``target`` accuracy, to 3 %, by bisection with fixed draws; 0 below ``lowest``."""
     low, high = lowest, 0.5
     if noisy_accuracy(network, function, low, evaluations, seed) < target:
         return 0.0
     while high / low > 1.03:
-        # Decades first: most of the range is far from the limit.
+        # Bisect the logarithm: the range spans many decades.
         middle = (low * high) ** 0.5
         if noisy_accuracy(network, function, middle, evaluations, seed) >= target:
             low = middle
@@ -95,12 +98,12 @@ def noise_limit(
 
 
 def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
-    """No network of any kind bears more: what noise on the inputs alone already destroys.
+    """Return an upper bound on the noise limit of any network, from noise on the inputs alone.
 
-    Of the least significant input's values a = 0..m, all else equal, one step in N changes the result: at least
-    floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. Whatever decides, it errs on a pair with
-    probabilities that add up to 2 Q(1 / (2 sigma m)) or more (Neyman and Pearson), Q the Gaussian tail. So the error
-    rate is at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves that for sigma.
+    With the other inputs fixed, one step in N of the least significant input a = 0..m changes the result: there are at
+    least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and Pearson, the error
+    probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the Gaussian tail. The error
+    rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma.
     """
     from scipy.stats import norm
 

@@ -1,14 +1,15 @@
-"""Why a constructed network is right on every grid point, by interval arithmetic over its gadgets; no point is tried.
+"""Proof that a constructed network is correct on every grid point, by interval arithmetic over its gadgets.
 
-1. Integers. Every floor's source is whole on its grid, non-negative and below the steps it has, so every bit is what it
-   says: no value lies between the two ends of a ramp.
-2. Digits. The outputs o_j are whole numbers in 0..3, and T + offset - N sum_j 4^j o_j lies in 0..N-1. There is one such
-   number: floor((T + offset) / N). The last output may instead be the analogue rest that a receiver rounds.
-3. Arithmetic. With rounding unit u, a sum of k products is off by at most (k + 3) u sum |w||x|; a ramp passes on only
-   what exceeds the share of its gap that it leaves free. The bound reaches the outputs below the receivers' half step.
-4. Light. The same with every signal off by up to tau of its full scale, in the worst direction at once.
+1. Integers. The source of every floor is an integer multiple of its grid, non-negative and below the first step without
+   a bit. Every bit is therefore exact: no value lies between the two ends of a ramp.
+2. Digits. The outputs o_j are integers in 0..3, and T + offset - N sum_j 4^j o_j lies in 0..N-1. Only one number has
+   this property: floor((T + offset) / N). The last output may instead be an analogue remainder that a receiver rounds.
+3. Arithmetic. With rounding unit u, the error of a sum of k products is at most (k + 3) u sum |w||x|; a ramp passes on
+   only errors beyond the free share of its gap. The bound at the outputs is below the receivers' half step.
+4. Light. The same holds with every signal off by up to tau of its full scale, all in the worst direction.
 
-1 and 2 are exact rationals. 3 and 4 are sums of non-negative floats, enlarged by 1e-6, more than they can round off.
+Steps 1 and 2 use exact rationals. Steps 3 and 4 are sums of non-negative floats, enlarged by 1e-6, which exceeds their
+own rounding.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A proof that holds; one that does not raises instead."""
+    """The figures of a proof that holds; `prove` raises for one that does not."""
 
     floors: int
     margin: float
-    """How far an output may be off, in levels, for its receiver to decide rightly."""
+    """Largest error of an output for which its receiver decides correctly, in levels."""
     float64_error: float
-    """Bound on the outputs' error in float64, in levels."""
+    """Bound on the error of the outputs in float64, in levels."""
     float64: bool
     float32_error: float
     float32: bool
     tolerance: float
-    """tau: every signal may be off by this share of its full scale, all at once."""
+    """tau: the share of its full scale that every signal may be off by, all signals at once."""
     steps: tuple[str, ...]
-    """The argument, in words and numbers."""
+    """The steps of the proof as text."""
 
 
 def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwork | None = None) -> Proof:
-    """Proves that the network computes the function.
+    """Prove that the network computes the function.
 
     Args:
         realised: circuit and gadgets.
-        function: what it should compute.
-        network: weights to hold to them, where they come from elsewhere.
+        function: the function to compute.
+        network: a network from elsewhere whose weights must equal the circuit's.
 
     Raises:
-        VerificationError: naming the step that fails, or that a weight is not the circuit's.
+        VerificationError: a step of the proof fails, or a weight is not the circuit's.
     """
     circuit = realised.circuit
     if network is not None:
@@ -68,8 +69,8 @@ def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwo
     tolerance = _tolerance(realised, margin)
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
     steps = (
-        f"integers: {floors} floors of {bits} bits, each source whole and within its steps",
-        f"digits: {function.outputs} outputs within 0..3, rest within 0..{function.divisor - 1}: one floor",
+        f"integers: {floors} floors of {bits} bits, each source an integer within its steps",
+        f"digits: {function.outputs} outputs within 0..3, remainder within 0..{function.divisor - 1}: the floor",
         f"float64: outputs off by at most {errors[FLOAT64]:.2e} levels, receivers allow {margin:.2e}",
         f"float32: outputs off by at most {errors[FLOAT32]:.2e} levels",
         f"light: every signal may be off by {tolerance:.2e} of its full scale",
@@ -86,18 +87,18 @@ def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwo
     )
 
 
-def _check_weights(meant: LayeredNetwork, found: LayeredNetwork) -> None:
-    same = meant.layers == found.layers and meant.nonlinearity == found.nonlinearity
-    pairs = zip(meant.weights + meant.biases, found.weights + found.biases, strict=False)
+def _check_weights(expected: LayeredNetwork, network: LayeredNetwork) -> None:
+    same = expected.layers == network.layers and expected.nonlinearity == network.nonlinearity
+    pairs = zip(expected.weights + expected.biases, network.weights + network.biases, strict=False)
     if not same or not all(np.array_equal(a, b) for a, b in pairs):
         raise VerificationError("the network's weights are not those of its circuit")
 
 
 def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
-    """Step 2; returns how far an output may be off, in levels.
+    """Check step 2 of the proof, and return the largest error of an output that receivers allow, in levels.
 
     Raises:
-        VerificationError: an output is no digit, or the digits are not those of the mean.
+        VerificationError: an output is not a digit, or the digits are not those of the mean.
     """
     places = [4**j for j in range(function.outputs - 1, -1, -1)]
     *digits, last = circuit.outputs
@@ -110,7 +111,7 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
         rest = rest - digit * (place * function.divisor)
     low, high = circuit.bounds(rest)
     if low < 0 or high > 4 * function.divisor - 1:
-        raise VerificationError(f"{low} to {high} is left for the last output: more than a digit")
+        raise VerificationError(f"the remainder for the last output spans {low} to {high}: more than a digit")
     rest, last = circuit.expand(rest), circuit.expand(last)
     if function.carries_decimals:
         _same(last, rest * Fraction(1, function.divisor))
@@ -127,11 +128,11 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
 
 def _same(first: Form, second: Form) -> None:
     if first.key != second.key or first.constant != second.constant:
-        raise VerificationError("the last output is not the rest with its decimals")
+        raise VerificationError("the last output is not the remainder with its decimals")
 
 
 def _output_error(realised: Realised, unit: float, tau: float) -> float:
-    """Bound on any output's error, with rounding unit ``unit`` and every signal off by ``tau`` of its full scale."""
+    """Bound the error of any output, with rounding unit ``unit`` and every signal off by ``tau`` of its full scale."""
     scales = realised.network.full_scale
     errors = [
         abs(float(g.readout[0])) * float(s) * (unit + tau) for g, s in zip(realised.layers[0], scales[0], strict=True)
@@ -153,20 +154,20 @@ def _output_error(realised: Realised, unit: float, tau: float) -> float:
 
 
 def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], bounded: bool) -> float:
-    """What a gadget adds to its source's error: rounding of its units' arguments, and their light being off."""
+    """Bound the error of a gadget from its source's error, its units' rounding, and the error of their signals."""
     readout = np.array([abs(float(r)) for r in gadget.readout])
     if gadget.ramp is None:
         return source + float(readout @ (rounding + off))
     width = float(gadget.ramp[1] - gadget.ramp[0])
     free = (float(gadget.gap) - width) / 2
     if bounded:
-        # A saturated unit swallows the rounding of its own argument too.
+        # A saturated unit also absorbs the rounding of its argument.
         return min(1.0, max(0.0, source + float(rounding[0]) * width - free) / width) + float(off[0])
     return max(0.0, source - free) / width + float(readout @ (rounding + off))
 
 
 def _tolerance(realised: Realised, margin: float) -> float:
-    """The largest tau, to 1 %, that step 4 bears beside float64's rounding."""
+    """Return the largest tau, to 1 %, for which step 4 holds in float64."""
     low, high = 0.0, 1.0
     while high > 1e-15 and high - low > 0.01 * high:
         middle = (low + high) / 2 if low else high / 4

@@ -1,7 +1,7 @@
-"""Is a network the averaging function? Every point of grids up to 20 million, the hardest points of larger ones.
+"""Verify that a network computes the averaging function: exhaustively on grids up to 20 million points.
 
-Nothing is trusted but the network's own outputs: receivers decide them, and the integer they spell is compared with the
-function's. What is not exhausted is no proof; for constructed networks `proof` gives one.
+The network's outputs are rounded as receivers do, and the integers that they spell are compared with the function's. On
+larger grids the points where outputs change are sampled, which is no proof; `proof` proves constructed networks.
 """
 
 from __future__ import annotations
@@ -19,30 +19,25 @@ from lightloom.photonics.averaging.function import AveragingFunction
 
 EXHAUSTIVE_POINTS = 20_000_000
 Network = Callable[[NDArray[np.float64]], NDArray[np.floating[Any]]]
-"""(K, n) light to (outputs, n) signals."""
+"""Function from input amplitudes (K, n) to output signals (outputs, n)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What came out."""
+    """Result of a verification."""
 
     exhaustive: bool
     checked_inputs: int
     wrong_outputs: int
     errors: dict[int, int]
-    """Received minus expected average (in units of the last output's step), and how often."""
+    """Number of occurrences by received minus expected average, in steps of the last output."""
     largest_deviation: float
-    """Of an output from its ideal level; receivers allow half a step."""
+    """Largest deviation of an output from its ideal level, in levels; receivers allow half a step."""
 
     @property
     def accuracy(self) -> float:
-        """Share of inputs with every output right."""
+        """Share of inputs with all outputs correct."""
         return 1 - self.wrong_outputs / self.checked_inputs
-
-    @property
-    def error_shares(self) -> dict[int, float]:
-        """Each error's share of the errors, as in Table II."""
-        return {value: count / self.wrong_outputs for value, count in self.errors.items()}
 
 
 def verify(
@@ -52,17 +47,17 @@ def verify(
     seed: int = 0,
     exhaustive: bool | None = None,
 ) -> Verification:
-    """Checks a network against the function.
+    """Compare a network with the function.
 
     Args:
-        network: a `LayeredNetwork`, or any function of light.
-        function: what it should compute.
-        samples: points where the grid is too large to exhaust.
-        seed: of those points.
-        exhaustive: None decides by the size of the grid.
+        network: a `LayeredNetwork`, or any function of input amplitudes.
+        function: the function to compute.
+        samples: number of points on grids that are too large to exhaust.
+        seed: seed of those points.
+        exhaustive: whether to try all points; None decides by the size of the grid.
 
     Raises:
-        InputError: outputs of another shape than the function's.
+        InputError: the outputs have another shape than the function's.
     """
     if exhaustive is None:
         exhaustive = function.points <= EXHAUSTIVE_POINTS
@@ -87,20 +82,20 @@ def verify(
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
-    """Grid points next to where outputs change: half of them on carries, the rest uniform, all extremes included.
+    """Iterate over hard grid points: the extremes, then points of which half are next to a carry.
 
-    A carry into output digit j happens where T + offset passes a multiple of N 4^j; both neighbours of such multiples
-    are drawn, for every j, and broken down to inputs at random.
+    A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums on both sides of such
+    multiples are drawn, for every j, and distributed to inputs at random.
     """
     rng = np.random.default_rng(seed)
     maxima = np.array([[i.maximum] for i in function.inputs])
     yield np.concatenate(
         [maxima * 0, maxima, np.eye(len(maxima), dtype=np.int64), maxima - np.eye(len(maxima), dtype=np.int64)], axis=1
     )
-    left = samples
-    while left > 0:
-        count = min(left, chunk)
-        left -= count
+    remaining = samples
+    while remaining > 0:
+        count = min(remaining, chunk)
+        remaining -= count
         half = count // 2
         place = rng.integers(0, function.outputs, half)
         step = function.divisor * np.left_shift(np.int64(1), 2 * place)

@@ -1,1 +1,1 @@
-"""Circuits as weights: layered networks, their files and their area."""
+"""Networks compiled from circuits: weights, files and area."""

@@ -1,7 +1,7 @@
-"""The area that networks take in interferometers (MZIs), and the ratios of the paper's Tables I and II.
+"""The area of networks in interferometers (MZIs), and the area ratios of the paper's Tables I and II.
 
-Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one. The ratios
-of Table I come out to the printed digit only with P (K x N M) and T (N M x M) counted too.
+Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one. Counting
+P (K x N M) and T (N M x M) as well reproduces the ratios of Table I to the printed digit.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from lightloom.photonics.pam4 import symbols_for
 
 
 def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
-    """Interferometers of a network's matrices.
+    """Return the number of interferometers of a network's matrices.
 
     Args:
-        layers: signals: inputs, hidden layers, outputs.
+        layers: number of signals of the inputs, the hidden layers and the outputs.
         convention: ``paper`` or ``economy``.
-        bias: whether a constant light, carried along, brings the biases: one more signal everywhere but in the outputs.
+        bias: whether biases are optical: a signal of constant light more in every layer but the outputs.
     """
     return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
 
 
 def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = "paper") -> int:
-    """Interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
+    """Return the number of interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
     count = symbols_for(bits)
     ports = servers * count
     return full_count(inputs, ports, convention) + full_count(ports, count, convention)
@@ -33,24 +33,24 @@ def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = 
 
 @dataclass(frozen=True, slots=True)
 class PaperNetwork:
-    """A row of Table I, or of Table II, which varies the last of them."""
+    """A row of Table I or II; Table II varies the approximated layers of the last row of Table I."""
 
     bits: int
     servers: int
     layers: tuple[int, ...]
     approximated: tuple[int, ...]
     printed: float
-    """The area ratio in the paper, percent."""
+    """Printed area ratio, in percent."""
 
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
-        """Interferometers, with P and T unless ``units`` is false."""
+        """Return the number of interferometers, with P and T unless ``units`` is false."""
         chosen = self.approximated if approximated else ()
         if not units:
             return network_count(self.layers, chosen, convention)
         return averager_count(self.layers, self.servers, symbols_for(self.bits), chosen, convention)
 
     def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
-        """Approximated over unapproximated area, percent; with ``economy`` the baseline is mapped by economy SVDs."""
+        """Return the approximated area in percent of the full area; ``economy`` maps the baseline by economy SVDs."""
         return 100 * self.area(convention, True, units) / self.area(convention, False, units)
 
 

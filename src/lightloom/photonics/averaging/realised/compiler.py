@@ -1,12 +1,12 @@
-"""From a circuit to weights: floors become ramps, and every sum that a later layer needs is kept alive.
+"""Compile a circuit to network weights: floors become ramps, and sums that later layers need are carried along.
 
     bounded unit   [s >= t] = clip((s - t1) / (t2 - t1), 0, 1)                  one saturable unit
     plain ReLU     [s >= t] = (relu(s - t1) - relu(s - t2)) / (t2 - t1)         two units, or the same from above,
                                                                                whichever has the smaller full scale
     keep           s, shifted and scaled to 0..1, ``copies`` times: independent noise averages out
 
-s never lies between the two grid values around t. The ramp takes the ``window`` share of that gap; what remains beside
-it swallows noise. Regeneration passes each bit through a second ramp, a layer later.
+s never lies between the two grid values around t. The ramp takes the ``window`` share of that gap; the remainder
+absorbs noise. Regeneration passes each bit through a second ramp, one layer later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = tuple[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Realisation:
-    """How units are built; see the module."""
+    """Options of the nonlinear units, see the module's docstring."""
 
     bounded: bool = False
     window: Fraction = Fraction(1)
@@ -43,29 +43,29 @@ class Realisation:
 
 @dataclass(frozen=True, slots=True)
 class Gadget:
-    """A value of one layer: what it reads from the layer before, and the units that hold it."""
+    """A value of one layer: its inputs from the previous layer, and the nonlinear units that represent it."""
 
     key: Key
     reads: tuple[tuple[int, Fraction], ...]
-    """Gadgets of the layer before, and their factors."""
+    """Indices of gadgets of the previous layer, and their factors."""
     constant: Fraction
     low: Fraction
     high: Fraction
     ramp: tuple[Fraction, Fraction] | None
-    """Where a bit's ramp starts and ends; None keeps the value."""
+    """Start and end of a bit's ramp; None for a value that is carried along."""
     gap: Fraction
-    """Distance of the two grid values around a ramp."""
+    """Distance between the two grid values around the ramp."""
     units: tuple[tuple[Fraction, Fraction], ...]
-    """Slope and offset of each unit's argument in the value read."""
+    """Slope and offset of each unit's argument, as a function of the value read."""
     readout: tuple[Fraction, ...]
-    """Factor of each unit in the gadget's own value."""
+    """Factor of each unit in the gadget's value."""
     rest: Fraction
-    """What is added to that."""
+    """Constant term of the gadget's value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Realised:
-    """A circuit and its gadgets layer by layer, inputs first, outputs last."""
+    """A circuit and its gadgets by layer, from the inputs to the outputs."""
 
     circuit: Circuit
     realisation: Realisation
@@ -73,22 +73,22 @@ class Realised:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Signals of each layer."""
+        """Number of signals of each layer."""
         return tuple(sum(len(g.units) for g in layer) for layer in self.layers)
 
     @cached_property
     def network(self) -> LayeredNetwork:
-        """The weights."""
+        """The network with its weights."""
         return compile_network(self.layers, self.realisation)
 
 
 def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> Realised:
-    """The network that computes the circuit's outputs from the light of ``function``'s inputs."""
+    """Return the gadgets that compute the circuit's outputs from the inputs of ``function``."""
     return Realised(circuit, realisation, _Layering(circuit, function, realisation).layers())
 
 
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
-    """Weights in float64, each the nearest to its exact rational."""
+    """Return the network in float64, each weight rounded from its exact rational."""
     weights, biases, scales = [], [], []
     first = [abs(g.high / g.readout[0]) for g in layers[0]]
     scales.append(np.array([float(s) for s in first]))
@@ -115,23 +115,23 @@ def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisa
 
 
 class _Layering:
-    """Puts every floor in the earliest layer that can read it, and keeps partial sums alive until they are read."""
+    """Assigns every floor to the earliest possible layer, and carries partial sums to the layers that read them."""
 
     def __init__(self, circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> None:
         self.circuit, self.function, self.how = circuit, function, realisation
         self.raw: list[int] = []
-        """The layer of each floor's ramps (regenerated, if they are, one later), or that completes what is held."""
+        """Layer of each floor's ramps before regeneration, or the layer that completes a held form."""
         for made in circuit.groups:
             latest = max((self.ready(a) for a in made.source.terms), default=0)
             self.raw.append(latest + 1 if isinstance(made, Floor) else latest)
         self.depth = max((self.ready(a) for form in circuit.outputs for a in form.terms), default=0)
         self.index: list[dict[Key, int]] = []
         self.shared: dict[Key, Key] = {}
-        """Bits that are another one too, of the same source and with the same window: one unit is both."""
+        """Bits with the same source and window as another bit, and that bit: one unit serves both."""
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """The layer whose outputs hold the atom itself."""
+        """Return the layer whose outputs include the atom."""
         if atom.group < 0:
             return 0
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
@@ -171,15 +171,15 @@ class _Layering:
         )
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
-        for group, made in self.circuit.floors:
+        for group, floor in self.circuit.floors:
             if self.raw[group] != layer:
                 continue
-            reads, constant = self.read(made.source, layer - 1)
-            low, high = self.circuit.bounds(made.source)
+            reads, constant = self.read(floor.source, layer - 1)
+            low, high = self.circuit.bounds(floor.source)
             name = "raw" if self.how.regenerate else "bit"
-            for bit in range(made.count):
-                atom, window = Atom(group, bit), made.window(bit)
-                first = self.bits.setdefault((made.source.key, made.source.constant, *window), atom)
+            for bit in range(floor.count):
+                atom, window = Atom(group, bit), floor.window(bit)
+                first = self.bits.setdefault((floor.source.key, floor.source.constant, *window), atom)
                 if first == atom:
                     yield self.ramp((name, atom), reads, constant, low, high, window)
                 else:
@@ -187,16 +187,16 @@ class _Layering:
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
         zero, one = Fraction(0), Fraction(1)
-        for group, made in self.circuit.floors:
+        for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
-                for bit in range(made.count):
+                for bit in range(floor.count):
                     if ("bit", Atom(group, bit)) in self.shared:
                         continue
                     reads = ((self.index[layer - 1][("raw", Atom(group, bit))], one),)
                     yield self.ramp(("bit", Atom(group, bit)), reads, zero, zero, one, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
-        """What was ready before this layer and is read after it: one gadget for each distinct sum."""
+        """Yield a gadget for each distinct sum that is ready before this layer and read after it."""
         readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
         readers += [(form, self.depth) for form in self.circuit.outputs]
         seen = set()
@@ -208,7 +208,7 @@ class _Layering:
                     yield self.keep(("kept", partial.key), reads, constant, *self.circuit.bounds(partial))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
-        """What of a form was ready before a layer, scaled so that equal sums are equal, with the factors."""
+        """Return the parts of a form that are ready before a layer, normalised, with their factors."""
         ready = [a for a in form.terms if self.ready(a) < layer]
         parts = [(Form({a: Fraction(1)}), form.terms[a]) for a in ready if self.circuit.is_held(a)]
         loose = sorted((a for a in ready if not self.circuit.is_held(a)), key=lambda a: (a.group, a.index))
@@ -218,7 +218,7 @@ class _Layering:
         return parts
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
-        """A form as gadgets of a layer: bits and sums that this layer completes, and what was kept of the rest."""
+        """Return a form as factors of a layer's gadgets and a constant: bits, completed sums, and carried sums."""
         index, constant = self.index[layer], form.constant
         reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
         for atom, factor in form.terms.items():
@@ -257,7 +257,7 @@ class _Layering:
             readout, rest = [Fraction(1)], Fraction(0)
         else:
             upwards = middle * 2 >= low + high
-            # From above, 1 - [s < t] is the same ramp seen from the other end.
+            # 1 - [s < t] is the same ramp, measured from the upper end.
             reaches = [high - start, high - end] if upwards else [end - low, start - low]
             points, sign = ([start, end], 1) if upwards else ([end, start], -1)
             kept = [(r, p, f) for r, p, f in zip(reaches, points, (1, -1), strict=True) if r > 0]

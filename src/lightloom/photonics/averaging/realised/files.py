@@ -1,4 +1,4 @@
-"""Averaging networks in files: weights, biases, full scales, and the function that they are meant to compute."""
+"""Files of averaging networks: weights, biases, full scales, and the arguments of the function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = "lightloom.network/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionArguments:
-    """What names an averaging function, see `AveragingFunction.of`."""
+    """Arguments of an averaging function, see `AveragingFunction.of`."""
 
     servers: int
     bits: int
@@ -29,19 +29,19 @@ class FunctionArguments:
     carries_decimals: bool = False
 
     def function(self) -> AveragingFunction:
-        """The function.
+        """Return the averaging function.
 
         Raises:
-            ConfigError: an argument out of range.
+            ConfigError: an argument is out of range.
         """
         return AveragingFunction.of(**asdict(self))
 
 
 def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArguments) -> Path:
-    """Write an ``.npz``, whole or not at all.
+    """Write an ``.npz`` file atomically.
 
     Raises:
-        ConfigError: another ending, or the place cannot be written to.
+        ConfigError: the suffix is not ``.npz``, or the file cannot be written.
     """
     if path.suffix != ".npz":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
@@ -51,16 +51,16 @@ def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArgumen
         content |= {f"weights_{layer}": weights, f"biases_{layer}": biases}
         content[f"full_scale_{layer}"] = network.full_scale[layer]
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(each) for name, each in content.items()})
+    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
     return write_atomically(path, buffer.getvalue())
 
 
 def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
-    """Read what `save_network` wrote.
+    """Read a file that `save_network` wrote.
 
     Raises:
-        ConfigError: the file cannot be read, is not of this schema, or its network is not one: shapes that do not fit,
-            NaN, other inputs or outputs than its function has.
+        ConfigError: the file cannot be read or has another schema, or its network is invalid: shapes that do not fit,
+            NaN, or inputs or outputs other than those of its function.
     """
     source = repr(str(path))
     content = read_arrays(path)

@@ -1,4 +1,4 @@
-"""A layered network: weights, biases, a nonlinearity a layer, and the full scale of every signal."""
+"""Layered networks: weights, biases, a nonlinearity, and the full scale of every signal."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayeredNetwork:
-    """x -> W_L f(... f(W_1 x + b_1) ...) + b_L; the last layer is linear, receivers quantise it.
+    """The network x -> W_L f(... f(W_1 x + b_1) ...) + b_L; receivers quantise the outputs of the linear last layer.
 
     Args:
-        weights: matrices (outputs, inputs), one a layer.
-        biases: vectors (outputs,), one a layer.
-        nonlinearity: of every hidden layer: ``relu`` max(z, 0), or ``clipped`` min(max(z, 0), 1).
-        full_scale: the largest size of each signal: inputs, then the outputs of every layer. What noise is relative to.
+        weights: matrix (outputs, inputs) of each layer.
+        biases: vector (outputs,) of each layer.
+        nonlinearity: nonlinearity of the hidden layers: ``relu`` is max(z, 0), ``clipped`` is min(max(z, 0), 1).
+        full_scale: largest magnitude of each signal, for the inputs and the outputs of every layer. Noise is relative
+            to it.
 
     Raises:
-        InputError: shapes that do not fit, or a weight, bias or full scale that is not finite.
+        InputError: shapes do not fit, or a weight, bias or full scale is not finite.
     """
 
     weights: tuple[Floats, ...]
@@ -37,7 +38,7 @@ class LayeredNetwork:
     def __post_init__(self) -> None:
         if not self.weights or len(self.weights) != len(self.biases):
             raise InputError(
-                f"{len(self.weights)} matrices and {len(self.biases)} biases: expected one of each a layer"
+                f"{len(self.weights)} matrices and {len(self.biases)} biases: expected one of each per layer"
             )
         if self.nonlinearity not in ("relu", "clipped"):
             raise InputError(f"nonlinearity = {self.nonlinearity!r}: expected relu or clipped")
@@ -47,7 +48,7 @@ class LayeredNetwork:
                 or b.shape != (w.shape[0],)
                 or (layer > 1 and w.shape[1] != self.weights[layer - 2].shape[0])
             ):
-                raise InputError(f"layer {layer}: weights {w.shape} and biases {b.shape} do not fit the layer before")
+                raise InputError(f"layer {layer}: weights {w.shape} and biases {b.shape} do not fit the previous layer")
             if not (np.isfinite(w).all() and np.isfinite(b).all()):
                 raise InputError(f"layer {layer}: a weight or bias is NaN or infinite")
         sizes = [(n,) for n in self.layers]
@@ -61,7 +62,7 @@ class LayeredNetwork:
         biases: Sequence[ArrayLike] | None = None,
         nonlinearity: Nonlinearity = "relu",
     ) -> LayeredNetwork:
-        """Any weights as a network, full scales still one: `noise.with_measured_full_scale` finds them."""
+        """Make a network with full scales of 1; `noise.with_measured_full_scale` measures them."""
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
         if biases is None:
             vectors = tuple(np.zeros(w.shape[0]) for w in matrices)
@@ -72,17 +73,17 @@ class LayeredNetwork:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Signals: inputs, hidden layers, outputs."""
+        """Number of signals of the inputs, the hidden layers and the outputs."""
         return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
 
     @property
     def depth(self) -> int:
-        """Hidden layers."""
+        """Number of hidden layers."""
         return len(self.weights) - 1
 
     @property
     def largest_gain(self) -> float:
-        """The largest singular value of any matrix, signals in units of their full scale: what amplifiers must give."""
+        """Largest singular value of a matrix, with signals in units of full scale: the gain of the amplifiers."""
         gains = []
         for layer, w in enumerate(self.weights):
             outputs = np.where(self.full_scale[layer + 1] > 0, self.full_scale[layer + 1], 1.0)
@@ -92,13 +93,13 @@ class LayeredNetwork:
     def signals(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> list[Floats]:
-        """Every signal, (n_layer, n): inputs, hidden layers after their nonlinearity, outputs.
+        """Return all signals, (n_layer, n): inputs, hidden layers after their nonlinearity, outputs.
 
         Args:
-            inputs: (K, n) light.
+            inputs: input amplitudes (K, n).
             sigma: standard deviation of Gaussian noise on every signal, relative to the signal's full scale.
-            rng: where the noise comes from; required with ``sigma``.
-            dtype: float64 or float32 arithmetic.
+            rng: generator of the noise; required with ``sigma``.
+            dtype: type of the arithmetic, float64 or float32.
         """
         signal: Floats = np.asarray(inputs, dtype=dtype)
         if signal.ndim != 2 or signal.shape[0] != self.layers[0]:
@@ -122,5 +123,5 @@ class LayeredNetwork:
     def __call__(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> Floats:
-        """The outputs alone, (outputs, n)."""
+        """Return the outputs, (outputs, n)."""
         return self.signals(inputs, sigma, rng, dtype)[-1]
