@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 MODEL ?= resnet50
 CLUSTER ?= terarack-64
 
-.PHONY: run test test-slow check format bench pictures clean
+.PHONY: run test test-slow check format mutants census bench pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
@@ -25,6 +25,12 @@ check: $(VENV)/installed-for-development  ## lint, format, types, layers
 format: $(VENV)/installed-for-development
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+mutants: $(VENV)/installed-for-development  ## do the tests notice small changes? seeded by the commit, resumed when interrupted
+	$(BIN)/python -m scripts.mutation
+
+census: $(VENV)/installed-for-development  ## files, lines, long functions, imports and types, counted
+	$(BIN)/python scripts/census.py
 
 bench: $(VENV)/installed-for-development  ## CPU seconds and memory of our own work
 	$(BIN)/python -m benchmarks.startup
@@ -51,6 +57,8 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightl
 
 $(VENV)/installed-for-development: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	@touch $@
 
 clean:

@@ -1,9 +1,10 @@
-"""Hypothesis draws afresh on a developer's machine and repeats itself where ``CI`` is set."""
+"""Settings of all tests: Hypothesis draws afresh on a developer's machine and repeats itself where ``CI`` is set."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+if not Path("/dev/nvidiactl").exists():
+    # Before anything imports Triton: without a GPU its kernels run in its interpreter.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,9 +1,14 @@
 """The Triton kernels against the CPU codec: the same bytes, the same values, the same refusals.
 
-Runs on a GPU where there is one; elsewhere, with triton installed, in its interpreter: TRITON_INTERPRET=1 pytest ...
+They run on a GPU where there is one, and in Triton's interpreter elsewhere (tests/conftest.py).
 """
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,21 +123,28 @@ SIGNATURES: dict[str, dict[str, str]] = {
 """Types of the pointers; every other argument is a count or a constant."""
 
 
-@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
-@pytest.mark.parametrize("counts", ["i32", "i64"])
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_kernels_compile_for_cuda_without_a_gpu(name: str, counts: str) -> None:
-    triton = pytest.importorskip("triton", reason="needs triton")
-    if triton.knobs.runtime.interpret:
-        pytest.skip("the interpreter does not compile")
+def compile_for_cuda() -> None:
+    """Compile every kernel, for counts of 32 and of 64 bits; no GPU is needed, but Triton must not interpret."""
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    from triton.compiler import ASTSource, compile
 
     from lightloom.training.hooks import gpu_kernels
 
-    kernel = getattr(gpu_kernels, name)
-    constants = {"bound": 10, "width": 12, "B": 64}
-    types = dict.fromkeys(kernel.arg_names, counts) | SIGNATURES[name]
-    types |= {each: "constexpr" for each in constants if each in types}
-    values = {(place,): constants[each] for place, each in enumerate(kernel.arg_names) if each in constants}
-    assert triton.compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    for name, signature in SIGNATURES.items():
+        for counts in ("i32", "i64"):
+            kernel = getattr(gpu_kernels, name)
+            constants = {"bound": 10, "width": 12, "B": 64}
+            types = dict.fromkeys(kernel.arg_names, counts) | signature
+            types |= {argument: "constexpr" for argument in constants if argument in types}
+            arguments = enumerate(kernel.arg_names)
+            values = {(place,): constants[argument] for place, argument in arguments if argument in constants}
+            assert compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
+def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="needs triton")
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    code = "from tests.training.test_gpu_codec import compile_for_cuda; compile_for_cuda()"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

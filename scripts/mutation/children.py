@@ -1,0 +1,284 @@
+"""Children of a process that has loaded the libraries but not the package: each loads it anew, changed, and runs tests.
+
+A child compiles what a mutant touches in memory: neither a source file nor a compiled kernel on disk ever changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import TypedDict
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = ("numpy", "numba", "scipy.optimize", "scipy.sparse", "hypothesis", "pydantic", "yaml", "rich", "typer")
+OPTIONAL = ("matplotlib.pyplot", "pyarrow", "torch")
+MEMORY = 12 << 30
+"""Bytes of data that a child may hold: a mutant that asks for more fails there and not on the machine."""
+PARENT_DEATH_SIGNAL = 1
+"""What ``prctl`` calls the signal that a child gets when its parent ends (Linux)."""
+PATIENCE = 20
+"""Seconds of waiting for each second of CPU time that a child may use, on a machine that is busy otherwise."""
+MISTAKES = ("NameError", "UnboundLocalError", "TypeError", "SyntaxError", "ImportError", "AttributeError")
+COMPILER_MISTAKES = ("TypingError", "UnsupportedError", "LoweringError", "CompilerError")
+
+
+class Outcome(TypedDict):
+    """What a child says of its tests."""
+
+    passed: int
+    failed: str
+    """Name of the first test that failed, or an empty string."""
+    errors: list[str]
+    """Types of the exceptions that failed it, causes included."""
+    tests: dict[str, float]
+    """CPU seconds of each test."""
+    reached: dict[str, list[str]]
+    """Functions that each test entered, where the child was asked to note them."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Tests to run in one child, and the modules to replace first."""
+
+    tests: tuple[str, ...]
+    code: Mapping[str, CodeType]
+    """Code of modules in place of what their files hold."""
+    uncached: frozenset[str] = frozenset()
+    """Modules whose kernels may not come from the disk."""
+    cpu_seconds: int = 600
+    reaching: bool = False
+
+
+@dataclass
+class Child:
+    """A child that runs."""
+
+    pid: int
+    folder: Path
+    deadline: float
+    task: Task
+
+    def poll(self) -> Outcome | str | None:
+        """Return the outcome, or the name of the signal that ended the child, or None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
+            if time.monotonic() < self.deadline:
+                return None
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return self._end("SIGXCPU")
+        if os.WIFSIGNALED(status):
+            return self._end(signal.Signals(os.WTERMSIG(status)).name)
+        with contextlib.suppress(OSError, ValueError):
+            outcome: Outcome = json.loads((self.folder / "outcome.json").read_text())
+            self._end("")
+            return outcome
+        return self._end("no outcome")
+
+    def _end(self, name: str) -> str:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return name
+
+
+def load_libraries() -> None:
+    """Import what every child needs, so that none does it again. Threads started here would not survive in a child."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    for name in OPTIONAL:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    loaded = sorted(name for name in sys.modules if name.split(".")[0] == "lightloom")
+    if loaded:
+        raise RuntimeError(f"the package was loaded before its mutants: {loaded[:3]}")
+
+
+def start(task: Task) -> Child:
+    """Fork a child that runs a task."""
+    folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = 70
+        try:
+            _prepare(task, folder)
+            outcome = _run(task, folder)
+            (folder / "outcome.json").write_text(json.dumps(outcome))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return Child(pid, folder, time.monotonic() + PATIENCE * task.cpu_seconds, task)
+
+
+def _prepare(task: Task, folder: Path) -> None:
+    os.setsid()
+    ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (task.cpu_seconds, task.cpu_seconds + 5))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["LIGHTLOOM_CACHE"] = str(folder / "cache")
+    os.environ["MPLBACKEND"] = "agg"
+    _replace_modules(task.code)
+    _forget_kernels(task.uncached)
+
+
+def _replace_modules(code: Mapping[str, CodeType]) -> None:
+    """Load these modules from code in memory."""
+    from_file = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        return code[fullname] if fullname in code else from_file(self, fullname)
+
+    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010
+
+
+def _forget_kernels(modules: frozenset[str]) -> None:
+    """Compile the kernels of these modules in memory: their caches on disk know nothing of constants that changed."""
+    from numba.core.dispatcher import Dispatcher
+
+    enable = Dispatcher.enable_caching
+
+    def enable_caching(self: Dispatcher) -> None:
+        if self.py_func.__module__ not in modules:
+            enable(self)
+
+    setattr(Dispatcher, "enable_caching", enable_caching)  # noqa: B010
+
+
+def _run(task: Task, folder: Path) -> Outcome:
+    recorder = _Recorder(task.reaching)
+    options = [
+        "-q",
+        "--tb=short",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:faulthandler",
+    ]
+    if not task.reaching:
+        options.append("-x")
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    status = pytest.main([*options, f"--basetemp={folder / 'files'}", *task.tests], plugins=[recorder])
+    if status not in (0, 1) and not recorder.outcome["failed"]:
+        recorder.outcome["failed"] = f"pytest ended with {status}"
+    return recorder.outcome
+
+
+HITS: set[str] = set()
+"""Functions entered since the set was last emptied; what `reaching_code` compiles adds to it."""
+
+
+@dataclass(eq=False)
+class _Recorder:
+    """A pytest plug-in that notes times, failures and functions entered."""
+
+    reaching: bool
+    outcome: Outcome = field(default_factory=lambda: Outcome(passed=0, failed="", errors=[], tests={}, reached={}))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Take the time of one test, and the functions that it enters."""
+        HITS.clear()
+        before = time.process_time()
+        result = yield
+        self.outcome["tests"][item.nodeid] = time.process_time() - before
+        if self.reaching:
+            self.outcome["reached"][item.nodeid] = sorted(HITS)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note the first failure."""
+        report = yield
+        if report.failed and not self.outcome["failed"]:
+            self.outcome["failed"] = item.nodeid
+            self.outcome["errors"] = _types(call.excinfo.value) if call.excinfo else []
+        if report.failed and self.reaching:
+            self.outcome["tests"].pop(item.nodeid, None)
+        self.outcome["passed"] += report.when == "call" and report.passed
+        return report
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a test file that cannot be loaded."""
+        if report.failed and not self.outcome["failed"]:
+            self.outcome["failed"] = report.nodeid
+            self.outcome["errors"] = [
+                name for name in (*MISTAKES, *COMPILER_MISTAKES) if name in str(report.longrepr)
+            ] or ["ImportError"]
+
+
+def _types(error: BaseException) -> list[str]:
+    """Return the types of an exception, of its members and of what caused it."""
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    own = [type(error).__name__]
+    for member in members:
+        own += _types(member)
+    return own + (_types(error.__cause__) if error.__cause__ is not None else [])
+
+
+def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether numba compiles a function."""
+    return any("njit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def reaching_code(text: str, path: Path, name: str) -> CodeType:
+    """Compile a module whose functions note that they were entered; kernels cannot."""
+    tree = ast.parse(text)
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for statement in body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                own = f"{prefix}.{statement.name}".removeprefix(".")
+                visit(statement.body, own)
+                if not isinstance(statement, ast.ClassDef) and not is_kernel(statement):
+                    note = ast.parse(f"__reached__({f'{name}:{own}'!r})").body
+                    place = int(ast.get_docstring(statement) is not None)
+                    for node in ast.walk(note[0]):
+                        ast.copy_location(node, statement.body[0])
+                    statement.body[place:place] = note
+            else:
+                for inner in ("body", "orelse", "finalbody"):
+                    visit(getattr(statement, inner, []) or [], prefix)
+
+    visit(tree.body, "")
+    first = next((n for n, each in enumerate(tree.body) if not _opens_module(each)), len(tree.body))
+    tree.body[first:first] = ast.parse("from scripts.mutation.children import HITS; __reached__ = HITS.add").body
+    return compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True)
+
+
+def _opens_module(statement: ast.stmt) -> bool:
+    """Return whether a statement must stand before all others."""
+    future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+    return future or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))

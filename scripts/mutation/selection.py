@@ -1,0 +1,213 @@
+"""Which tests to run on a mutant: those that enter the function that it changes, the quickest first."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TypedDict
+
+from scripts.mutation.children import ROOT, Child, Task, is_kernel, reaching_code, start
+
+SOURCE = ROOT / "src"
+LEFT_OUT = ("training", "sweeps", "benchmarks", "reports", "interchange", "studies", "cli", "workloads", "accelerators")
+"""Folders of tests that start other processes or look at what is drawn: slow, and not about numbers."""
+QUICK_SECONDS = 6.0
+"""CPU seconds of the tests that a mutant meets first."""
+ALL_SECONDS = 40.0
+"""CPU seconds of the tests that a mutant must survive."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the package."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+    imports: frozenset[str]
+    """Modules of the package that it names in an import, wherever that stands."""
+
+
+def load_modules() -> dict[str, Module]:
+    """Parse the package."""
+    paths = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+    modules = {}
+    for name, path in paths.items():
+        text = path.read_text()
+        tree = ast.parse(text)
+        imports: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                imports |= {alias.name for alias in node.names}
+        modules[name] = Module(name, path, text, tree, frozenset(imports & set(paths)))
+    return modules
+
+
+def importers(modules: dict[str, Module], name: str) -> frozenset[str]:
+    """Return a module and all that import it, through others as well."""
+    reached, pending = {name}, [name]
+    while pending:
+        target = pending.pop()
+        fresh = {module.name for module in modules.values() if target in module.imports} - reached
+        reached |= fresh
+        pending += fresh
+    return frozenset(reached)
+
+
+class _OfFile(TypedDict):
+    tests: dict[str, float]
+    reached: dict[str, list[str]]
+
+
+class _Map(TypedDict):
+    key: str
+    files: dict[str, _OfFile]
+
+
+class Selection:
+    """Tests by the functions that they enter, with the time that each takes."""
+
+    def __init__(self, modules: dict[str, Module], times: dict[str, float], reached: dict[str, list[str]]) -> None:
+        self.modules = modules
+        self.times = times
+        self.tests: dict[str, set[str]] = defaultdict(set)
+        for test, functions in reached.items():
+            for function in functions:
+                if test in times:
+                    self.tests[function].add(test)
+        self._callers = _kernel_callers(modules)
+
+    def tests_of(self, module: str, function: str) -> list[str]:
+        """Return the tests that enter a function of a module: those of its own package first, the quickest first.
+
+        Statements of a module or of a class run for every test that enters any function of the module; tests of a
+        kernel are those that enter a function that calls it.
+        """
+        own = f"{module}:{function}"
+        tests = set(self.tests.get(own, ()))
+        for caller in self._callers.get(own, ()):
+            tests |= self.tests.get(caller, set())
+        if not tests:
+            tests = self._of_modules([module])
+        if not tests:
+            tests = self._of_modules([each.name for each in self.modules.values() if module in each.imports])
+        package = module.split(".")[1]
+        return sorted(tests, key=lambda test: (f"tests/{package}/" not in test, self.times[test], test))
+
+    def _of_modules(self, names: list[str]) -> set[str]:
+        starts = tuple(f"{name}:" for name in names)
+        return {test for function, tests in self.tests.items() if function.startswith(starts) for test in tests}
+
+    def stages(self, tests: list[str]) -> list[tuple[str, ...]]:
+        """Split tests into the quick ones, of few files, and the others, as far as the time allows."""
+        quick: list[str] = []
+        rest: list[str] = []
+        files: set[str] = set()
+        used, total = 0.0, 0.0
+        for test in tests:
+            file = test.split("::")[0]
+            total += self.times[test] + 0.005
+            if used + self.times[test] <= QUICK_SECONDS and (file in files or len(files) < 3) and len(quick) < 60:
+                quick.append(test)
+                files.add(file)
+                used += self.times[test]
+            elif total <= ALL_SECONDS or not quick:
+                rest.append(test)
+        order = {file: number for number, file in enumerate(dict.fromkeys(test.split("::")[0] for test in rest))}
+        rest.sort(key=lambda test: order[test.split("::")[0]])
+        return [tuple(stage) for stage in (quick, rest) if stage]
+
+
+def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:
+    """Return the Python functions that lead to each kernel, by the names in their bodies."""
+    kernels: dict[str, set[str]] = defaultdict(set)
+    uses: dict[str, set[str]] = {}
+    compiled: set[str] = set()
+    for module in modules.values():
+        for own, node in _functions(module.tree.body, ""):
+            function = f"{module.name}:{own}"
+            if is_kernel(node):
+                kernels[own.split(".")[-1]].add(function)
+                compiled.add(function)
+            names = (getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(node))
+            uses[function] = {name for name in names if name}
+    called: dict[str, set[str]] = defaultdict(set)
+    for function, used in uses.items():
+        home = function.split(":")[0]
+        for name in used & kernels.keys():
+            for kernel in kernels[name]:
+                owner = kernel.split(":")[0]
+                if kernel != function and (owner == home or owner in modules[home].imports):
+                    called[kernel].add(function)
+    changed = True
+    while changed:
+        changed = False
+        for callers in called.values():
+            more = {outer for caller in callers & compiled for outer in called.get(caller, ())} - callers
+            callers |= more
+            changed = changed or bool(more)
+    return {kernel: callers - compiled for kernel, callers in called.items()}
+
+
+def _functions(body: Iterable[ast.stmt], prefix: str) -> Iterable[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own = f"{prefix}.{statement.name}".removeprefix(".")
+            if not isinstance(statement, ast.ClassDef):
+                yield own, statement
+            yield from _functions(statement.body, own)
+
+
+def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) -> Selection:
+    """Run every quick test once, file by file, and note what each enters and how long it takes; kept in `path`."""
+    files = [
+        file.relative_to(ROOT).as_posix()
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        if file.relative_to(ROOT).parts[1] not in LEFT_OUT
+    ]
+    content = "".join(module.text for module in modules.values()) + "".join((ROOT / file).read_text() for file in files)
+    key = sha256(content.encode()).hexdigest()
+    record: _Map = json.loads(path.read_text()) if path.exists() else {"key": key, "files": {}}
+    if record["key"] != key and not keep:
+        record = {"key": key, "files": {}}
+    code = {each.name: reaching_code(each.text, each.path, each.name) for each in modules.values()}
+    pending = [file for file in files if file not in record["files"]]
+    running: dict[str, Child] = {}
+    while pending or running:
+        while pending and len(running) < workers:
+            running[pending[0]] = start(Task((pending[0],), code, reaching=True))
+            pending.pop(0)
+        for file, child in list(running.items()):
+            outcome = child.poll()
+            if outcome is None:
+                continue
+            del running[file]
+            if isinstance(outcome, str):
+                print(f"{file}: ended by {outcome}; its tests are left out", file=sys.stderr)
+                record["files"][file] = {"tests": {}, "reached": {}}
+            else:
+                if outcome["failed"]:
+                    print(f"{file}: {outcome['failed']} fails without a mutant; it is left out", file=sys.stderr)
+                record["files"][file] = {"tests": outcome["tests"], "reached": outcome["reached"]}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = path.with_suffix(".part")
+            scratch.write_text(json.dumps(record))
+            os.replace(scratch, path)  # noqa: PTH105
+        time.sleep(0.05)
+    times = {test: spent for file in record["files"].values() for test, spent in file["tests"].items()}
+    reached = {test: names for file in record["files"].values() for test, names in file["reached"].items()}
+    return Selection(modules, times, reached)
