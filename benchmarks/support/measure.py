@@ -32,7 +32,10 @@ def run(code: str, *, cache: Path | None = None) -> Charge:
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = str(cache)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    closing = "\nimport resource as _r; print(); print(_r.getrusage(_r.RUSAGE_SELF).ru_maxrss)"
+    # ru_maxrss would begin at the size of this process.
+    closing = (
+        "\nprint(); print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code + closing], capture_output=True, text=True, env=environment, check=True
     )

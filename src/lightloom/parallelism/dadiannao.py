@@ -46,14 +46,14 @@ class Network:
 
 def network_of(graph: ComputeGraph) -> Network:
     """Count a graph as Table 2 does (:mod:`lightloom.workloads.census`)."""
-    one = graph.with_batch(1)
-    sizes = {operator.name: operator.activation_bytes for operator in one.operators}
-    weighted = [operator for operator in one.operators if operator.kind in ("conv", "linear")]
+    sample = graph.with_batch(1)
+    sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
+    weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
     return Network(
         name=graph.name,
-        layers=len(layers(one)),
-        synapses=synapse_bytes(one),
-        neurons=neuron_bytes(one),
+        layers=len(layers(sample)),
+        synapses=synapse_bytes(sample),
+        neurons=neuron_bytes(sample),
         products=sum(operator.forward_flops for operator in weighted) / 2,
         inputs=sum(sizes[source] for operator in weighted for source in operator.inputs),
     )
@@ -77,8 +77,8 @@ def link_of(chip: DaDianNao, name: str) -> Link:
     Raises:
         UnknownNameError: the chip has no such links.
     """
-    found = chip.link(name)
-    return Link(bandwidth=found.bandwidth, latency=found.latency, phy_power=found.phy_power)
+    link = chip.link(name)
+    return Link(bandwidth=link.bandwidth, latency=link.latency, phy_power=link.phy_power)
 
 
 def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
@@ -180,8 +180,8 @@ class Step:
         """Joules: chips at their peak while they compute, PHYs at theirs while they send (section 4.2)."""
         if self.communication_power is None:
             return None
-        each = self.computation_power * self.computation + self.communication_power * self.communication
-        return self.chips * each
+        chip = self.computation_power * self.computation + self.communication_power * self.communication
+        return self.chips * chip
 
     @property
     def edp(self) -> float | None:

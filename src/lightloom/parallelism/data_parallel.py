@@ -59,18 +59,18 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
     As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
     size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
     """
-    found: list[ParameterGroup] = []
+    closed: list[ParameterGroup] = []
     members: list[int] = []
     filled = 0
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
     for index in reversed(owners):
         members.append(index)
         filled += graph.operators[index].parameters
-        mark = settings.bucket_size if found else min(settings.first_bucket_size, settings.bucket_size)
+        mark = settings.bucket_size if closed else min(settings.first_bucket_size, settings.bucket_size)
         if filled * settings.gradient_bytes >= mark or index == owners[0]:
-            found.append(
+            closed.append(
                 ParameterGroup(
-                    name=f"bucket {len(found)}",
+                    name=f"bucket {len(closed)}",
                     first=members[-1],
                     last=members[0],
                     operators=tuple(graph.operators[i].name for i in members),
@@ -78,4 +78,4 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
                 )
             )
             members, filled = [], 0
-    return tuple(found)
+    return tuple(closed)

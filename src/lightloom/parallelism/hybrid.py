@@ -116,14 +116,14 @@ def _within(balanced: BalancedGraph, device: Any, k: int) -> csr_array:
     from scipy.sparse import csr_array
 
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    away = np.flatnonzero(device[balanced.parent] != device[reader])
-    source, to = balanced.parent[away], device[reader[away]]
-    way = source.astype(np.int64) * k + to
-    order = np.lexsort((balanced.content[away], way))
+    crossing = np.flatnonzero(device[balanced.parent] != device[reader])
+    source, target = balanced.parent[crossing], device[reader[crossing]]
+    pair = source.astype(np.int64) * k + target
+    order = np.lexsort((balanced.content[crossing], pair))
     fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(way[order]) != 0) | (np.diff(balanced.content[away][order]) != 0)
+    fresh[1:] = (np.diff(pair[order]) != 0) | (np.diff(balanced.content[crossing][order]) != 0)
     once = order[fresh]
-    sent = csr_array((balanced.nbytes[away][once], (device[source[once]], to[once])), shape=(k, k))
+    sent = csr_array((balanced.nbytes[crossing][once], (device[source[once]], target[once])), shape=(k, k))
     shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
     summed = csr_array((balanced.synchronised[shared], (device[shared - 1], device[shared])), shape=(k, k))
     return csr_array(sent + sent.T + summed + summed.T)

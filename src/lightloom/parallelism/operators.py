@@ -36,9 +36,9 @@ def graph_times(graph: ComputeGraph, accelerator: Accelerator, precision: Precis
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
     """
-    counts = [(each.forward_flops, each.backward_flops, each.forward_bytes) for each in graph.operators]
+    counts = [(operator.forward_flops, operator.backward_flops, operator.forward_bytes) for operator in graph.operators]
     forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
-    is_input = np.array([each.kind == "input" for each in graph.operators], np.int64)
+    is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
     return (
         accelerator.operator_times(Work(forward, nbytes), precision),
         accelerator.operator_times(Work(backward, backward_bytes(forward, backward, nbytes, is_input)), precision),
@@ -109,7 +109,7 @@ class OperatorColumns:
         _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
         before = np.zeros((len(sort) + 1, len(first)), np.int64)
         np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
-        return replace(self, values={name: each[first] for name, each in self.values.items()}), before
+        return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints) -> Ints:
         """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
@@ -125,23 +125,23 @@ def operator_columns(
 ) -> OperatorColumns:
     """The columns of a graph."""
     operators = graph.operators
-    found = {name: np.array([getattr(each, name) for each in operators], np.int64) for name in _COUNTS}
-    elements = found["activation_bytes"] // graph.element_bytes
-    sampled = np.array(["sample" in each.dimensions for each in operators])
-    output = [has_samples(each.kind, int(n), graph.batch) for each, n in zip(operators, elements, strict=True)]
-    position = {each.name: index for index, each in enumerate(operators)}
-    source = np.array([position[each.inputs[0]] if each.inputs else 0 for each in operators], np.int64)
+    columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
+    elements = columns["activation_bytes"] // graph.element_bytes
+    sampled = np.array(["sample" in operator.dimensions for operator in operators])
+    output = [has_samples(operator.kind, int(n), graph.batch) for operator, n in zip(operators, elements, strict=True)]
+    position = {operator.name: index for index, operator in enumerate(operators)}
+    source = np.array([position[operator.inputs[0]] if operator.inputs else 0 for operator in operators], np.int64)
     masks = {name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward")}
     masks |= {name: getattr(experts, name) for name in ("held", "dispatch", "combine")}
     masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
-    masks |= {"is_input": np.array([each.kind == "input" for each in operators], np.bool_)}
+    masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
-    found |= {
-        "moved_bytes": found["forward_bytes"] - found["shared_bytes"],
-        "read_bytes": found["activation_bytes"][source],
+    columns |= {
+        "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
+        "read_bytes": columns["activation_bytes"][source],
     }
     return OperatorColumns(
-        found | {name: each.astype(np.int64) for name, each in masks.items()},
+        columns | {name: operator.astype(np.int64) for name, operator in masks.items()},
         graph.batch,
         graph.element_bytes,
         element_bytes,

@@ -60,11 +60,11 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
         worst = np.maximum(best[:, None], span)
         chosen.append(worst.argmin(axis=0))
         best = worst.min(axis=0)
-    at, found = blocks, [len(work)]
+    at, edges_reversed = blocks, [len(work)]
     for choice in reversed(chosen):
         at = int(choice[at])
-        found.append(int(edges[at]))
-    return np.array([0, *reversed(found)], np.int64)
+        edges_reversed.append(int(edges[at]))
+    return np.array([0, *reversed(edges_reversed)], np.int64)
 
 
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
@@ -125,10 +125,10 @@ def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Int
     begun = np.zeros((total + 1, virtual_stages), np.int64)
     np.cumsum(chunk[:, None] == np.arange(virtual_stages), axis=0, out=begun[1:])
     ended = begun[:, ::-1]
-    found = []
+    kept_by_stage = []
     for stage in range(stages):
         ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
         # From one turn to the next as many micro-batches come as go.
         steady = np.arange(min(max(total - ahead, 1), round_))
-        found.append(np.unique(begun[np.minimum(ahead + steady + 1, total)] - ended[steady], axis=0))
-    return tuple(found)
+        kept_by_stage.append(np.unique(begun[np.minimum(ahead + steady + 1, total)] - ended[steady], axis=0))
+    return tuple(kept_by_stage)

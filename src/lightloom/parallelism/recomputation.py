@@ -11,7 +11,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 
 def recomputed(graph: ComputeGraph) -> ComputeGraph:
-    """The graph whose backward passes do the FLOPs of their forward passes as well.
+    """Return the graph whose backward passes also do the FLOPs of their forward passes.
 
     Kernels of the second forward pass are counted as part of the backward pass: launched once. An operator without
     FLOPs moves no more memory than before.
@@ -19,6 +19,7 @@ def recomputed(graph: ComputeGraph) -> ComputeGraph:
     return replace(
         graph,
         operators=tuple(
-            replace(each, backward_flops=each.backward_flops + each.forward_flops) for each in graph.operators
+            replace(operator, backward_flops=operator.backward_flops + operator.forward_flops)
+            for operator in graph.operators
         ),
     )

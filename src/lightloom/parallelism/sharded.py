@@ -22,7 +22,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
     local = local_graph(graph, settings)
     groups = units(local, settings)
     shard = (local.parameters + local.unused_parameters) / ranks
-    whole = sorted((group.parameters for group in groups), reverse=True)
+    largest = sorted((group.parameters for group in groups), reverse=True)
     memory = MemoryUse(
         parameters=shard * settings.stored_parameter_bytes,
         gradients=shard * settings.stored_parameter_bytes,
@@ -31,8 +31,8 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
         # the largest.
         gathered=float(
-            sum(whole[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
-            + sum(whole[:1]) * settings.sharded_gradient_bytes
+            sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
+            + sum(largest[:1]) * settings.sharded_gradient_bytes
         ),
     )
     return ParallelPlan(
@@ -50,7 +50,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
     """Units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
-    found: list[ParameterGroup] = []
+    closed: list[ParameterGroup] = []
     members: list[int] = []
     first = 0
     for index in owners:
@@ -60,10 +60,10 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
             # What follows the last parameters (activations, the loss) belongs to the last unit.
             last = len(graph.operators) - 1 if index == owners[-1] else index
             names = tuple(graph.operators[i].name for i in members)
-            name = f"unit {len(found)}"
-            found.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters))
+            name = f"unit {len(closed)}"
+            closed.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters))
             members, first = [], last + 1
-    return tuple(found)
+    return tuple(closed)
 
 
 def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:

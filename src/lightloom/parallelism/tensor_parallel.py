@@ -106,21 +106,21 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
     """Which outputs lie in slices of the sequence, and what the degree must divide."""
     sequenced = np.array(
         [
-            not cut and each.kind != "input" and {"sample", "sequence"} <= each.dimensions.keys()
-            for each, cut in zip(graph.operators, sliced, strict=True)
+            not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
+            for operator, cut in zip(graph.operators, sliced, strict=True)
         ],
         np.bool_,
     )
-    within = dict(zip((each.name for each in graph.operators), sequenced.tolist(), strict=True))
+    within = dict(zip((operator.name for operator in graph.operators), sequenced.tolist(), strict=True))
     common, works = 0, True
-    for each in graph.operators:
-        read = [within[name] for name in each.inputs]
-        if within[each.name]:
-            common = gcd(common, each.dimensions["sequence"])
-            works = works and each.kind in _TOKENWISE
+    for operator in graph.operators:
+        read = [within[name] for name in operator.inputs]
+        if within[operator.name]:
+            common = gcd(common, operator.dimensions["sequence"])
+            works = works and operator.kind in _TOKENWISE
         elif any(read):
             # A column-parallel layer gathers the sequence; nothing else may need it whole.
-            works = works and each.kind in _MULTIPLIES
+            works = works and operator.kind in _MULTIPLIES
     return sequenced, common if works and common else 1
 
 
@@ -134,10 +134,10 @@ def _must_divide(operator: Operator, *, sliced: bool) -> int:
 def _routers(graph: ComputeGraph) -> set[str]:
     """Layers that score experts: every rank of a tensor group computes them whole, as it must know the choice."""
     scores: set[str] = set()
-    found: set[str] = set()
+    routers: set[str] = set()
     for operator in reversed(graph.operators):
         if operator.kind == "topk" or (operator.name in scores and operator.kind in _SCORES):
             scores.update(operator.inputs)
         elif operator.name in scores and operator.kind == "linear":
-            found.add(operator.name)
-    return found
+            routers.add(operator.name)
+    return routers

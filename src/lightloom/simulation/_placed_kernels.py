@@ -5,12 +5,14 @@ Nodes are computing (on a device), hops (one parcel on one pipe) or neither (the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-_NOBODY = -1
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
+
+_NO_RESOURCE = -1
 _ROUNDING = 1e-9
 """Share of a parcel below which the rest is round-off."""
 _events = njit(cache=True, _nrt=False)
@@ -18,58 +20,63 @@ _events = njit(cache=True, _nrt=False)
 
 
 class Nodes(NamedTuple):
-    """What is to be done; arrays of shape [node] but for the followers."""
+    """The work of a step; arrays of shape [node] but for the followers."""
 
-    resource: Any
+    resource: Int32s
     """Device 0 ... k − 1, port k + 0, 1, ..., or −1 for a node that takes no time."""
-    amount: Any
+    amount: Floats
     """Seconds of computing, bytes of a hop."""
-    delay: Any
+    delay: Floats
     """Seconds from a node's end to the start of those that follow it."""
-    pipe: Any
-    """Of a hop, else −1."""
-    first: Any
+    pipe: Int32s
+    """Pipe of a hop, −1 of any other node."""
+    first: Ints
     """[node + 1]: those that wait for node x are ``follower[first[x] : first[x + 1]]``."""
-    follower: Any
+    follower: Int32s
 
 
 class State(NamedTuple):
-    """What has happened so far. Queues are rows of ``key`` and ``item``: one for each device (a heap; nodes of smaller
-    number first) and port (first in, first out), then the ends of computing and arrivals, then the ends of hops (both
-    heaps by time)."""
+    """The state of a simulated step, changed in place.
 
-    waits: Any
+    Queues are rows of ``key`` and ``item``: one for each device (a heap; nodes of smaller number first) and port (first
+    in, first out), then the ends of computing and arrivals, then the ends of hops (both heaps by time).
+    """
+
+    waits: Int32s
     """[node] for how many others it still waits."""
-    ready: Any
-    """[node] seconds; NaN as long as it waits."""
-    start: Any
-    piece: Any
-    """[node] when the last stretch without a dark period began."""
-    end: Any
-    key: Any
-    item: Any
-    room: Any
+    ready: Floats
+    """[node] moment at which it waits for nothing more, in seconds; NaN until then."""
+    start: Floats
+    """[node] moment at which it begins, in seconds."""
+    piece: Floats
+    """[node] moment at which its last stretch without a dark period began, in seconds."""
+    end: Floats
+    """[node] moment at which it ends, in seconds."""
+    key: Floats
+    item: Int32s
+    first_row: Ints
     """[queue + 1] where the rows of each queue begin."""
-    head: Any
-    size: Any
-    current: Any
+    head: Ints
+    size: Ints
+    current: Int32s
     """[resource] node at work, or −1."""
-    left: Any
-    """[resource] bytes of it."""
-    touched: Any
-    """[resource] whether it is listed in ``idle``: it may take something up."""
-    idle: Any
-    counts: Any
+    remaining: Floats
+    """[resource] bytes still to send of the node at work."""
+    listed: Mask
+    """[resource] whether it is listed in ``idle``."""
+    idle: Int32s
+    """Resources that may begin a node."""
+    counts: Ints
     """Nodes done; entries of ``idle``; devices and ports at work."""
-    totals: Any
+    totals: Floats
     """Seconds that hops waited in the dark; moment of the last event; then seconds of the step by what it waits for:
     computing, else sending, else reconfiguration, else nothing."""
-    stack: Any
+    stack: Int32s
 
 
 @njit(cache=True)
-def parcels(parent_start: Any, parent: Any, content: Any, device: Any, devices: int) -> Any:
-    """Edges that cross devices, gathered: what one sub-operator sends to one device once.
+def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, devices: int) -> tuple[Ints, Int32s, Ints]:
+    """Gather the edges that cross devices: what one sub-operator sends to one device is sent once.
 
     Returns the parcel of every edge (−1 where none is needed), the reader of every edge, and for every parcel an edge
     that it stands for.
@@ -112,8 +119,8 @@ def parcels(parent_start: Any, parent: Any, content: Any, device: Any, devices: 
 
 
 @njit(cache=True)
-def rows(source: Any, target: Any, size: int) -> Any:
-    """Pairs (before, after) as rows of followers, and for how many each node waits."""
+def rows(source: Int32s, target: Int32s, size: int) -> tuple[Ints, Int32s, Int32s]:
+    """Return pairs (before, after) as rows of followers, and for how many others each node waits."""
     first, waits = np.zeros(size + 1, np.int64), np.zeros(size, np.int32)
     for i in range(len(source)):
         first[source[i] + 1] += 1
@@ -129,8 +136,8 @@ def rows(source: Any, target: Any, size: int) -> Any:
 
 
 @_events
-def _push(state: Any, queue: int, key: float, item: int) -> None:
-    base, at = state.room[queue], state.size[queue]
+def _push(state: State, queue: int, key: float, item: int) -> None:
+    base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
     while at > 0:
         up = (at - 1) // 2
@@ -143,8 +150,8 @@ def _push(state: Any, queue: int, key: float, item: int) -> None:
 
 
 @_events
-def _pop(state: Any, queue: int) -> Any:
-    base = state.room[queue]
+def _pop(state: State, queue: int) -> int:
+    base = state.first_row[queue]
     state.size[queue] -= 1
     size = state.size[queue]
     top = state.item[base]
@@ -162,19 +169,19 @@ def _pop(state: Any, queue: int) -> Any:
         state.key[base + at], state.item[base + at] = state.key[base + down], state.item[base + down]
         at = down
     state.key[base + at], state.item[base + at] = key, item
-    return top
+    return int(top)
 
 
 @_events
-def _touch(state: Any, at: int) -> None:
-    if not state.touched[at]:
-        state.touched[at] = True
+def _list_idle(state: State, at: int) -> None:
+    if not state.listed[at]:
+        state.listed[at] = True
         state.idle[state.counts[1]] = at
         state.counts[1] += 1
 
 
 @_events
-def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
+def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
     """Queue a node, or finish it and all after it that take no time."""
     stack, height = state.stack, 1
     stack[0] = node
@@ -183,7 +190,7 @@ def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, unt
         x = stack[height]
         state.ready[x] = now
         at = nodes.resource[x]
-        if at == _NOBODY:
+        if at == _NO_RESOURCE:
             state.start[x] = state.piece[x] = state.end[x] = now
             state.counts[0] += 1
             # From the last to the first, since the last on the stack goes first.
@@ -197,16 +204,16 @@ def _make_ready(nodes: Any, state: Any, devices: int, node: int, now: float, unt
         if at < devices:
             _push(state, at, float(x), x)
         else:
-            state.item[state.room[at] + state.head[at] + state.size[at]] = x
+            state.item[state.first_row[at] + state.head[at] + state.size[at]] = x
             state.size[at] += 1
             if rate[nodes.pipe[x]] == 0.0:
                 state.totals[0] += until - now
-        _touch(state, at)
+        _list_idle(state, at)
 
 
 @_events
-def _finish(nodes: Any, state: Any, devices: int, node: int, now: float, until: float, rate: Any) -> None:
-    """A node has ended and arrived: those that waited for nothing else are ready."""
+def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
+    """Make ready what waited only for a node that has ended and arrived."""
     state.counts[0] += 1
     for i in range(nodes.first[node], nodes.first[node + 1]):
         y = nodes.follower[i]
@@ -216,7 +223,7 @@ def _finish(nodes: Any, state: Any, devices: int, node: int, now: float, until: 
 
 
 @njit(cache=True)
-def begin(nodes: Any, state: Any, devices: int) -> None:
+def begin(nodes: Nodes, state: State, devices: int) -> None:
     """Queue at time 0 what waits for nothing."""
     dark = np.zeros(max(nodes.pipe.max(), 0) + 1)
     waiting = state.waits.copy()
@@ -226,8 +233,8 @@ def begin(nodes: Any, state: Any, devices: int) -> None:
 
 
 @_events
-def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: Any) -> None:
-    """Let an idle device or port take up what is first in its queue, unless its pipe is dark."""
+def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
+    """Begin what is first in the queue of an idle device or port, unless its pipe is dark."""
     events, hops = len(state.current), len(state.current) + 1
     if state.current[at] >= 0 or state.size[at] == 0:
         return
@@ -235,13 +242,13 @@ def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: A
         x = _pop(state, at)
         _push(state, events, now + nodes.amount[x], x)
     else:
-        x = state.item[state.room[at] + state.head[at]]
+        x = state.item[state.first_row[at] + state.head[at]]
         speed = rate[nodes.pipe[x]]
         if speed == 0.0:
             return
         state.head[at] += 1
         state.size[at] -= 1
-        state.left[at] = nodes.amount[x]
+        state.remaining[at] = nodes.amount[x]
         _push(state, hops, now + nodes.amount[x] / speed, at)
     state.current[at] = x
     state.counts[2 if at < devices else 3] += 1
@@ -249,8 +256,8 @@ def _dispatch(nodes: Any, state: Any, devices: int, at: int, now: float, rate: A
 
 
 @_events
-def _spend(state: Any, seconds: float, dark: bool) -> None:
-    """Count time to what the step waits for."""
+def _spend(state: State, seconds: float, dark: bool) -> None:
+    """Add time to the total of what the step waits for."""
     if state.counts[2] > 0:
         state.totals[2] += seconds
     elif state.counts[3] > 0:
@@ -262,76 +269,98 @@ def _spend(state: Any, seconds: float, dark: bool) -> None:
 
 
 @_events
-def advance(nodes: Any, state: Any, devices: int, now: float, until: float, rate: Any, dark: bool) -> Any:
+def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool) -> bool:
     """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
 
     What happens at ``until`` itself is left to the next call. Of events at one moment, ends of computing and arrivals
-    come first, in the order of nodes, then ends of hops, in the order of ports; only then is anything taken up.
+    come first, in the order of nodes, then ends of hops, in the order of ports; only then does anything begin.
     """
     resources = len(state.current)
     events, hops = resources, resources + 1
-    state.size[hops] = 0
-    state.counts[3] = 0
-    for at in range(resources):
-        _touch(state, at)
-    for at in range(devices, resources):
-        if state.current[at] >= 0:
-            x = state.current[at]
-            state.piece[x] = now
-            if state.left[at] == 0.0:
-                _push(state, hops, now, at)
-                state.counts[3] += 1
-            elif rate[nodes.pipe[x]] > 0.0:
-                _push(state, hops, now + state.left[at] / rate[nodes.pipe[x]], at)
-                state.counts[3] += 1
-            else:
-                state.totals[0] += until - now
-        for i in range(state.size[at]):
-            if rate[nodes.pipe[state.item[state.room[at] + state.head[at] + i]]] == 0.0:
-                state.totals[0] += until - now
+    _resume(nodes, state, devices, now, until, rate)
     while True:
         for i in range(state.counts[1]):
-            state.touched[state.idle[i]] = False
+            state.listed[state.idle[i]] = False
             _dispatch(nodes, state, devices, state.idle[i], now, rate)
         state.counts[1] = 0
         soon = np.inf
         if state.size[events] > 0:
-            soon = state.key[state.room[events]]
+            soon = state.key[state.first_row[events]]
         if state.size[hops] > 0:
-            soon = min(soon, state.key[state.room[hops]])
+            soon = min(soon, state.key[state.first_row[hops]])
         if soon >= until:
             break
         _spend(state, soon - now, dark)
         now = soon
         state.totals[1] = max(state.totals[1], now)
-        while state.size[events] > 0 and state.key[state.room[events]] == now:
-            x = _pop(state, events)
-            at = nodes.resource[x]
-            if at < devices:
-                state.end[x] = now
-                state.current[at] = -1
-                state.counts[2] -= 1
-                _touch(state, at)
-            _finish(nodes, state, devices, x, now, until, rate)
-        while state.size[hops] > 0 and state.key[state.room[hops]] == now:
-            at = _pop(state, hops)
-            x = state.current[at]
-            state.end[x] = now
-            state.current[at] = -1
-            state.counts[3] -= 1
-            _touch(state, at)
-            if nodes.delay[x] > 0.0:
-                _push(state, events, now + nodes.delay[x], x)
-            else:
-                _finish(nodes, state, devices, x, now, until, rate)
+        _end_computing(nodes, state, devices, now, until, rate)
+        _end_hops(nodes, state, devices, now, until, rate)
     if state.counts[0] == len(state.waits) or until == np.inf:
-        return state.counts[0] == len(state.waits)
+        return bool(state.counts[0] == len(state.waits))
     _spend(state, until - now, dark)
     for at in range(devices, resources):
         x = state.current[at]
         if x >= 0:
-            state.left[at] -= rate[nodes.pipe[x]] * (until - state.piece[x])
-            # Of what ends at ``until`` rounding may leave a rest, for which nobody should wait another hold.
-            if state.left[at] <= _ROUNDING * nodes.amount[x]:
-                state.left[at] = 0.0
+            state.remaining[at] -= rate[nodes.pipe[x]] * (until - state.piece[x])
+            # Of what ends at ``until`` rounding may leave a rest, for which nothing should wait another hold.
+            if state.remaining[at] <= _ROUNDING * nodes.amount[x]:
+                state.remaining[at] = 0.0
     return False
+
+
+@_events
+def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
+    """Time the hops under way at the new rates, and count the waiting of those whose pipe is dark until ``until``."""
+    resources = len(state.current)
+    hops = resources + 1
+    state.size[hops] = 0
+    state.counts[3] = 0
+    for at in range(resources):
+        _list_idle(state, at)
+    for at in range(devices, resources):
+        if state.current[at] >= 0:
+            x = state.current[at]
+            state.piece[x] = now
+            if state.remaining[at] == 0.0:
+                _push(state, hops, now, at)
+                state.counts[3] += 1
+            elif rate[nodes.pipe[x]] > 0.0:
+                _push(state, hops, now + state.remaining[at] / rate[nodes.pipe[x]], at)
+                state.counts[3] += 1
+            else:
+                state.totals[0] += until - now
+        for i in range(state.size[at]):
+            if rate[nodes.pipe[state.item[state.first_row[at] + state.head[at] + i]]] == 0.0:
+                state.totals[0] += until - now
+
+
+@_events
+def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
+    """End the computing, and take the arrivals, of this moment."""
+    events = len(state.current)
+    while state.size[events] > 0 and state.key[state.first_row[events]] == now:
+        x = _pop(state, events)
+        at = nodes.resource[x]
+        if at < devices:
+            state.end[x] = now
+            state.current[at] = -1
+            state.counts[2] -= 1
+            _list_idle(state, at)
+        _finish(nodes, state, devices, x, now, until, rate)
+
+
+@_events
+def _end_hops(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
+    """End the hops of this moment; what they carry arrives after their delay."""
+    events, hops = len(state.current), len(state.current) + 1
+    while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
+        at = _pop(state, hops)
+        x = state.current[at]
+        state.end[x] = now
+        state.current[at] = -1
+        state.counts[3] -= 1
+        _list_idle(state, at)
+        if nodes.delay[x] > 0.0:
+            _push(state, events, now + nodes.delay[x], x)
+        else:
+            _finish(nodes, state, devices, x, now, until, rate)

@@ -55,9 +55,9 @@ class StepEnergy:
 
 def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float) -> StepEnergy:
     """Joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
-    sent = [each.cost.energy for each in priced]
-    known = [joules for joules in sent if joules is not None]
-    return step_energy_of(accelerator, fabric, sum(known) if len(known) == len(sent) else None, step_time)
+    sent = [collective.cost.energy for collective in priced]
+    sourced = [joules for joules in sent if joules is not None]
+    return step_energy_of(accelerator, fabric, sum(sourced) if len(sourced) == len(sent) else None, step_time)
 
 
 def step_energy_of(

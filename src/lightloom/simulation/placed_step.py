@@ -170,22 +170,22 @@ class _Run:
         from lightloom.simulation import _placed_kernels as kernels
 
         nodes, size, resources = work.nodes, len(work.waits), work.resources
-        rooms = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
-        room = np.concatenate(([0], np.cumsum(np.concatenate([rooms, [size, resources]]))))
+        most = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
+        first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources]]))))
         self._work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
         self._stretches: list[tuple[Ints, Floats, Floats]] = []
         self.state = kernels.State(
             waits=work.waits.copy(),
             **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
-            key=np.empty(int(room[-1])),
-            item=np.empty(int(room[-1]), np.int32),
-            room=room,
+            key=np.empty(int(first_row[-1])),
+            item=np.empty(int(first_row[-1]), np.int32),
+            first_row=first_row,
             head=np.zeros(resources + 2, np.int64),
             size=np.zeros(resources + 2, np.int64),
             current=np.full(resources, -1, np.int32),
-            left=np.zeros(resources),
-            touched=np.zeros(resources, np.bool_),
+            remaining=np.zeros(resources),
+            listed=np.zeros(resources, np.bool_),
             idle=np.empty(resources, np.int32),
             counts=np.zeros(4, np.int64),
             totals=np.zeros(6),
@@ -228,14 +228,14 @@ class _Run:
     @property
     def waiting(self) -> Floats:
         """Bytes [pipe] queued or partly sent."""
-        state, nodes, found = self.state, self._work.nodes, np.zeros(self._pipes)
+        state, nodes, nbytes = self.state, self._work.nodes, np.zeros(self._pipes)
         for port in self._devices + np.flatnonzero(state.size[self._devices : self._work.resources]):
-            first = state.room[port] + state.head[port]
+            first = state.first_row[port] + state.head[port]
             queued = state.item[first : first + state.size[port]]
-            np.add.at(found, nodes.pipe[queued], nodes.amount[queued])
+            np.add.at(nbytes, nodes.pipe[queued], nodes.amount[queued])
         sending = self._devices + np.flatnonzero(state.current[self._devices :] >= 0)
-        np.add.at(found, nodes.pipe[state.current[sending]], state.left[sending])
-        return found
+        np.add.at(nbytes, nodes.pipe[state.current[sending]], state.remaining[sending])
+        return nbytes
 
     def result(self, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
         """All that was seen."""
@@ -243,7 +243,7 @@ class _Run:
         hops = np.flatnonzero(work.nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
         last = (sent, state.piece[sent], state.end[sent])
-        node, begun, stopped = (np.concatenate(each) for each in zip(*self._stretches, last, strict=True))
+        node, begun, stopped = (np.concatenate(column) for column in zip(*self._stretches, last, strict=True))
         stretches = Stretches(node, begun, stopped)
         step_time = float(state.totals[1])
         dark = np.array(self.dark).reshape(-1, 2)
@@ -266,10 +266,10 @@ class _Run:
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
     amount = work.nodes.amount
-    found = dict.fromkeys(SHARES, 0.0)
-    found["forward"] = float(amount[work.forward].sum())
-    found["backward"] = float(amount[work.backward].sum())
-    found["update"] = float(amount[work.update].sum())
-    found["transmission"] = float((stretches.end - stretches.start).sum())
-    found["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
-    return found
+    busy = dict.fromkeys(SHARES, 0.0)
+    busy["forward"] = float(amount[work.forward].sum())
+    busy["backward"] = float(amount[work.backward].sum())
+    busy["update"] = float(amount[work.update].sum())
+    busy["transmission"] = float((stretches.end - stretches.start).sum())
+    busy["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
+    return busy

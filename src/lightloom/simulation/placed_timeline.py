@@ -48,7 +48,7 @@ def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[In
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = events.start, events.end
-    found = [
+    intervals = [
         Interval(
             resource=f"device {device[x]}",
             category=category,
@@ -59,7 +59,7 @@ def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[In
         for category, nodes in (("forward", work.forward), ("backward", work.backward))
         for x, node in enumerate(nodes.tolist())
     ]
-    found += [
+    intervals += [
         Interval(
             resource=f"device {d}",
             category="update",
@@ -70,7 +70,7 @@ def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[In
         for d, node in enumerate(work.update.tolist())
         if end[node] > start[node]
     ]
-    return found
+    return intervals
 
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
@@ -115,11 +115,11 @@ def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
 
 def _message_of(work: PlacedWork) -> Ints:
     """The message of every node; −1 where there is none."""
-    found = np.full(len(work.waits), -1)
+    message = np.full(len(work.waits), -1)
     hops = work.messages.last - work.messages.first + 1
     offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
-    found[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
-    return found
+    message[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
+    return message
 
 
 def _reconfigurations(dark: Floats) -> list[Interval]:

@@ -13,16 +13,19 @@ Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2; buckets as in PyTorch'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.problem import start_order
+
+if TYPE_CHECKING:
+    from lightloom.simulation._placed_kernels import Nodes
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
@@ -50,9 +53,9 @@ class Messages(NamedTuple):
 class PlacedWork:
     """Nodes: passes (of n sub-operators) and updates (of k devices), the earlier the smaller, then all that is sent."""
 
-    nodes: Any
-    """:class:`~lightloom.simulation._placed_kernels.Nodes`."""
-    waits: Ints
+    nodes: Nodes
+    """The nodes and those that follow each."""
+    waits: Int32s
     """[node] for how many others it waits."""
     forward: Ints
     """[n] node of each forward pass."""
@@ -88,11 +91,11 @@ def placed_work(
 def held_parameters(plan: HybridPlan) -> Floats:
     """Elements [k] that each device updates: a part that holds a copy updates all of its operator's."""
     balanced = plan.balanced
-    whole = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
+    of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
     copied = np.zeros(balanced.size, np.bool_)
     for x in (_shared(plan), _shared(plan) - 1):
         copied[x] = True
-    held = np.where(copied, whole[balanced.operator], balanced.parameters).astype(np.float64)
+    held = np.where(copied, of_operator[balanced.operator], balanced.parameters).astype(np.float64)
     return np.bincount(plan.placement.device, held, plan.k).astype(np.float64)
 
 
@@ -113,9 +116,9 @@ class _Builder:
         self.forward, self.backward = place, 2 * balanced.size - 1 - place
         self.update = 2 * balanced.size + np.arange(k)
         self._size = 2 * balanced.size + k
-        self._hops: list[tuple[Any, Any, Any, Any]] = []
-        self._messages: list[tuple[Any, ...]] = []
-        self._pairs: list[tuple[Any, Any]] = [(self.forward, self.backward)]
+        self._hops: list[tuple[Ints, Floats, Floats, Ints]] = []
+        self._messages: list[tuple[Column, ...]] = []
+        self._pairs: list[tuple[Ints, Ints]] = [(self.forward, self.backward)]
 
     def parcels(self) -> None:
         """Activations to the devices that read them, and their gradients back."""
@@ -125,16 +128,16 @@ class _Builder:
         parcel, reader, edge = kernels.parcels(
             balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k
         )
-        here, away = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
+        local, remote = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
         self._pairs += [
-            (self.forward[balanced.parent[here]], self.forward[reader[here]]),
-            (self.backward[reader[here]], self.backward[balanced.parent[here]]),
+            (self.forward[balanced.parent[local]], self.forward[reader[local]]),
+            (self.backward[reader[local]], self.backward[balanced.parent[local]]),
         ]
         producer, nbytes, to = balanced.parent[edge].astype(np.int64), balanced.nbytes[edge], device[reader[edge]]
         first, last = self._send("activation", producer, device[producer], to, nbytes)
-        self._pairs += [(self.forward[producer], first), (last[parcel[away]], self.forward[reader[away]])]
+        self._pairs += [(self.forward[producer], first), (last[parcel[remote]], self.forward[reader[remote]])]
         first, last = self._send("gradient", producer, to, device[producer], nbytes)
-        self._pairs += [(self.backward[reader[away]], first[parcel[away]]), (last, self.backward[producer])]
+        self._pairs += [(self.backward[reader[remote]], first[parcel[remote]]), (last, self.backward[producer])]
 
     def sums(self) -> Ints:
         """Gradients of copied parameters, added up part after part towards the part that owns each share.
@@ -145,7 +148,7 @@ class _Builder:
         owned = self.backward.copy()
         parts = np.union1d(shared, shared - 1)
         owned[parts] = self._join(len(parts))
-        self._along("sum", shared, self.backward, inwards=True, then=owned)
+        self._along("sum", shared, self.backward, inwards=True, waiting=owned)
         self._pairs.append((self.backward[parts], owned[parts]))
         return owned
 
@@ -153,7 +156,7 @@ class _Builder:
         """Sums, once they are reduced, from those who own them to all who hold copies."""
         self._pairs.append((reduced, self.update[self._device]))
         arrived = self.update[self._device]
-        self._along("share", _shared(self._plan), reduced, inwards=False, then=arrived)
+        self._along("share", _shared(self._plan), reduced, inwards=False, waiting=arrived)
 
     def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
         """Buckets of owned gradients between counterparts; returns the node [n] after which they are reduced."""
@@ -161,15 +164,15 @@ class _Builder:
         if groups == 1:
             return reduced
         members = _buckets(self._plan, self._order, settings)
-        device = np.array([self._device[each[0]] for each in members], dtype=np.int64)
+        device = np.array([self._device[parts[0]] for parts in members], dtype=np.int64)
         number = np.arange(len(device)) - np.searchsorted(device, device)
         gradients = self._plan.balanced.parameters * float(self._plan.balanced.gradient_bytes)
-        sums = np.array([gradients[each].sum() for each in members])
+        sums = np.array([gradients[parts].sum() for parts in members])
         sent = 2 * (groups - 1) / groups * sums / ratio
         first, last = self._send("all-reduce", number, device, device + self._plan.k, sent, steps=2 * (groups - 1))
-        for each, begin, end in zip(members, first, last, strict=True):
-            self._pairs.append((owned[each], np.full(len(each), begin)))
-            reduced[each] = end
+        for parts, begin, end in zip(members, first, last, strict=True):
+            self._pairs.append((owned[parts], np.full(len(parts), begin)))
+            reduced[parts] = end
         return reduced
 
     def work(self, accelerator: Accelerator, settings: TrainingSettings) -> PlacedWork:
@@ -200,12 +203,12 @@ class _Builder:
             resources=self._plan.k + ports,
         )
 
-    def _along(self, kind: MessageKind, shared: Ints, made: Ints, *, inwards: bool, then: Ints) -> None:
+    def _along(self, kind: MessageKind, shared: Ints, sendable: Ints, *, inwards: bool, waiting: Ints) -> None:
         """Shares along the copies of a parameter, from each part to its neighbour and on, both ways.
 
         Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
-        from the side on which it is. ``made`` [n] is what must be done before a part sends, ``then`` [n] what waits
-        for what reaches it.
+        from the side on which it is. ``sendable`` [n] is what a part waits for before it sends, ``waiting`` [n]
+        what waits for what it receives.
         """
         balanced, device = self._plan.balanced, self._device
         operator = balanced.operator[shared]
@@ -219,7 +222,7 @@ class _Builder:
             # Towards smaller parts the link behind comes first, towards larger ones the link before. Passing on goes
             # before what the part that receives begins.
             earlier, later = (joined + 1, joined) if source is shared else (joined, joined + 1)
-            self._pairs += [(made[source], first), (last[earlier], first[later]), (last, then[to])]
+            self._pairs += [(sendable[source], first), (last[earlier], first[later]), (last, waiting[to])]
 
     def _send(
         self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1
@@ -262,16 +265,16 @@ def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[
 
     A bucket is closed once it has reached its size; the first one of a device has a smaller one.
     """
-    found: list[Ints] = []
+    buckets: list[Ints] = []
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
-    late = order[::-1]
-    late = late[gradients[late] > 0]
+    backward_order = order[::-1]
+    backward_order = backward_order[gradients[backward_order] > 0]
     for device in range(plan.k):
-        members = late[plan.placement.device[late] == device]
+        members = backward_order[plan.placement.device[backward_order] == device]
         sums = np.cumsum(gradients[members])
         mark, begin, held = min(settings.first_bucket_size, settings.bucket_size), 0, 0.0
         while begin < len(members):
             end = min(int(np.searchsorted(sums, held + mark)) + 1, len(members))
-            found.append(members[begin:end])
+            buckets.append(members[begin:end])
             begin, held, mark = end, float(sums[end - 1]), settings.bucket_size
-    return found
+    return buckets

@@ -57,40 +57,40 @@ class Timeline:
     @classmethod
     def of(cls, intervals: Iterable[Interval]) -> Timeline:
         """Sort by start, then end, so that an interval of no length comes before what follows it."""
-        return cls(tuple(sorted(intervals, key=lambda each: (each.start, each.end))))
+        return cls(tuple(sorted(intervals, key=lambda interval: (interval.start, interval.end))))
 
     def __post_init__(self) -> None:
         latest: dict[str, Interval] = {}
-        for each in self.intervals:
-            if each.category not in SHARES:
-                raise AssertionError(f"{each.name!r}: no such category as {each.category!r}")
-            if not 0 <= each.start <= each.end:
-                raise AssertionError(f"{each.name!r} runs from {each.start} s to {each.end} s")
-            before = latest.get(each.resource)
-            if before is not None and each.start < before.end:
-                raise AssertionError(f"{before.name!r} and {each.name!r} overlap on {each.resource!r}")
-            latest[each.resource] = each
+        for interval in self.intervals:
+            if interval.category not in SHARES:
+                raise AssertionError(f"{interval.name!r}: no such category as {interval.category!r}")
+            if not 0 <= interval.start <= interval.end:
+                raise AssertionError(f"{interval.name!r} runs from {interval.start} s to {interval.end} s")
+            before = latest.get(interval.resource)
+            if before is not None and interval.start < before.end:
+                raise AssertionError(f"{before.name!r} and {interval.name!r} overlap on {interval.resource!r}")
+            latest[interval.resource] = interval
 
     @property
     def step_time(self) -> float:
         """Seconds until the last interval ends."""
-        return max((each.end for each in self.intervals), default=0.0)
+        return max((interval.end for interval in self.intervals), default=0.0)
 
     @property
     def resources(self) -> list[str]:
         """Resources, in order of first use."""
-        return list(dict.fromkeys(each.resource for each in self.intervals))
+        return list(dict.fromkeys(interval.resource for interval in self.intervals))
 
     def on(self, resource: str) -> list[Interval]:
         """The intervals of one resource."""
-        return [each for each in self.intervals if each.resource == resource]
+        return [interval for interval in self.intervals if interval.resource == resource]
 
     def busy_time(self) -> dict[str, float]:
         """Seconds spent in each category, whatever runs beside it."""
-        found = dict.fromkeys(SHARES, 0.0)
-        for each in self.intervals:
-            found[each.category] += each.duration
-        return found
+        seconds = dict.fromkeys(SHARES, 0.0)
+        for interval in self.intervals:
+            seconds[interval.category] += interval.duration
+        return seconds
 
     def breakdown(self) -> dict[str, float]:
         """The step, second by second, by what it waits for; the values add up to ``step_time``.
@@ -98,22 +98,22 @@ class Timeline:
         A moment counts as compute when any computing runs, else as communication, else as reconfiguration,
         else as idle: what the network does beside computing is hidden, the rest is *exposed*.
         """
-        found: dict[Share, float] = dict.fromkeys((*_PRECEDENCE, "idle"), 0.0)
+        seconds: dict[Share, float] = dict.fromkeys((*_PRECEDENCE, "idle"), 0.0)
         changes: list[tuple[float, int, Share]] = []
-        for each in self.intervals:
-            share = SHARES[each.category]
-            changes += [(each.start, 1, share), (each.end, -1, share)]
+        for interval in self.intervals:
+            share = SHARES[interval.category]
+            changes += [(interval.start, 1, share), (interval.end, -1, share)]
         active: dict[Share, int] = dict.fromkeys(_PRECEDENCE, 0)
         now = 0.0
         for moment, change, share in sorted(changes):
             if moment > now:
                 current: Share = next((name for name in _PRECEDENCE if active[name]), "idle")
-                found[current] += moment - now
+                seconds[current] += moment - now
                 now = moment
             active[share] += change
         return {
-            "compute_s": found["compute"],
-            "exposed_communication_s": found["communication"],
-            "exposed_reconfiguration_s": found["reconfiguration"],
-            "idle_s": found["idle"],
+            "compute_s": seconds["compute"],
+            "exposed_communication_s": seconds["communication"],
+            "exposed_reconfiguration_s": seconds["reconfiguration"],
+            "idle_s": seconds["idle"],
         }

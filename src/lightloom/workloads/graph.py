@@ -191,7 +191,7 @@ class ComputeGraph(Result):
         for operator in self.operators:
             for source in operator.inputs:
                 readers[source].append(operator.name)
-        return {name: tuple(found) for name, found in readers.items()}
+        return {name: tuple(names) for name, names in readers.items()}
 
     def with_batch(self, batch: int) -> ComputeGraph:
         """The graph for another number of samples.
@@ -267,8 +267,8 @@ class ComputeGraph(Result):
         if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
             raise WorkloadError(f"not a compute graph: expected a document with schema {SCHEMA!r}")
         try:
-            rest = {key: value for key, value in document.items() if key not in ("schema", "operators")}
-            return cls(**rest, operators=tuple(_operator_from_json(entry) for entry in document["operators"]))
+            header = {key: value for key, value in document.items() if key not in ("schema", "operators")}
+            return cls(**header, operators=tuple(_operator_from_json(entry) for entry in document["operators"]))
         except (TypeError, KeyError, AttributeError) as error:
             raise WorkloadError(f"not a compute graph: {error}") from error
 
@@ -284,8 +284,8 @@ _DEFAULTS = {f.name: f.default for f in fields(Operator)} | {"dimensions": {}}
 
 def _operator_to_json(operator: Operator) -> dict[str, Any]:
     values = {key: getattr(operator, key) for key in _DEFAULTS}
-    kept = {key: value for key, value in values.items() if value != _DEFAULTS[key]}
-    return {**kept, **({"inputs": list(operator.inputs)} if operator.inputs else {})}
+    stated = {key: value for key, value in values.items() if value != _DEFAULTS[key]}
+    return {**stated, **({"inputs": list(operator.inputs)} if operator.inputs else {})}
 
 
 def _operator_from_json(entry: Mapping[str, Any]) -> Operator:

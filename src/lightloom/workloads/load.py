@@ -57,9 +57,9 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     length = sequence_length or entry.sequence_length
     key = content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()])
     path = cache_directory() / "workloads" / f"{entry.name}-{key}.json"
-    found = _read(path)
-    if found is not None and found.name == entry.name:
-        return found
+    cached = _read(path)
+    if cached is not None and cached.name == entry.name:
+        return cached
     trace = _tracer(entry.name)
     graph = trace(
         resolve(entry.path),
@@ -84,9 +84,9 @@ def _read(path: Path) -> ComputeGraph | None:
 @cache
 def _source_hash() -> str:
     """Changes whenever the tracer, the zoo or the form of the graph does."""
-    here = Path(__file__).parent
-    digest = sha256((here / "graph.py").read_bytes())
-    for file in sorted((here / "torch").rglob("*.py")):
+    folder = Path(__file__).parent
+    digest = sha256((folder / "graph.py").read_bytes())
+    for file in sorted((folder / "torch").rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

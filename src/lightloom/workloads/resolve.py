@@ -37,12 +37,12 @@ def resolve(spec: str) -> Any:
             raise WorkloadError(f"{spec}: {INSTALL_TORCH}") from error
         text = (str(error).strip() or "no message").splitlines()[0]
         raise WorkloadError(f"{spec}: cannot import {place!r}: {type(error).__name__}: {text}") from error
-    found: Any = module
+    value: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise WorkloadError(f"{spec}: {place!r} has no {attribute!r}{_offer(module)}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 @contextlib.contextmanager
@@ -62,13 +62,13 @@ def _import_file(spec: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise WorkloadError(f"{spec}: there is no file {str(path)!r}")
     name = f"lightloom_model_{sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
         raise WorkloadError(f"{spec}: {str(path)!r} is not a Python file")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module  # dataclasses and pickle look it up there
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from lightloom.core.arrays import Floats, Ints
+
+
+class RingPairs(NamedTuple):
+    """Ordered pairs of ranks on a ring that have traffic; arrays of shape [pair]."""
+
+    nodes: int
+    """Number of ranks on the ring."""
+    source: Ints
+    ahead: Ints
+    """Links from the source to the destination, clockwise."""
+    nbytes: Floats
+
 
 @njit(cache=True)
-def sweep(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
+def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> int:
     """Best-fit colouring of arcs on a ring cut before node 0, in ``order`` of start; returns the number of colours.
 
     A colour's deadline is where the arc that crosses the cut with it starts again, ``nodes`` if none does. Free colours
@@ -61,12 +74,13 @@ def sweep(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
 
 
 @njit(cache=True)
-def turn_back(ahead: Any, source: Any, nodes: int, capacity: int, counts: Any, load: Any) -> int:
-    """Turn circuits round until no link carries more than ``capacity``, as far as each turn lowers the excess.
+def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) -> int:
+    """Send circuits the other way until no link carries more than ``capacity``, while each change lowers the excess.
 
     ``counts`` [pair, way] and ``load`` [way, link] are changed in place. Way 1 runs over the links that way 0 leaves
     out, in its own direction. Returns the excess left, summed over links.
     """
+    nodes, source, ahead = pairs.nodes, pairs.source, pairs.ahead
     over = np.zeros((2, 2 * nodes + 1), np.int64)
     full = np.zeros((2, 2 * nodes + 1), np.int64)
     excess = 0
@@ -79,23 +93,23 @@ def turn_back(ahead: Any, source: Any, nodes: int, capacity: int, counts: Any, l
                 now = load[way, k % nodes]
                 over[way, k + 1] = over[way, k] + (now > capacity)
                 full[way, k + 1] = full[way, k] + (now >= capacity)
-        best, pair, turned = 0, -1, 0
+        best, pair, old_way = 0, -1, 0
         for p in range(len(source)):
             a, b, c = source[p], source[p] + ahead[p], source[p] + nodes
             if counts[p, 0] > 0:
                 gain = over[0, b] - over[0, a] - (full[1, c] - full[1, b])
                 if gain > best:
-                    best, pair, turned = gain, p, 0
+                    best, pair, old_way = gain, p, 0
             if counts[p, 1] > 0:
                 gain = over[1, c] - over[1, b] - (full[0, b] - full[0, a])
                 if gain > best:
-                    best, pair, turned = gain, p, 1
+                    best, pair, old_way = gain, p, 1
         if pair < 0:
             return excess
         excess -= best
-        counts[pair, turned] -= 1
-        counts[pair, 1 - turned] += 1
-        step = 1 if turned == 0 else -1
+        counts[pair, old_way] -= 1
+        counts[pair, 1 - old_way] += 1
+        step = 1 if old_way == 0 else -1
         a, b, c = source[pair], source[pair] + ahead[pair], source[pair] + nodes
         for k in range(a, b):
             load[0, k % nodes] -= step
@@ -105,7 +119,7 @@ def turn_back(ahead: Any, source: Any, nodes: int, capacity: int, counts: Any, l
 
 
 @njit(cache=True)
-def occupy(way: Any, start: Any, length: Any, channel: Any, nodes: int, taken: Any) -> None:
+def occupy(way: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
     """Mark the channels of arcs in ``taken`` [way, link, word], one bit a channel."""
     for i in range(len(start)):
         bit = np.uint64(1) << np.uint64(channel[i] % 64)
@@ -114,16 +128,16 @@ def occupy(way: Any, start: Any, length: Any, channel: Any, nodes: int, taken: A
 
 
 @njit(cache=True)
-def first_free(way: int, start: int, length: int, nodes: int, channels: int, taken: Any) -> int:
-    """The lowest channel that is free on all links of an arc, or −1."""
-    whole = ~np.uint64(0)
+def first_free(way: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
+    """Return the lowest channel that is free on all links of an arc, or −1."""
+    full = ~np.uint64(0)
     for word in range(taken.shape[2]):
         mask = np.uint64(0)
         for k in range(length):
             mask |= taken[way, (start + k) % nodes, word]
-            if mask == whole:
+            if mask == full:
                 break
-        if mask == whole:
+        if mask == full:
             continue
         bit = 0
         while (mask >> np.uint64(bit)) & np.uint64(1):
@@ -133,15 +147,16 @@ def first_free(way: int, start: int, length: int, nodes: int, channels: int, tak
 
 
 @njit(cache=True)
-def fill(source: Any, ahead: Any, nbytes: Any, nodes: int, channels: int, most: Any, counts: Any, taken: Any) -> Any:
+def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
     """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit.
 
     The shorter way first. ``counts`` [pair] and ``taken`` [way, link, word] are changed in place; a pair has enough at
     ``most`` [pair]. Returns [circuit, 3]: pair, way, channel.
     """
+    nodes, source, ahead, nbytes = pairs
     queue = [(-nbytes[p] / (counts[p] + 1), p) for p in range(len(source))]
     heapq.heapify(queue)
-    found = [(0, 0, 0) for _ in range(0)]
+    circuits = [(0, 0, 0) for _ in range(0)]
     while len(queue):
         pair = queue[0][1]
         placed = False
@@ -155,7 +170,7 @@ def fill(source: Any, ahead: Any, nbytes: Any, nodes: int, channels: int, most: 
                     bit = np.uint64(1) << np.uint64(channel % 64)
                     for k in range(length):
                         taken[way, (start + k) % nodes, channel // 64] |= bit
-                    found.append((pair, way, channel))
+                    circuits.append((pair, way, channel))
                     placed = True
                     break
         if placed:
@@ -163,7 +178,7 @@ def fill(source: Any, ahead: Any, nbytes: Any, nodes: int, channels: int, most: 
             heapq.heapreplace(queue, (-nbytes[pair] / (counts[pair] + 1), pair))
         else:
             heapq.heappop(queue)
-    result = np.empty((len(found), 3), np.int64)
-    for i in range(len(found)):
-        result[i, 0], result[i, 1], result[i, 2] = found[i]
+    result = np.empty((len(circuits), 3), np.int64)
+    for i in range(len(circuits)):
+        result[i, 0], result[i, 1], result[i, 2] = circuits[i]
     return result

@@ -57,21 +57,21 @@ def maximise(
 
     if not time_limit > 0:
         raise InputError(f"a time limit of {time_limit} s: expected more than 0")
-    found: Any = milp(
+    result: Any = milp(
         -objective,
         integrality=integral.astype(np.int64),
         bounds=Bounds(0, highest),
         constraints=LinearConstraint(matrix, lower, upper),
         options={"time_limit": time_limit, "mip_rel_gap": 0.0},
     )
-    if found.status == _INFEASIBLE:
+    if result.status == _INFEASIBLE:
         raise InputError("the circuit program is infeasible: expected demands that the fabric's circuits can serve")
-    if found.x is None:
+    if result.x is None:
         raise InputError(
             f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
             "fast assignment"
         )
-    values = np.where(integral, np.rint(found.x), found.x)
-    if found.status == _OPTIMAL:
+    values = np.where(integral, np.rint(result.x), result.x)
+    if result.status == _OPTIMAL:
         return Solution(values, "optimal", 0.0)
-    return Solution(values, "time limit", float(found.mip_gap))
+    return Solution(values, "time limit", float(result.mip_gap))

@@ -91,8 +91,8 @@ def play_replanned(
     estimate = traffic.nbytes
     for hold in range(most_holds):
         start = timing.controller_latency + hold * timing.period + timing.reconfiguration
-        known = traffic.with_bytes(np.where(estimate > _DONE * traffic.nbytes, estimate, 0.0))
-        granted = planner(known, capacity).counts(traffic).sum(axis=0)
+        estimated = traffic.with_bytes(np.where(estimate > _DONE * traffic.nbytes, estimate, 0.0))
+        granted = planner(estimated, capacity).counts(traffic).sum(axis=0)
         if not granted[state.waiting].any() and not (timing.controller_latency and hold):
             raise InputError("the planner granted no circuit to any pair with bytes left: expected at least one")
         sharing = direct(granted, fabric.channel_bandwidth)
@@ -163,19 +163,19 @@ def _cycle(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing
     shares = []
     reached = np.zeros(len(stranded), dtype=bool)
     for hold in range(circuits.holds):
-        here = circuits.hold == hold
-        cells = (np.ones(int(here.sum())), (circuits.source[here], circuits.destination[here]))
+        standing = circuits.hold == hold
+        cells = (np.ones(int(standing.sum())), (circuits.source[standing], circuits.destination[standing]))
         granted = sparse.csr_array(cells, shape=(traffic.ranks, traffic.ranks))
         sharing = with_relays(traffic, granted, stranded, fabric.channel_bandwidth)
         reached |= sharing.hops[stranded] > 0
         shares.append(sharing)
     if not reached.all():
-        lost = stranded[~reached]
-        one = int(lost[0])
+        unserved = stranded[~reached]
+        pair = int(unserved[0])
         raise InputError(
-            f"rank {traffic.source[one]} has no circuit to rank {traffic.destination[one]} and no way over others' "
-            f"circuits in any of {circuits.holds} holds ({len(lost)} pairs in all): expected more holds, more circuits "
-            "a rank, or the max-min objective"
+            f"rank {traffic.source[pair]} has no circuit to rank {traffic.destination[pair]} and no path over "
+            f"others' circuits in any of {circuits.holds} holds ({len(unserved)} pairs in all): expected more holds, "
+            "more circuits a rank, or the max-min objective"
         )
     return shares
 

@@ -41,8 +41,8 @@ def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxa
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     high = relaxation.service * holds
     best = _search(traffic, relaxation, fabric.channels * holds, min(1.0, high), high)
-    circuits, lost = realise(traffic, fabric, best, holds, fill=True)
-    return Assignment(traffic, circuits, relaxation.service, lost)
+    circuits, dropped = realise(traffic, fabric, best, holds, fill=True)
+    return Assignment(traffic, circuits, relaxation.service, dropped)
 
 
 def assign_in_turns(
@@ -61,8 +61,8 @@ def assign_in_turns(
         high = relaxation.service * holds
         if _fit(traffic, (1 - gap) * high, relaxation, fabric.channels * holds) is not None:
             counts = _search(traffic, relaxation, fabric.channels * holds, (1 - gap) * high, high)
-            circuits, lost = realise(traffic, fabric, counts, holds, fill=True)
-            return Assignment(traffic, circuits, relaxation.service, lost)
+            circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
+            return Assignment(traffic, circuits, relaxation.service, dropped)
         holds *= 2
     return assign(traffic, fabric, holds, relaxation)
 
@@ -95,26 +95,26 @@ def realise(
     from lightloom.parallelism.circuits import _arc_kernels as kernels
 
     nodes, channels = fabric.ranks, fabric.channels * holds
-    ahead = (traffic.destination - traffic.source) % nodes
+    pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
     taken = np.zeros((2, nodes, -(-channels // 64)), np.uint64)
     rows = []
     for way in (0, 1):
         pair, start, length = _arcs(traffic, counts, way)
         colour, _ = colour_arcs(start, length, nodes, channels)
         colour = _largest_classes(colour, length, channels)
-        kept = colour >= 0
-        rows.append(np.column_stack([pair, np.full_like(pair, way), colour])[kept])
-        kernels.occupy(rows[-1][:, 1], start[kept], length[kept], colour[kept], nodes, taken)
+        coloured = colour >= 0
+        rows.append(np.column_stack([pair, np.full_like(pair, way), colour])[coloured])
+        kernels.occupy(rows[-1][:, 1], start[coloured], length[coloured], colour[coloured], nodes, taken)
     granted = np.bincount(np.concatenate(rows)[:, 0], minlength=len(traffic))
-    wanted = counts.sum(axis=1)
-    rows.append(kernels.fill(traffic.source, ahead, traffic.nbytes, nodes, channels, wanted, granted, taken))
-    lost = int((wanted - granted).sum())
+    requested = counts.sum(axis=1)
+    rows.append(kernels.fill(pairs, channels, requested, granted, taken))
+    dropped = int((requested - granted).sum())
     if fill:
         most = np.full(len(traffic), 2 * channels, np.int64) if most is None else most
-        rows.append(kernels.fill(traffic.source, ahead, traffic.nbytes, nodes, channels, most, granted, taken))
+        rows.append(kernels.fill(pairs, channels, most, granted, taken))
     pair, way, colour = np.concatenate(rows).T
     hold, channel = np.divmod(colour, fabric.channels)
-    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], way, channel), lost
+    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], way, channel), dropped
 
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
@@ -141,27 +141,27 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
     Divided as the relaxation does, else the shorter way round: the relaxation fills links, which fewer circuits than it
     promises need not.
     """
-    wanted = smallest_counts(traffic.relative, service)
+    needed = smallest_counts(traffic.relative, service)
     ahead = (traffic.destination - traffic.source) % traffic.ranks
     for clockwise in (relaxation.clockwise, (2 * ahead <= traffic.ranks).astype(np.float64)):
-        counts, fits = _divide(traffic, wanted, clockwise, channels)
+        counts, fits = _divide(traffic, needed, clockwise, channels)
         if fits and _colours(traffic, counts, channels) <= channels:
             return counts
     return None
 
 
-def _divide(traffic: Traffic, wanted: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
+def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
     """Whole circuits of each pair and way near the given shares, and whether the links can carry them."""
     from lightloom.parallelism.circuits import _arc_kernels as kernels
 
     nodes = traffic.ranks
     # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
-    running = np.floor(np.cumsum(wanted * clockwise_share) + 0.5)
-    clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, wanted)
-    counts = np.column_stack([clockwise, wanted - clockwise])
+    running = np.floor(np.cumsum(needed * clockwise_share) + 0.5)
+    clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, needed)
+    counts = np.column_stack([clockwise, needed - clockwise])
     load = np.stack([arc_load(*_arcs(traffic, counts, way)[1:], nodes) for way in (0, 1)])
-    ahead = (traffic.destination - traffic.source) % nodes
-    return counts, kernels.turn_back(ahead, traffic.source, nodes, channels, counts, load) == 0
+    pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
+    return counts, kernels.reverse_circuits(pairs, channels, counts, load) == 0
 
 
 def _arcs(traffic: Traffic, counts: Ints, way: int) -> tuple[Ints, Ints, Ints]:

@@ -57,12 +57,12 @@ def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxat
     if not continuity:
         highest[2 * pairs + 2 * nodes :] = np.inf
     limits = np.column_stack([np.zeros_like(highest), highest])
-    found: Any = linprog(objective, A_eq=matrix, b_eq=np.zeros(matrix.shape[0]), bounds=limits, method="highs-ds")
-    ways = np.maximum(found.x[: 2 * pairs].reshape(2, pairs), 0)
+    result: Any = linprog(objective, A_eq=matrix, b_eq=np.zeros(matrix.shape[0]), bounds=limits, method="highs-ds")
+    shares = np.maximum(result.x[: 2 * pairs].reshape(2, pairs), 0)
     first = traffic.source % nodes
-    alike = traffic.find(first, (first + traffic.destination - traffic.source) % traffic.ranks)
-    share = ways[0] / ways.sum(axis=0)
-    return Relaxation(float(found.x[-1]) * fabric.channels, share[np.searchsorted(inside, alike)])
+    representative = traffic.find(first, (first + traffic.destination - traffic.source) % traffic.ranks)
+    share = shares[0] / shares.sum(axis=0)
+    return Relaxation(float(result.x[-1]) * fabric.channels, share[np.searchsorted(inside, representative)])
 
 
 def check_ring(traffic: Traffic, fabric: WdmRing) -> None:

@@ -44,6 +44,6 @@ def solve(traffic: Traffic, fabric: WdmRing, holds: int = 1, time_limit: float =
     upper = np.concatenate([np.full(sets * fabric.links, float(fabric.wavelengths)), np.full(pairs, np.inf)])
     lower = np.concatenate([np.zeros(sets * fabric.links), np.zeros(pairs)])
     gain = np.append(np.zeros(cells), 1.0)
-    found = maximise(gain, matrix, lower, upper, integral, highest, time_limit)
-    counts = found.values[:-1].reshape(sets, 2, pairs).sum(axis=0).T
-    return Counts(counts.astype(np.int64), found.status, found.gap)
+    solution = maximise(gain, matrix, lower, upper, integral, highest, time_limit)
+    counts = solution.values[:-1].reshape(sets, 2, pairs).sum(axis=0).T
+    return Counts(counts.astype(np.int64), solution.status, solution.gap)

@@ -31,9 +31,9 @@ class Sharing:
 def direct(counts: Ints, bandwidth: float) -> Sharing:
     """Every pair on its own circuits: ``counts`` [pair] of ``bandwidth`` bytes per second."""
     hops = (counts > 0).astype(np.int64)
-    ways = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
+    paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
     rates: Floats = counts * np.float64(bandwidth)
-    return Sharing(rates, ways, hops, np.zeros(len(counts), dtype=bool), rates)
+    return Sharing(rates, paths, hops, np.zeros(len(counts), dtype=bool), rates)
 
 
 def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
@@ -64,14 +64,14 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
 
     pair, a, b = np.array(taken, dtype=np.int64).reshape(-1, 3).T
     pipe = np.searchsorted(ends, a * traffic.ranks + b)
-    ways = sparse.csr_array((np.ones(len(pair)), (pair, pipe)), shape=(len(traffic), pipes.nnz))
-    hops = np.diff(ways.indptr).astype(np.int64)
+    paths = sparse.csr_array((np.ones(len(pair)), (pair, pipe)), shape=(len(traffic), pipes.nnz))
+    hops = np.diff(paths.indptr).astype(np.int64)
     crowded = np.bincount(pipe, minlength=pipes.nnz) > 1
     capacity = pipes.data * bandwidth
     alone = np.full(len(traffic), np.inf)
     np.minimum.at(alone, pair, capacity[pipe])
     alone[hops == 0] = 0.0
-    return Sharing(capacity, ways, hops, ways @ crowded.astype(np.float64) > 0, alone)
+    return Sharing(capacity, paths, hops, paths @ crowded.astype(np.float64) > 0, alone)
 
 
 def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
@@ -81,15 +81,15 @@ def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
     """
     rate: Floats = np.where(active & ~sharing.shared, sharing.alone, 0.0)
     rising = active & sharing.shared
-    left = sharing.capacity.copy()
+    remaining = sharing.capacity.copy()
     while rising.any():
         takers = rising.astype(np.float64) @ sharing.ways
         used = takers > 0
-        level = np.full(len(left), np.inf)
-        level[used] = left[used] / takers[used]
+        level = np.full(len(remaining), np.inf)
+        level[used] = remaining[used] / takers[used]
         more = level.min()
         rate[rising] += more
-        left -= more * takers
+        remaining -= more * takers
         full = used & (level <= more * (1 + 1e-12))
         rising &= ~(sharing.ways @ full.astype(np.float64) > 0)
     return rate

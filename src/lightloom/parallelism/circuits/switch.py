@@ -119,20 +119,20 @@ def served_counts(traffic: Traffic, planes: int, circuit_bytes: float) -> Ints:
     """
     from scipy.optimize import linprog
 
-    whole = np.floor(traffic.nbytes / circuit_bytes)
-    gains = np.concatenate([np.full(len(traffic), circuit_bytes), traffic.nbytes - whole * circuit_bytes])
-    limits = np.concatenate([np.minimum(whole, planes), np.ones(len(traffic))])
+    full_circuits = np.floor(traffic.nbytes / circuit_bytes)
+    gains = np.concatenate([np.full(len(traffic), circuit_bytes), traffic.nbytes - full_circuits * circuit_bytes])
+    limits = np.concatenate([np.minimum(full_circuits, planes), np.ones(len(traffic))])
     lines = np.concatenate([traffic.source, traffic.source, *2 * (traffic.ranks + traffic.destination,)])
     columns = np.tile(np.arange(2 * len(traffic)), 2)
     sums = sparse.csr_array((np.ones(len(lines)), (lines, columns)), shape=(2 * traffic.ranks, 2 * len(traffic)))
-    found = linprog(
+    solution = linprog(
         -gains / circuit_bytes,
         A_ub=sums,
         b_ub=np.full(2 * traffic.ranks, planes),
         bounds=np.column_stack([np.zeros_like(limits), limits]),
         method="highs-ds",
     )
-    counts: Ints = np.rint(found.x).astype(np.int64).reshape(2, -1).sum(axis=0)
+    counts: Ints = np.rint(solution.x).astype(np.int64).reshape(2, -1).sum(axis=0)
     return counts
 
 
@@ -150,10 +150,10 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
     heapify(queue)
     while queue:
         pair = queue[0][1]
-        out, into = traffic.source[pair], entrance[pair]
-        if free[out] and free[into] and (most is None or counts[pair] < most[pair]):
-            free[out] -= 1
-            free[into] -= 1
+        sender, receiver = traffic.source[pair], entrance[pair]
+        if free[sender] and free[receiver] and (most is None or counts[pair] < most[pair]):
+            free[sender] -= 1
+            free[receiver] -= 1
             counts[pair] += 1
             heapreplace(queue, (-traffic.nbytes[pair] / (counts[pair] + 1), pair))
         else:

@@ -93,5 +93,5 @@ def _solve(
     else:
         gain[:-1] = granted.T @ relative
         highest[-1] = 0.0
-    found = maximise(gain, matrix, low, high, integral, highest, time_limit)
-    return found.values[:-1], found.status, found.gap
+    solution = maximise(gain, matrix, low, high, integral, highest, time_limit)
+    return solution.values[:-1], solution.status, solution.gap

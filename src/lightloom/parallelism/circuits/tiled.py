@@ -149,8 +149,8 @@ def _colours(pipes: _Pipes, pipe: Ints) -> Ints:
         free: list[int] = []
         busy: list[tuple[int, int]] = []
         used = 0
-        here = np.flatnonzero(pipes.way[pipe] == way)
-        for circuit in here[np.lexsort((pipe[here], -last[here], first[here]))].tolist():
+        circuits = np.flatnonzero(pipes.way[pipe] == way)
+        for circuit in circuits[np.lexsort((pipe[circuits], -last[circuits], first[circuits]))].tolist():
             while busy and busy[0][0] <= first[circuit]:
                 heappush(free, heappop(busy)[1])
             if not free:

@@ -63,22 +63,22 @@ class Traffic:
 
     def with_bytes(self, nbytes: Floats) -> Traffic:
         """The pairs that still have bytes above 0."""
-        kept = nbytes > 0
-        return replace(self, source=self.source[kept], destination=self.destination[kept], nbytes=nbytes[kept])
+        sending = nbytes > 0
+        return replace(self, source=self.source[sending], destination=self.destination[sending], nbytes=nbytes[sending])
 
     def find(self, source: Ints, destination: Ints) -> Ints:
         """Position of each ordered pair, or −1 where it has no demand."""
         keys = self.source * self.ranks + self.destination
-        wanted = source * self.ranks + destination
-        position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[position] == wanted, position, -1)
+        requested = source * self.ranks + destination
+        position = np.minimum(np.searchsorted(keys, requested), len(keys) - 1)
+        return np.where(keys[position] == requested, position, -1)
 
     def period(self) -> int:
         """The least number of ranks, a divisor of all, by which the traffic can be turned without changing it."""
         for shift in range(1, self.ranks):
             if self.ranks % shift == 0:
-                turned = self.find((self.source + shift) % self.ranks, (self.destination + shift) % self.ranks)
-                if (turned >= 0).all() and np.array_equal(self.nbytes[turned], self.nbytes):
+                rotated = self.find((self.source + shift) % self.ranks, (self.destination + shift) % self.ranks)
+                if (rotated >= 0).all() and np.array_equal(self.nbytes[rotated], self.nbytes):
                     return shift
         return self.ranks
 

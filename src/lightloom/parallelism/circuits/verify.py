@@ -45,13 +45,14 @@ def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
     reached = permutations[circuits.hold, circuits.channel, circuits.source]
     missing = np.flatnonzero(reached != circuits.destination)
     if len(missing):
-        one = missing[0]
-        raise VerificationError(f"{_name(circuits, int(one))}: the plane leads to rank {reached[one]}")
+        circuit = missing[0]
+        raise VerificationError(f"{_name(circuits, int(circuit))}: the plane leads to rank {reached[circuit]}")
 
 
-def _name(circuits: Circuits, one: int) -> str:
-    c = circuits
-    return f"hold {c.hold[one]}, rank {c.source[one]}→{c.destination[one]}, channel {c.channel[one]} (circuit {one})"
+def _name(circuits: Circuits, circuit: int) -> str:
+    hold, channel = circuits.hold[circuit], circuits.channel[circuit]
+    ranks = f"{circuits.source[circuit]}→{circuits.destination[circuit]}"
+    return f"hold {hold}, rank {ranks}, channel {channel} (circuit {circuit})"
 
 
 def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
@@ -66,8 +67,8 @@ def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
         column = getattr(circuits, name)
         wrong = np.flatnonzero((column < 0) | (column >= limit))
         if len(wrong):
-            one = int(wrong[0])
-            raise VerificationError(f"{_name(circuits, one)}: {name} {column[one]} is not in 0..{limit - 1}")
+            circuit = int(wrong[0])
+            raise VerificationError(f"{_name(circuits, circuit)}: {name} {column[circuit]} is not in 0..{limit - 1}")
     itself = np.flatnonzero(circuits.source == circuits.destination)
     if len(itself):
         raise VerificationError(f"{_name(circuits, int(itself[0]))}: a rank has a circuit to itself")
@@ -104,11 +105,11 @@ def _check_ports(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_granted(circuits: Circuits, traffic: Traffic, granted: Ints) -> None:
-    found = circuits.counts(traffic).sum(axis=0)
-    wrong = np.flatnonzero(found != granted)
+    assigned = circuits.counts(traffic).sum(axis=0)
+    wrong = np.flatnonzero(assigned != granted)
     if len(wrong):
         pair = int(wrong[0])
         raise VerificationError(
             f"rank {traffic.source[pair]}→{traffic.destination[pair]}: granted {granted[pair]} circuits, "
-            f"assigned {found[pair]}"
+            f"assigned {assigned[pair]}"
         )

@@ -48,10 +48,10 @@ def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
 def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """(from, to) of activations, and of gradients that are added up with the part before."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    ways = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
+    activations = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
     shared = np.flatnonzero(balanced.synchronised > 0)
     sums = set(zip(placement.device[shared - 1].tolist(), placement.device[shared].tolist(), strict=True))
-    return {(a, b) for a, b in ways if a != b}, {(a, b) for a, b in sums if a != b}
+    return {(a, b) for a, b in activations if a != b}, {(a, b) for a, b in sums if a != b}
 
 
 def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
@@ -95,12 +95,12 @@ def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool)
         raise VerificationError("a sub-operator does not take its duration")
     transfer = placement.link.latency + balanced.nbytes / placement.link.bandwidth
     arrival = end[source] + np.where(placement.device[source] != placement.device[target], transfer, 0.0)
-    late = np.flatnonzero(start[target] < arrival - slack)
-    if len(late):
-        x, y = target[late[0]], source[late[0]]
+    early = np.flatnonzero(start[target] < arrival - slack)
+    if len(early):
+        x, y = target[early[0]], source[early[0]]
         raise VerificationError(f"{balanced.label(int(x))} starts before {balanced.label(int(y))} has arrived")
     for device in range(placement.devices):
-        here = np.flatnonzero(placement.device == device)
-        for x, y in pairwise(here[np.lexsort((end[here], start[here]))].tolist()):
+        placed = np.flatnonzero(placement.device == device)
+        for x, y in pairwise(placed[np.lexsort((end[placed], start[placed]))].tolist()):
             if start[y] < end[x] - slack:
                 raise VerificationError(f"{balanced.label(x)} and {balanced.label(y)} overlap on device {device}")

@@ -132,9 +132,9 @@ class Partitions:
         if self.rules.follow and operator.kind not in TENSOR_KINDS:
             most = max((chosen[source].parts for source in operator.inputs if source in chosen), default=1)
             for split in self.rules.splits[operator.kind]:
-                found = _Choice(split, most)
-                if split_size(operator, split) >= most and self._cost(operator, found, chosen, by_name) == 0:
-                    return found
+                choice = _Choice(split, most)
+                if split_size(operator, split) >= most and self._cost(operator, choice, chosen, by_name) == 0:
+                    return choice
         best, least = _Choice(None, 1), (-1, 0.0)
         for split in self.rules.splits[operator.kind]:
             parts = min(wish, split_size(operator, split))
@@ -165,10 +165,10 @@ class Partitions:
         return cost
 
     def _exchange(
-        self, operator: Operator, position: int, choice: _Choice, source: Operator, made: _Choice
+        self, operator: Operator, position: int, choice: _Choice, source: Operator, produced: _Choice
     ) -> tuple[Exchange, float]:
-        wanted = need(operator, *choice, position)
-        key = (layout(source, *made), wanted, axis_size(source, wanted.axis))
+        consumed = need(operator, *choice, position)
+        key = (layout(source, *produced), consumed, axis_size(source, consumed.axis))
         if key not in self._exchanges:
             sent = exchange(*key)
             self._exchanges[key] = (sent, exchanged_fraction(key[0], key[1], sent))
@@ -217,10 +217,10 @@ class Partitions:
         copied = split is not None and split.copied
         held = np.full(parts, operator.parameters) if copied else np.diff(bounds(operator.parameters, parts))
         whole_output = split is not None and split.partial
-        kept = operator.activation_bytes * (np.ones(parts) if whole_output else share)
+        output = operator.activation_bytes * (np.ones(parts) if whole_output else share)
         gradients = np.full(parts, float(operator.parameters * self.rules.gradient_bytes if copied else 0))
         gradients[0] = 0.0
-        return held * float(self.rules.state_bytes) + kept, gradients
+        return held * float(self.rules.state_bytes) + output, gradients
 
 
 def _rounded(parts: int, rules: PartitionRules) -> int:

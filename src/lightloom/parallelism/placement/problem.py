@@ -79,7 +79,7 @@ def initial_state(problem: Problem, device: Int32s) -> PlacementState:
     """Return a placement for compiled loops to change; sub-operators without a device have −1."""
     placed = device >= 0
     columns = (problem.rows.memory, problem.rows.forward)
-    used, free = (np.bincount(device[placed], each[placed], problem.devices).astype(np.float64) for each in columns)
+    used, free = (np.bincount(device[placed], column[placed], problem.devices).astype(np.float64) for column in columns)
     moves, (reached, votes) = np.zeros(2, np.int64), np.zeros((2, problem.devices), np.int64)
     return PlacementState(
         device, used, free, placed, moves, reached, votes, np.zeros(len(device)), np.zeros(problem.devices)

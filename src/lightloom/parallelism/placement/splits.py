@@ -1,4 +1,4 @@
-"""Along which dimensions an operator may be split, and what its parts then need from its producers.
+"""The dimensions along which an operator may be split, and what its parts then need from its producers.
 
     dimension          inputs          parameters   output
     sample, sequence   own slice       copied       own slice       copies exchange gradients with their neighbours
@@ -31,13 +31,13 @@ class Split(NamedTuple):
     """One way to split a kind of operator."""
 
     dimension: str
-    """Its name in ``Operator.dimensions``."""
+    """Name of the dimension in ``Operator.dimensions``."""
     inputs: tuple[InputNeed, ...]
-    """Per input; the last one stands for all that follow."""
+    """What the parts read of each input; the last one stands for all that follow."""
     copied: bool
-    """Every part holds all parameters (and their gradients must be added up); otherwise its share."""
+    """Whether every part holds all parameters, whose gradients must then be summed; otherwise it holds its share."""
     partial: bool = False
-    """Parts hold summands of the whole output rather than slices of it."""
+    """Whether parts hold summands of the whole output rather than slices of it."""
 
 
 def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
@@ -94,10 +94,10 @@ taken to be ordered by head (as Megatron does), so that a slice of it holds quer
 
 
 class Layout(NamedTuple):
-    """How an output lies over the parts of the operator that made it."""
+    """Layout of an output over the parts of the operator that computes it."""
 
     axis: str
-    """Axis that is cut; empty when there is one part."""
+    """Axis that is cut; empty for a single part."""
     parts: int
     size: int
     """Elements along the axis."""
@@ -120,7 +120,7 @@ class Need(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """Fractions of a tensor that go from producer parts to consumer parts, one row per pair with any."""
+    """Fractions of a tensor sent from producer parts to consumer parts, one row for each pair that exchanges any."""
 
     source: Ints
     destination: Ints
@@ -130,12 +130,12 @@ class Exchange(NamedTuple):
 
 
 def axis_of(dimension: str) -> str:
-    """The axis of the tensor that a dimension cuts: heads lie side by side along the channels."""
+    """Return the axis of the tensor that a dimension cuts: heads lie side by side along the channels."""
     return {"head": "channel", "in_channel": "channel"}.get(dimension, dimension)
 
 
 def axis_size(operator: Operator, axis: str) -> int:
-    """Elements of the output along an axis; 1 where it has no such axis."""
+    """Return the elements of the output along an axis; 1 where it has no such axis."""
     sizes = operator.dimensions
     if axis == "channel" and "channel" not in sizes:
         return sizes.get("head", 1) * sizes.get("head_dim", 1)
@@ -143,20 +143,20 @@ def axis_size(operator: Operator, axis: str) -> int:
 
 
 def bounds(size: int, parts: int, unit: int = 1) -> Ints:
-    """Edges [parts + 1] of slices as equal as whole units allow."""
+    """Return the edges [parts + 1] of slices as equal as whole units allow."""
     edges: Ints = np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
     return edges
 
 
 def split_size(operator: Operator, split: Split) -> int:
-    """Most parts that the split allows; 0 where the operator cannot be split so."""
+    """Return the most parts that a split allows; 0 where it does not apply to the operator."""
     if split.dimension == "in_channel" and operator.dimensions.get("groups", 1) > 1:
         return 0
     return operator.dimensions.get(split.dimension, 0)
 
 
 def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
-    """What a split makes of the output."""
+    """Return the layout of the output under a split."""
     if split is None or parts == 1:
         return Layout("", 1, 1, 1, False)
     if split.partial:
@@ -167,7 +167,7 @@ def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
 
 
 def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
-    """What a split makes the parts read of the input at a position."""
+    """Return what the parts of a split read of the input at a position."""
     if split is None or parts == 1:
         return Need("whole", "", parts, 1, 1, 1)
     reads = split.inputs[min(position, len(split.inputs) - 1)]
@@ -178,52 +178,58 @@ def need(operator: Operator, split: Split | None, parts: int, position: int) -> 
     return Need(reads, axis_of(split.dimension), parts, operator.dimensions[split.dimension] * unit, unit, kernel)
 
 
-def region(wanted: Need, size: int) -> tuple[Ints, Ints]:
-    """First element [parts] along an input axis of ``size`` elements that each part reads, and the one after the last.
+def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
+    """Return the first element along an input axis that each part reads, and the one after the last, each [parts].
 
     Sizes leave the stride and padding of a convolution open to a few values: the region covers all of them.
     """
-    edges = bounds(wanted.size, wanted.parts, wanted.unit)
+    edges = bounds(consumed.size, consumed.parts, consumed.unit)
     low, high = edges[:-1], edges[1:]
-    first, last = low * size // wanted.size, -(-high * size // wanted.size)
-    if wanted.reads == "halo":
-        strides = [(s, p) for s in _strides(wanted, size) if -s < (p := _padding(wanted, size, s)) <= wanted.kernel]
+    first, last = low * size // consumed.size, -(-high * size // consumed.size)
+    if consumed.reads == "halo":
+        strides = [
+            (s, p) for s in _strides(consumed, size) if -s < (p := _padding(consumed, size, s)) <= consumed.kernel
+        ]
         if strides:
             first = np.minimum.reduce([low * s - (max(p, 0) + s) // 2 for s, p in strides])
-            last = np.maximum.reduce([(high - 1) * s + wanted.kernel - max(p, 0) // 2 for s, p in strides])
+            last = np.maximum.reduce([(high - 1) * s + consumed.kernel - max(p, 0) // 2 for s, p in strides])
         else:  # transposed or dilated
-            first, last = first - wanted.kernel, last + wanted.kernel
+            first, last = first - consumed.kernel, last + consumed.kernel
     return np.clip(first, 0, size), np.clip(last, 0, size)
 
 
-def _strides(wanted: Need, size: int) -> range:
-    around = round(size / wanted.size)
+def _strides(consumed: Need, size: int) -> range:
+    around = round(size / consumed.size)
     return range(max(1, around - 1), around + 2)
 
 
-def _padding(wanted: Need, size: int, stride: int) -> int:
+def _padding(consumed: Need, size: int, stride: int) -> int:
     """Padding of both ends together; what the last step leaves over can hide up to ``stride`` − 1 more."""
-    return (wanted.size - 1) * stride + wanted.kernel - size
+    return (consumed.size - 1) * stride + consumed.kernel - size
 
 
-def exchange(made: Layout, wanted: Need, size: int) -> Exchange:
-    """What each producer part sends to each consumer part.
+def exchange(produced: Layout, consumed: Need, size: int) -> Exchange:
+    """Return what each producer part sends to each consumer part.
 
     Args:
-        made: how the tensor lies.
-        wanted: what is read of it.
-        size: its elements along ``wanted.axis``; 1 where it has no such axis, so that all of it is read.
+        produced: layout of the tensor.
+        consumed: the region that is read.
+        size: elements along ``consumed.axis``; 1 where the tensor has no such axis, so that all of it is read.
     """
-    if wanted.reads == "whole" or size == 1:
-        size, low, high = 1, np.zeros(wanted.parts, np.int64), np.ones(wanted.parts, np.int64)
+    if consumed.reads == "whole" or size == 1:
+        size, low, high = 1, np.zeros(consumed.parts, np.int64), np.ones(consumed.parts, np.int64)
     else:
-        low, high = region(wanted, size)
-    content = (_AXES.get(wanted.axis, 0) if size > 1 else 0) << 60 | low << 30 | high
-    if made.axis == wanted.axis and size > 1:
-        source, destination, elements = _overlaps(bounds(made.size, made.parts, made.unit), low, high)
+        low, high = region(consumed, size)
+    content = (_AXES.get(consumed.axis, 0) if size > 1 else 0) << 60 | low << 30 | high
+    if produced.axis == consumed.axis and size > 1:
+        source, destination, elements = _overlaps(bounds(produced.size, produced.parts, produced.unit), low, high)
         return Exchange(source, destination, elements / size, content[destination])
-    destination, source = np.divmod(np.arange(wanted.parts * made.parts), made.parts)
-    held = np.ones(made.parts) if made.partial else np.diff(bounds(made.size, made.parts, made.unit)) / made.size
+    destination, source = np.divmod(np.arange(consumed.parts * produced.parts), produced.parts)
+    held = (
+        np.ones(produced.parts)
+        if produced.partial
+        else np.diff(bounds(produced.size, produced.parts, produced.unit)) / produced.size
+    )
     return Exchange(source, destination, held[source] * ((high - low) / size)[destination], content[destination])
 
 
@@ -239,11 +245,11 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     return source, destination, elements
 
 
-def exchanged_fraction(made: Layout, wanted: Need, sent: Exchange) -> float:
-    """Tensors' worth of data that leaves its device when equal places of producer and consumer share one."""
+def exchanged_fraction(produced: Layout, consumed: Need, sent: Exchange) -> float:
+    """Return the share of a tensor that leaves its device when equal parts of producer and consumer share one."""
     # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
-    if made.parts <= wanted.parts:
-        stride = sent.destination * made.parts // wanted.parts != sent.source
+    if produced.parts <= consumed.parts:
+        stride = sent.destination * produced.parts // consumed.parts != sent.source
     else:
-        stride = sent.source * wanted.parts // made.parts != sent.destination
+        stride = sent.source * consumed.parts // produced.parts != sent.destination
     return float(sent.fraction[stride].sum())

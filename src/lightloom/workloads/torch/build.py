@@ -40,8 +40,8 @@ def trace_factory(
     """
     # What a model prints must not mix with what the program writes to stdout.
     with contextlib.redirect_stdout(sys.stderr):
-        made = factory if isinstance(factory, nn.Module) else _call(factory, name, arguments or {})
-        module, inputs = _split(made, name)
+        built = factory if isinstance(factory, nn.Module) else _call(factory, name, arguments or {})
+        module, inputs = _split(built, name)
         if inputs is None:
             inputs = _ask_for_inputs(module, name, batch, sequence_length)
             return trace(module, inputs, batch=batch, name=name)
@@ -78,12 +78,12 @@ def _guarded(action: Callable[[], Any], context: str) -> Any:
         raise WorkloadError(f"{context}: {type(error).__name__}: {text}") from error
 
 
-def _split(made: Any, name: str) -> tuple[nn.Module, Any]:
-    if isinstance(made, nn.Module):
-        return made, None
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
-        return made
-    raise WorkloadError(f"{name}: returned a {type(made).__name__}; {_EXPECTED}")
+def _split(built: Any, name: str) -> tuple[nn.Module, Any]:
+    if isinstance(built, nn.Module):
+        return built, None
+    if isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module):
+        return built
+    raise WorkloadError(f"{name}: returned a {type(built).__name__}; {_EXPECTED}")
 
 
 def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: int | None) -> Any:
@@ -93,15 +93,15 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
             f"{name}: {type(module).__name__} has no example inputs; give it a method example_inputs(batch) "
             f"that returns the tensors for forward, or return (module, example_inputs) from the factory"
         )
-    asked: dict[str, int] = {}
+    options: dict[str, int] = {}
     if sequence_length is not None:
         if "sequence_length" not in inspect.signature(method).parameters:
             raise WorkloadError(f"{name}: takes no sequence length (example_inputs has no argument sequence_length)")
-        asked["sequence_length"] = sequence_length
+        options["sequence_length"] = sequence_length
 
     def call() -> Any:
         with torch.device("meta"):
-            return method(batch, **asked)
+            return method(batch, **options)
 
     return _guarded(call, f"{name}: example_inputs fails")
 

@@ -71,7 +71,7 @@ def distinct_elements(tensors: list[Tensor]) -> int:
     """Elements that views cover together, an expanded axis counted once: at most those of each storage."""
     by_storage: dict[int, tuple[int, int]] = {}
     for tensor in tensors:
-        room = tensor.untyped_storage().nbytes() // tensor.element_size()
+        capacity = tensor.untyped_storage().nbytes() // tensor.element_size()
         size, _ = by_storage.get(key_of(tensor), (0, 0))
-        by_storage[key_of(tensor)] = (size + tensor.numel(), room)
-    return sum(min(size, room) for size, room in by_storage.values())
+        by_storage[key_of(tensor)] = (size + tensor.numel(), capacity)
+    return sum(min(size, capacity) for size, capacity in by_storage.values())

@@ -108,8 +108,8 @@ def output_dimensions(
         return _named(names, shape), names
     if batch in shape:
         at = list(shape).index(batch)
-        known = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
-        names = known[rank] if at == 0 and rank in known else _neutral(rank, at)
+        named = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
+        names = named[rank] if at == 0 and rank in named else _neutral(rank, at)
         return _named(names, shape), names
     return _flattened(shape, batch), None
 
@@ -120,11 +120,11 @@ def _neutral(rank: int, sample: int) -> tuple[str, ...]:
 
 def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
-    found = {"sample": batch}
+    sizes = {"sample": batch}
     if len(shape) >= 1 and shape[0] and shape[0] % batch == 0:
-        found |= _named(("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:]))
+        sizes |= _named(("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:]))
         shape = shape[2:] if len(shape) == 2 else shape[1:]
-    return found | _named([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
+    return sizes | _named([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
 
 
 def _named(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
@@ -149,12 +149,12 @@ def linear_dimensions(
     shape: Sequence[int], batch: int | None, summed: int
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
     """A linear layer's last axis is its channels, whatever comes before; weights number C·K."""
-    found, axes = output_dimensions(shape, batch, None)
-    if "channel" not in found:
-        found.pop(f"axis_{len(shape) - 1}", None)
-        found["channel"] = int(shape[-1])
+    sizes, axes = output_dimensions(shape, batch, None)
+    if "channel" not in sizes:
+        sizes.pop(f"axis_{len(shape) - 1}", None)
+        sizes["channel"] = int(shape[-1])
         axes = None if axes is None or len(axes) < 2 else (*axes[:-1], "channel")
-    return {**found, "in_channel": summed}, axes
+    return {**sizes, "in_channel": summed}, axes
 
 
 def experts_dimensions(shape: Sequence[int], batch: int | None, summed: int) -> dict[str, int]:

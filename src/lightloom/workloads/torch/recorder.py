@@ -84,9 +84,9 @@ class Recorder:
         operands = [*tensors_in(args), *tensors_in(kwargs)]
         before = [self._origin(frame, tensor) for tensor in operands]
         outputs = list(tensors_in(result))
-        known = {key_of(tensor) for tensor in operands}
+        operands_known = {key_of(tensor) for tensor in operands}
         in_place = function._schema.is_mutable
-        if in_place or any(key_of(tensor) not in known for tensor in outputs):
+        if in_place or any(key_of(tensor) not in operands_known for tensor in outputs):
             self._account(frame, function, args, kwargs, outputs)
             self._note_reads(frame, operands, before)
             self._note_writes(frame, operands, before, outputs)
@@ -95,10 +95,10 @@ class Recorder:
 
     def _origin(self, frame: Frame, tensor: Tensor) -> Origin:
         key = key_of(tensor)
-        found = frame.own.get(key) or self._origins.get(key)
-        if found is None:
-            found = self._origins[key] = Origin(tensor.untyped_storage())
-        return found
+        origin = frame.own.get(key) or self._origins.get(key)
+        if origin is None:
+            origin = self._origins[key] = Origin(tensor.untyped_storage())
+        return origin
 
     def _account(
         self,
@@ -131,7 +131,7 @@ class Recorder:
                 frame.reads.setdefault(view, tensor)
 
     def _note_writes(self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]) -> None:
-        known = {key_of(tensor) for tensor in operands}
+        operand_keys = {key_of(tensor) for tensor in operands}
         # A parameter stands as producer here only to say "not a constant" until the frame closes.
         alive = any(not origin.constant for origin in before)
         sampled = any(origin.sampled for origin in before)
@@ -139,7 +139,7 @@ class Recorder:
         for tensor in outputs:
             key = key_of(tensor)
             origin = Origin(tensor.untyped_storage(), frame.word if alive else None, None, sampled)
-            if key in known and key not in frame.own:
+            if key in operand_keys and key not in frame.own:
                 if alive:
                     frame.changed[key] = tensor
             else:
@@ -203,10 +203,10 @@ class Recorder:
 
     def _first_used(self, sources: list[tuple[Tensor, Origin]]) -> int:
         """Parameters that no earlier operator has used."""
-        found = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
-        fresh = found.keys() - self._counted
+        used = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
+        fresh = used.keys() - self._counted
         self._counted |= fresh
-        return sum(found[key] for key in fresh)
+        return sum(used[key] for key in fresh)
 
     def _read(self, kind: str, sources: list[tuple[Tensor, Origin]], written: int) -> tuple[int, int]:
         """Elements read: those that all samples share, and all. A table gives up only the rows that are looked up."""
@@ -240,13 +240,13 @@ class Recorder:
         if kind == "experts":
             return naming.experts_dimensions(output.shape, batch, frame.products[-1][1].summed), None
         axes = self._inherited_axes(kind, sources, output)
-        found, axes = naming.output_dimensions(output.shape, batch, axes)
+        sizes, axes = naming.output_dimensions(output.shape, batch, axes)
         if kind == "conv":
             args = next(args for name, _, args in frame.products if name == "convolution")
-            found |= naming.convolution_dimensions(args[1], bool(args[6]), int(args[8]))
+            sizes |= naming.convolution_dimensions(args[1], bool(args[6]), int(args[8]))
         elif frame.products and kind in TENSOR_KINDS:
-            found["in_channel"] = frame.products[-1][1].summed
-        return found, axes
+            sizes["in_channel"] = frame.products[-1][1].summed
+        return sizes, axes
 
     def _inherited_axes(
         self, kind: str, sources: list[tuple[Tensor, Origin]], output: Tensor
@@ -268,9 +268,9 @@ class Recorder:
         return self._unique(name), path.rpartition(".")[0] if leaf else path
 
     def _unique(self, name: str) -> str:
-        found, repeat = name, 1
-        while found in self._names:
+        candidate, repeat = name, 1
+        while candidate in self._names:
             repeat += 1
-            found = f"{name}#{repeat}"
-        self._names.add(found)
-        return found
+            candidate = f"{name}#{repeat}"
+        self._names.add(candidate)
+        return candidate

@@ -43,8 +43,8 @@ class Mixture(nn.Module):
         order = chosen.flatten().argsort()
         visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
         inner = F.silu(self._each(visits, self.gate)) * self._each(visits, self.up)
-        found = self._each(inner, self.down)[order.argsort()] * scores.softmax(-1).flatten()[:, None]
-        y: Tensor = found.view(*x.shape[:2], self.visited, -1).sum(2)
+        experts = self._each(inner, self.down)[order.argsort()] * scores.softmax(-1).flatten()[:, None]
+        y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
         return y
 
     def _each(self, visits: Tensor, weights: Tensor) -> Tensor:
