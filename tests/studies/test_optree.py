@@ -167,7 +167,7 @@ def test_figures_keep_the_points_beside_the_formula() -> None:
 
 
 def test_unknown_studies_are_named() -> None:
-    assert load.names() == sorted(load.studies())
+    assert load.names() == sorted(load.STUDIES)
     with pytest.raises(UnknownNameError, match="did you mean 'optree'"):
         load.find("optre")
 

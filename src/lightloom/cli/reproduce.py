@@ -41,9 +41,9 @@ def reproduce(
     if report is not None:
         check_writable(report)
     results = []
-    if work is not None and (measuring := runs[0].measuring) is not None:
-        with progress("Training runs", measuring.jobs()) as advance:
-            measuring.run(work, data, advance)
+    if work is not None and (measurements := runs[0].measurements) is not None:
+        with progress("Training runs", measurements.job_count()) as advance:
+            measurements.run(work, data, advance)
     with progress("Studies", len(runs)) as advance:
         for run in runs:
             results.append(run(work))

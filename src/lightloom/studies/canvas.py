@@ -1,22 +1,33 @@
-"""What figures of studies are drawn on."""
+"""The canvas and the colours of all study figures."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BLUE, GREEN, ORANGE, RED = "#0072B2", "#009E73", "#E69F00", "#D55E00"
+SKY, PURPLE, GREY = "#56B4E9", "#CC79A7", "#999999"
+"""Colours of Okabe and Ito, which colour-blind readers can tell apart, and a grey."""
 
-def canvas(panels: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    """Panels side by side, with a light grid."""
+
+def canvas(
+    columns: int = 1,
+    rows: int = 1,
+    *,
+    size: tuple[float, float] | None = None,
+    sharey: bool = False,
+    grid: Literal["both", "y"] = "y",
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row, with a light grid."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.4) if panels > 1 else (7, 4.2), dpi=120, layout="constrained")
-    found = list(figure.subplots(1, panels, sharey=sharey, squeeze=False)[0])
-    for axes in found:
-        axes.grid(True, axis="y", color="0.92")
+    figure = Figure(figsize=size or ((10, 4.4) if columns > 1 else (7, 4.2)), dpi=120, layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).ravel())
+    for axes in panels:
+        axes.grid(True, axis=grid, color="0.92")
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
+    return figure, panels

@@ -1,9 +1,10 @@
-"""Studies by name; each is imported only when it is run."""
+"""Find studies by name; the modules of a study are imported when it is run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,127 +13,65 @@ from lightloom.studies.base import Study
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
-    """Long measurements that a study can repeat here instead of using those that come with the package."""
+class Measurements:
+    """Long measurements that a study can repeat instead of using those of the package."""
 
-    jobs: Callable[[], int]
-    run: Callable[[Path, Path | None, Callable[[int], None]], object]
-    """Takes the folder for results and checkpoints, the data folder, and what to tell of each finished job."""
+    module: str
+    """Module with ``job_count()`` and ``measure(work, data, advance)``."""
+
+    def job_count(self) -> int:
+        """Return the number of jobs."""
+        return int(import_module(self.module).job_count())
+
+    def run(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
+        """Run the jobs without results in ``work``; ``advance`` is called with the number of finished jobs."""
+        import_module(self.module).measure(work, data, advance)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a study is run."""
+    """A study that can be run."""
 
-    study: Callable[[Path | None], Study]
-    """Takes the folder with the user's own measurements, or None."""
-    measuring: Measuring | None = None
+    name: str
+    measurements: Measurements | None = None
 
     def __call__(self, work: Path | None = None) -> Study:
-        """Run it.
+        """Run the study, with the measurements in ``work`` if it is given.
 
         Raises:
             ConfigError: measurements in ``work`` cannot be read.
-            UnsupportedError: the study measures nothing.
+            UnsupportedError: the study has no measurements to repeat.
         """
-        if work is not None and self.measuring is None:
+        run = import_module(f"lightloom.studies.{self.name}.study").study
+        if self.measurements is None and work is not None:
             raise UnsupportedError("this study has no long measurements: leave out --work")
-        return self.study(work)
+        study: Study = run() if self.measurements is None else run(work)
+        return study
 
 
-def studies() -> Mapping[str, Entry]:
-    """Every study by name."""
-    return MappingProxyType(
-        {
-            "dadiannao": Entry(lambda _: _dadiannao()),
-            "inceptionn": Entry(_inceptionn, Measuring(_inceptionn_jobs, _inceptionn_measure)),
-            "optinc": Entry(_optinc, Measuring(_optinc_jobs, _optinc_measure)),
-            "optree": Entry(lambda _: _optree()),
-            "sipml": Entry(_sipml, Measuring(_sipml_jobs, _sipml_measure)),
-        }
-    )
+STUDIES: Mapping[str, Entry] = MappingProxyType(
+    {
+        "dadiannao": Entry("dadiannao"),
+        "inceptionn": Entry("inceptionn", Measurements("lightloom.studies.inceptionn.training_runs")),
+        "optinc": Entry("optinc", Measurements("lightloom.studies.optinc.runs")),
+        "optree": Entry("optree"),
+        "sipml": Entry("sipml", Measurements("lightloom.studies.sipml.runs")),
+    }
+)
+"""Every study by name."""
 
 
 def names() -> list[str]:
-    """Names of the studies."""
-    return sorted(studies())
+    """Return the names of all studies."""
+    return sorted(STUDIES)
 
 
 def find(name: str) -> Entry:
-    """The study of that name.
+    """Return the study of that name.
 
     Raises:
-        UnknownNameError: no such study (lists all).
+        UnknownNameError: the study does not exist; the message lists all.
     """
-    known = studies()
-    if name not in known:
-        raise UnknownNameError("study", name, known)
-    return known[name]
-
-
-def _dadiannao() -> Study:
-    from lightloom.studies.dadiannao.study import study
-
-    return study()
-
-
-def _optree() -> Study:
-    from lightloom.studies.optree.study import study
-
-    return study()
-
-
-def _sipml(work: Path | None) -> Study:
-    from lightloom.studies.sipml.study import study
-
-    return study(work)
-
-
-def _sipml_jobs() -> int:
-    from lightloom.studies.sipml.runs import jobs
-
-    return jobs()
-
-
-def _sipml_measure(work: Path, _: Path | None, advance: Callable[[int], None]) -> object:
-    from lightloom.studies.sipml.runs import measure
-
-    return measure(work, advance)
-
-
-def _inceptionn(work: Path | None) -> Study:
-    from lightloom.studies.inceptionn.study import study
-
-    return study(work)
-
-
-def _inceptionn_jobs() -> int:
-    from lightloom.studies.inceptionn.training_runs import jobs
-
-    return len(jobs())
-
-
-def _inceptionn_measure(work: Path, data: Path | None, advance: Callable[[int], None]) -> object:
-    from lightloom.studies.inceptionn.training_runs import measure
-    from lightloom.training.datasets.folder import data_folder
-
-    return measure(work, data_folder(data), advance)
-
-
-def _optinc(work: Path | None) -> Study:
-    from lightloom.studies.optinc.study import study
-
-    return study(work)
-
-
-def _optinc_jobs() -> int:
-    from lightloom.studies.optinc.runs import jobs
-
-    return jobs()
-
-
-def _optinc_measure(work: Path, data: Path | None, advance: Callable[[int], None]) -> object:
-    from lightloom.studies.optinc.runs import measure
-    from lightloom.training.datasets.folder import data_folder
-
-    return measure(work, data_folder(data), advance)
+    if name not in STUDIES:
+        raise UnknownNameError("study", name, STUDIES)
+    return STUDIES[name]

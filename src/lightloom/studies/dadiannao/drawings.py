@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lightloom.parallelism.dadiannao import chips_needed
 from lightloom.reports.figures.palette import FAINT, INK, SHARES
 from lightloom.studies.base import StudyFigure
+from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas
 from lightloom.studies.dadiannao import beyond
 from lightloom.studies.dadiannao.figure2 import BATCHES as FIGURE_2_BATCHES
 from lightloom.studies.dadiannao.figure2 import DOMINATED, share
@@ -29,13 +30,11 @@ from lightloom.studies.dadiannao.networks import printed
 from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, LINKS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COMPUTE, COMMUNICATION = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
-_SPEEDS = {"100": "#56B4E9", "400": "#0072B2"}
-"""Okabe and Ito's blues: the faster, the darker."""
-_RED = "#D55E00"
+_SPEEDS = {"100": SKY, "400": BLUE}
+"""Colour by speed: the faster, the darker."""
 
 
 def figures() -> tuple[StudyFigure, ...]:
@@ -100,7 +99,7 @@ def chips(name: str, batch: int) -> int:
 
 def breakdown() -> Figure:
     """Figure 2."""
-    figure, (axes,) = canvas((10, 4.2))
+    figure, (axes,) = canvas(size=(10, 4.2))
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]
     places = range(len(cases))
@@ -120,7 +119,7 @@ def breakdown() -> Figure:
 
 def times() -> Figure:
     """Figure 5, the bars: a panel for each network."""
-    figure, panels = canvas((10, 9), rows=3, columns=3)
+    figure, panels = canvas(3, 3, size=(10, 9))
     for axes, network in zip(panels, printed().values(), strict=True):
         base = run(network, 1, links(MIXED)["25-E"], FITTED, parallel="data").time
         for group, batch in enumerate(BATCHES):
@@ -150,12 +149,12 @@ def times() -> Figure:
 
 def energy_delay() -> Figure:
     """Figure 5, EDP: a panel for each batch."""
-    figure, panels = canvas((10, 7), rows=3)
+    figure, panels = canvas(1, 3, size=(10, 7))
     found = _savings().edp
     for axes, batch in zip(panels, BATCHES, strict=True):
         for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
             values = {name: 1 - found[speed][name, batch] / 100 for name in printed()}
-            colours = [_RED if value > 1 else colour for value in values.values()]
+            colours = [RED if value > 1 else colour for value in values.values()]
             bars = axes.bar([i + side for i in range(len(values))], list(values.values()), 0.38, color=colours)
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             axes.bar_label(bars, [f"{value:.2f}" for value in values.values()], fontsize=7, padding=2, bbox=plate)
@@ -164,13 +163,13 @@ def energy_delay() -> Figure:
         axes.set_ylim(0, 1.18)
         axes.set_ylabel(f"EDP / 25-E's, B = {batch}")
     key = [(f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()]
-    legend(figure, [*key, ("worse than 25-E", _RED)])
+    legend(figure, [*key, ("worse than 25-E", RED)])
     return figure
 
 
 def saved_by_network() -> Figure:
     """Improvement by network, at both speeds."""
-    figure, (axes,) = canvas((10, 4.4))
+    figure, (axes,) = canvas(size=(10, 4.4))
     for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
         values = _savings().time[speed]
         each = {name: [values[name, batch] for batch in BATCHES] for name in printed()}
@@ -197,10 +196,9 @@ def saved_by_network() -> Figure:
 
 def proof() -> Figure:
     """Saved at 400 Gb/s over saved at 100 Gb/s, and the line that no case can pass."""
-    figure, (axes,) = canvas((7, 5))
-    axes.grid(True, axis="x", color="0.92")
+    figure, (axes,) = canvas(size=(7, 5), grid="both")
     ends = (0.0, 65.0)
-    lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, _RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
+    lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
     for label, bandwidths, colour in lines:
         bound = largest_ratio(bandwidths)
         axes.plot(ends, [bound * end for end in ends], color=colour, lw=1.5, label=f"at most {bound:.3f}: {label}")
@@ -209,7 +207,7 @@ def proof() -> Figure:
         axes.scatter(list(found["100"].values()), list(found["400"].values()), **shape)
     for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
         x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
-        axes.plot(x, y, "*", color="#E69F00", mec=INK, ms=13, label="the paper's means" if label == "mean" else None)
+        axes.plot(x, y, "*", color=ORANGE, mec=INK, ms=13, label="the paper's means" if label == "mean" else None)
         axes.annotate(label, (x, y), (-8, 6), textcoords="offset points", ha="right", fontsize=8)
     axes.set_xlim(0, 65)
     axes.set_ylim(0, 85)
@@ -221,8 +219,8 @@ def proof() -> Figure:
 
 def faster_links() -> Figure:
     """Mean time saved against the bandwidth of the links, for three topologies."""
-    figure, panels = canvas((10, 4), columns=2)
-    styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", "#009E73"), "ring": ("ring", _RED)}
+    figure, panels = canvas(2, size=(10, 4))
+    styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", GREEN), "ring": ("ring", RED)}
     speeds = [int(name.split("-")[0]) for name in beyond.SPEEDS]
     for axes, batch in zip(panels, (None, BATCHES[-1]), strict=True):
         for topology, (label, colour) in styles.items():
@@ -260,16 +258,3 @@ def legend(figure: Figure, key: list[tuple[str, str]], note: str = "") -> None:
     if note:
         handles.append(Patch(alpha=0, label=note))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
-
-
-def canvas(size: tuple[float, float], *, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Panels with a light grid."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, dpi=120, layout="constrained")
-    found = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axes in found:
-        axes.grid(True, axis="y", color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lightloom.clusters.rack import Package
 from lightloom.reports.figures.palette import FAINT, INK
+from lightloom.studies.canvas import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,13 +17,11 @@ _CHIP, _GUIDE, _GLASS = "#6f9be0", "#c9603a", "#eef1f6"
 
 def floorplan(package: Package | None = None) -> Figure:
     """Chips on the interposer, waveguides between them and to the edges; millimetres."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     package = package or Package()
     edge, chip, gap = (1e3 * each for each in (package.interposer_edge, package.chip_edge, package.gap))
-    figure = Figure(figsize=(6, 6), dpi=120, layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = canvas(size=(6, 6))
     axes.add_patch(Rectangle((0, 0), edge, edge, facecolor=_GLASS, edgecolor=INK))
     starts = [gap + place * (chip + gap) for place in range(package.side)]
     for x in starts:

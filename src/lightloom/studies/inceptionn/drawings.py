@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lightloom.studies.canvas import canvas
+from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas
 from lightloom.studies.inceptionn import bitwidths
 from lightloom.studies.inceptionn.accuracy import base_at, final, mean_ratio
 from lightloom.studies.inceptionn.gradients import LOWEST
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
-BLUE, GREEN, ORANGE, RED, SKY, GREY = "#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#999999"
 _COLOURS = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
 
 

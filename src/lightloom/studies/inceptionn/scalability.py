@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
 from lightloom.core.claims import Claim
+from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.studies.inceptionn.models import Link, link_of, ring, worker_aggregator
 from lightloom.studies.inceptionn.paper import MODELS, size_bytes
 from lightloom.studies.inceptionn.tables import slug
@@ -76,11 +80,6 @@ def _built() -> list[Claim]:
 
 
 def _ring_seconds(p: int, nbytes: int) -> float:
-    from lightloom.collectives.cost.stepped import cost
-    from lightloom.collectives.registry import build, find
-    from lightloom.collectives.spec import Collective
-    from lightloom.fabrics.packet_switch import PacketSwitch
-
     fabric = PacketSwitch(ranks=p, bandwidth=10e9 / 8, hop_latency=0.0)
     schedule = build(find("ring"), Collective("all-reduce", p, nbytes), fabric)
     return cost(schedule, fabric).time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lightloom.studies.base import Study, StudyFigure
 from lightloom.studies.inceptionn import (
@@ -30,8 +31,7 @@ ASSUMPTIONS = (
     "Truncated weights (Fig. 4) are truncated after every update and stay so: the paper explains their effect by "
     "errors that add up.",
     "The four processes of the measured rows share one machine's two cores; links are limited by tbf to the stated "
-    "rate. "
-    "Computation therefore takes longer than on four machines, against what is compressed as well.",
+    "rate. Computation therefore takes longer than on four machines, against what is compressed as well.",
     "Sizes in MB are taken as 2^20 bytes, which AlexNet's and ResNet-50's parameter counts bear out.",
     "Section VIII-D does not state the base of its logarithm; 2 is taken.",
     "The bars of Figs. 3, 4, 7 and 12 to 15 are not legible in the text that we have: rows use the numbers that the "
@@ -40,13 +40,13 @@ ASSUMPTIONS = (
 
 
 def study(work: Path | None = None) -> Study:
-    """Regenerate the paper.
+    """Reproduce the paper.
 
     Args:
         work: a folder whose ``training.json`` replaces the training record of the package.
 
     Raises:
-        ConfigError: that file cannot be read.
+        ConfigError: the file cannot be read.
     """
     training = measured("training", work)
     loop, codec, exchange = measured("software"), measured("codec"), measured("exchange")
@@ -65,70 +65,73 @@ def study(work: Path | None = None) -> Study:
             *scalability.claims(),
             *slips.claims(),
         ),
-        figures=(
-            StudyFigure(
-                title="Figure 3: what communication takes",
-                caption="Worker-aggregator, 10 Gbit/s. Our model sends every copy over the aggregator's one link; "
-                "VGG-16 "
-                "took longer than its links explain.",
-                draw=drawings.communication_share,
-            ),
-            StudyFigure(
-                title="Figure 4: truncating gradients, weights, both",
-                caption="HDC on MNIST, trained here for 10,000 iterations by four processes. Paper: truncated "
-                "gradients "
-                "cost far less accuracy than truncated weights.",
-                draw=partial(drawings.truncation, training),
-            ),
-            StudyFigure(
-                title="Figure 5: gradients early, in the middle and late",
-                caption="One worker's gradient of HDC; dotted lines are the bounds 2^-10, 2^-8 and 2^-6. Paper: "
-                "AlexNet, all "
-                "values between -1 and 1, most close to 0.",
-                draw=partial(drawings.distribution, training["gradients"]),
-            ),
-            StudyFigure(
-                title="Figure 7: compression in software, inside the loop",
-                caption=f"{loop['what']}. Paper: training takes 2 to 4 times as long with Snappy and SZ.",
-                draw=partial(drawings.software_loop, loop),
-            ),
-            StudyFigure(
-                title="Figure 12: training time, by our communication model",
-                caption="Table II's computation plus payload and headers at 10 Gbit/s. The paper's rings reach "
-                "less than "
-                "half of their links, so that its INC saves less than this.",
-                draw=drawings.training_time,
-            ),
-            StudyFigure(
-                title="Figure 12, measured",
-                caption=f"{exchange['what']}",
-                draw=partial(drawings.measured_exchange, exchange),
-            ),
-            StudyFigure(
-                title="Beyond the paper: the hook in place of PyTorch's own",
-                caption="Step of a 23 MB MLP under DistributedDataParallel, four processes on two cores behind limited "
-                "links: medians and ranges over rounds. The hook steps aside where plain all-reduce is faster.",
-                draw=partial(drawings.hooks, measured("links")),
-            ),
-            StudyFigure(
-                title="Figures 13 and 14(b): accuracy over iterations",
-                caption="HDC on MNIST, seed 0. The codec as printed breaks its bound at 2^-8 and 2^-10; the "
-                "windowed form "
-                "keeps it, and error feedback brings back what is dropped.",
-                draw=partial(drawings.learning, training),
-            ),
-            StudyFigure(
-                title="Table III and Figure 14(a): bits a value",
-                caption="HDC: the paper's shares and those of our gradients, mean over training.",
-                draw=partial(drawings.bit_widths, training),
-            ),
-            StudyFigure(
-                title="Figure 15: exchange time against workers",
-                caption="Section VIII-D's forms, with Table II's speed of sums; at the right on to 1024 workers. "
-                "Paper: WA "
-                "grows almost linearly, INC stays almost constant.",
-                draw=drawings.scalability,
-            ),
-        ),
+        figures=(*_figures_3_to_7(training, loop), *_figures_12_to_15(training, exchange)),
         assumptions=ASSUMPTIONS,
+    )
+
+
+def _figures_3_to_7(training: Any, loop: Any) -> tuple[StudyFigure, ...]:
+    return (
+        StudyFigure(
+            title="Figure 3: what communication takes",
+            caption="Worker-aggregator, 10 Gbit/s. Our model sends every copy over the aggregator's one link; VGG-16 "
+            "took longer than its links explain.",
+            draw=drawings.communication_share,
+        ),
+        StudyFigure(
+            title="Figure 4: truncating gradients, weights, both",
+            caption="HDC on MNIST, trained here for 10,000 iterations by four processes. Paper: truncated gradients "
+            "cost far less accuracy than truncated weights.",
+            draw=partial(drawings.truncation, training),
+        ),
+        StudyFigure(
+            title="Figure 5: gradients early, in the middle and late",
+            caption="One worker's gradient of HDC; dotted lines are the bounds 2^-10, 2^-8 and 2^-6. Paper: "
+            "AlexNet, all values between -1 and 1, most close to 0.",
+            draw=partial(drawings.distribution, training["gradients"]),
+        ),
+        StudyFigure(
+            title="Figure 7: compression in software, inside the loop",
+            caption=f"{loop['what']}. Paper: training takes 2 to 4 times as long with Snappy and SZ.",
+            draw=partial(drawings.software_loop, loop),
+        ),
+    )
+
+
+def _figures_12_to_15(training: Any, exchange: Any) -> tuple[StudyFigure, ...]:
+    return (
+        StudyFigure(
+            title="Figure 12: training time, by our communication model",
+            caption="Table II's computation plus payload and headers at 10 Gbit/s. The paper's rings use "
+            "less than half of their links' bandwidth, so its INC saves less than this.",
+            draw=drawings.training_time,
+        ),
+        StudyFigure(
+            title="Figure 12, measured",
+            caption=f"{exchange['what']}",
+            draw=partial(drawings.measured_exchange, exchange),
+        ),
+        StudyFigure(
+            title="Beyond the paper: the hook in place of PyTorch's own",
+            caption="Step of a 23 MB MLP under DistributedDataParallel, four processes on two cores behind limited "
+            "links: medians and ranges over rounds. The hook steps aside where plain all-reduce is faster.",
+            draw=partial(drawings.hooks, measured("links")),
+        ),
+        StudyFigure(
+            title="Figures 13 and 14(b): accuracy over iterations",
+            caption="HDC on MNIST, seed 0. The codec as printed breaks its bound at 2^-8 and 2^-10; the "
+            "windowed form keeps it, and error feedback adds dropped gradients to later ones.",
+            draw=partial(drawings.learning, training),
+        ),
+        StudyFigure(
+            title="Table III and Figure 14(a): bits a value",
+            caption="HDC: the paper's shares and those of our gradients, mean over training.",
+            draw=partial(drawings.bit_widths, training),
+        ),
+        StudyFigure(
+            title="Figure 15: exchange time against workers",
+            caption="Section VIII-D's forms, with Table II's speed of sums; at the right up to 1024 workers. "
+            "Paper: WA grows almost linearly, INC stays almost constant.",
+            draw=drawings.scalability,
+        ),
     )

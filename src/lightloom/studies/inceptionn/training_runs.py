@@ -11,9 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.studies.inceptionn.gradients import summary
+from lightloom.training.datasets.folder import data_folder
+from lightloom.training.datasets.mnist import training_digits
+from lightloom.training.transport.launch import launch
 
 if TYPE_CHECKING:
     from lightloom.training.runs.digits import Recipe
@@ -87,32 +92,34 @@ def jobs() -> list[tuple[Run, int]]:
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
 
-def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Do what is not done yet and write ``training.json`` into ``work``.
+def job_count() -> int:
+    """Return the number of training runs."""
+    return len(jobs())
+
+
+def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the training runs without results in ``work`` and write ``training.json`` there.
 
     Args:
-        work: folder for checkpoints and results, one folder a run.
-        data: the data folder with MNIST.
-        advance: told 1 after each run.
+        work: folder for checkpoints and results, with a folder per run.
+        data: the data folder with MNIST; ``$LIGHTLOOM_DATA`` if None.
+        advance: called with 1 after each run.
 
     Raises:
-        ConfigError: the data set is not there.
-        LaunchError: a run failed; calling again goes on from its checkpoint.
+        ConfigError: the data set is missing.
+        LaunchError: a run failed; the next call resumes it from its checkpoint.
     """
-    from lightloom.training.datasets.mnist import training_digits
-
-    training_digits(data)
+    folder = data_folder(data)
+    training_digits(folder)
     records: dict[str, list[dict[str, Any]]] = {}
     for run, seed in jobs():
-        records.setdefault(run.name, []).append(_once(run, seed, work, data))
+        records.setdefault(run.name, []).append(_once(run, seed, work, folder))
         advance(1)
         write_atomically(work / "training.json", json.dumps(_document(work, records)))
     return work / "training.json"
 
 
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    import numpy as np
-
     folder = _folder(work, runs()[0], SEEDS[0])
     stages = {
         stage: {"iteration": at, **summary(np.load(folder / f"gradient-{at}.npy"))} for stage, at in SNAPSHOTS.items()
@@ -135,8 +142,6 @@ def _folder(work: Path, run: Run, seed: int) -> Path:
 
 
 def _once(run: Run, seed: int, work: Path, data: Path) -> dict[str, Any]:
-    from lightloom.training.transport.launch import launch
-
     folder = _folder(work, run, seed)
     result = folder / "result.json"
     if not result.exists():

@@ -28,6 +28,7 @@ from lightloom.studies.inceptionn.paper import (
     size_bytes,
 )
 from lightloom.studies.inceptionn.tables import slug
+from lightloom.workloads.load import load_workload
 
 PAYLOAD, FRAMING = 1448, 90
 """Bytes a packet: TCP payload at an MTU of 1500 with timestamps; TCP/IP headers, Ethernet frame, preamble and gap."""
@@ -92,8 +93,6 @@ def _row(
 
 
 def _sizes() -> list[Claim]:
-    from lightloom.workloads.load import load_workload
-
     names = {"AlexNet": "alexnet", "HDC": "hdc", "ResNet-50": "resnet50", "VGG-16": "vgg16"}
     why = {
         "HDC": "five weight layers of width 500 have 1.149 M parameters; 2.5 MB fits three of them, 784-500-500-10",

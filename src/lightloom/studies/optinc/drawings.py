@@ -9,7 +9,7 @@ import numpy as np
 
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import input_bound
-from lightloom.studies.canvas import canvas
+from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas
 from lightloom.studies.optinc import latency
 from lightloom.studies.optinc.learning import BASE, paired
 from lightloom.studies.optinc.paper import ACCURACY, RING_TRAFFIC, ROWS, SAVED
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
-BLUE, GREEN, ORANGE, RED, SKY, PURPLE, GREY = (
-    "#0072B2",
-    "#009E73",
-    "#E69F00",
-    "#D55E00",
-    "#56B4E9",
-    "#CC79A7",
-    "#999999",
-)
 _LINES = {
     "16-bit half-up": (BLUE, "-"),
     "16-bit floor": (GREEN, "-"),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.files import write_atomically
+from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
+from lightloom.training.datasets.cifar import is_there, test_images, training_images
 
 SEED = 0
 VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
@@ -30,8 +32,6 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
     Raises:
         ConfigError: the data set is there, but not as published.
     """
-    from lightloom.training.datasets.cifar import is_there
-
     if not is_there(data):
         advance(len(VARIANTS))
         return None
@@ -49,8 +49,6 @@ def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
     if not result.exists():
         import torch
 
-        from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
-        from lightloom.training.datasets.cifar import test_images, training_images
         from lightloom.training.runs.images import ImageRecipe, train
 
         recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")

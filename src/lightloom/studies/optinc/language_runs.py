@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
-
-if TYPE_CHECKING:
-    from lightloom.training.datasets.text import Corpus
+from lightloom.training.datasets.text import Corpus, plain_text, wikitext_2
 
 SEEDS = (0, 1)
 STEPS = 192
@@ -49,8 +47,6 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
     Raises:
         ConfigError: the text is not there.
     """
-    from lightloom.training.datasets.text import plain_text, wikitext_2
-
     own = data / OWN_TEXT
     corpus = plain_text(own) if own.exists() else wikitext_2(data)
     records: dict[str, list[dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""All long runs of the study in turn: MNIST through DDP, the language model, CIFAR-100 where it is there."""
+"""All training runs of the study: MNIST through DDP, the language model, and CIFAR-100 if it is available."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lightloom.studies.optinc import images_runs, language_runs, training_runs
+from lightloom.training.datasets.folder import data_folder
 
 
-def jobs() -> int:
-    """How many runs there are."""
+def job_count() -> int:
+    """Return the number of training runs."""
     return len(training_runs.jobs()) + len(language_runs.jobs()) + len(images_runs.VARIANTS)
 
 
-def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Do what is not done yet; ``work`` then holds ``training.json`` and ``language.json``, perhaps ``images.json``.
+def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the training runs without results in ``work`` and write their records there.
+
+    The records are ``training.json`` and ``language.json``, and ``images.json`` if CIFAR-100 is available.
 
     Raises:
-        ConfigError: a data set is not there.
-        LaunchError: a run failed; calling again goes on from its checkpoint.
+        ConfigError: a data set is missing.
+        LaunchError: a run failed; the next call resumes it from its checkpoint.
     """
+    folder = data_folder(data)
     for part in (training_runs, language_runs, images_runs):
-        part.measure(work, data, advance)
+        part.measure(work, folder, advance)
     return work

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
+from lightloom.training.datasets.mnist import training_digits
+from lightloom.training.transport.launch import launch
+from lightloom.training.transport.worker import Worker
 
 if TYPE_CHECKING:
     from lightloom.training.runs.digits import Recipe
-    from lightloom.training.transport.worker import Worker
 
 RANKS = 4
 SEEDS = (0, 1, 2, 3, 4)
@@ -77,9 +79,6 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
         ConfigError: the data set is not there.
         LaunchError: a run failed; calling again goes on with it.
     """
-    from lightloom.training.datasets.mnist import training_digits
-    from lightloom.training.transport.launch import launch
-
     training_digits(data)
     work.mkdir(parents=True, exist_ok=True)
     missing = [(run, seed) for run, seed in jobs() if not _result(work, run, seed).exists()]
@@ -94,7 +93,6 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
 def train_all(worker: Worker) -> None:
     """The worker function: one run after the other, each result in its own file."""
     from lightloom.training.runs.digits import train
-    from lightloom.training.transport.worker import Worker
 
     for task in worker.arguments["tasks"]:
         arguments = {"recipe": task["recipe"], "data": worker.arguments["data"], "folder": None}

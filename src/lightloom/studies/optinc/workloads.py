@@ -14,6 +14,8 @@ from typing import Any
 
 from lightloom.core.files import write_atomically
 from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.load import TRACE_BATCH
+from lightloom.workloads.resolve import resolve
 
 TOKENS = 16
 """Length of the short sequences, which batches below one of 256 tokens are made of."""
@@ -40,8 +42,6 @@ def traced(name: str) -> ComputeGraph:
     Raises:
         WorkloadError: PyTorch is missing.
     """
-    from lightloom.workloads.load import TRACE_BATCH
-    from lightloom.workloads.resolve import resolve
     from lightloom.workloads.torch.build import trace_factory
 
     factory, arguments, tokens = GRAPHS[name]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.studies.base import StudyFigure
+from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas
 from lightloom.studies.optree.comparison import BY_RANKS, BY_WAVELENGTHS, SIZES, Settings, literal_steps
 from lightloom.studies.optree.depth import DEPTHS, INSET, RANKS, constructed, curve
 from lightloom.studies.optree.model import paper_steps, seconds
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
-_COLOURS = {"OpTree": "#D55E00", "WRHT": "#56B4E9", "NE": "#009E73", "Ring": "#AAAAAA"}
-_BY_RANKS = dict(zip(RANKS, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
+_COLOURS = {"OpTree": RED, "WRHT": SKY, "NE": GREEN, "Ring": "#AAAAAA"}
+_BY_RANKS = dict(zip(RANKS, (BLUE, GREEN, ORANGE, RED), strict=True))
 _MIB = 2**20
 
 
@@ -61,7 +61,7 @@ def depth_figure() -> Figure:
     """Figure 4: all depths on the left, the paper's inset on the right."""
     from matplotlib.lines import Line2D
 
-    figure, (whole, inset) = _canvas()
+    figure, (whole, inset) = canvas(2, size=(10, 4.5), grid="both")
     for axes, depths in ((whole, DEPTHS), (inset, INSET)):
         for place, n in enumerate(RANKS):
             steps, lowest, colour = curve(n), min(curve(n).values()), _BY_RANKS[n]
@@ -98,7 +98,7 @@ def wavelengths_figure() -> Figure:
 
 
 def _time_figure(settings: Settings) -> Figure:
-    figure, panels = _canvas(sharey=True)
+    figure, panels = canvas(2, size=(10, 4.5), sharey=True, grid="both")
     for axes, (ranks, wavelengths) in zip(panels, settings, strict=True):
         _draw_times(axes, ranks, wavelengths)
         axes.set_title(f"N = {ranks}, w = {wavelengths}")
@@ -141,16 +141,3 @@ def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
     axes.set_yscale("log")
     axes.set_xticks(mebibytes, [f"{size:g}" for size in mebibytes])
     axes.set_xlabel("message size d per node (MiB)")
-
-
-def _canvas(*, sharey: bool = False) -> tuple[Figure, tuple[Axes, Axes]]:
-    """Two panels side by side, with a light grid."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.5), dpi=120, layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=sharey)
-    for axes in (left, right):
-        axes.grid(True, color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, (left, right)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lightloom.reports.figures.palette import FAINT, INK
 from lightloom.studies.base import StudyFigure
-from lightloom.studies.canvas import canvas
+from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, canvas
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, SCALING
 from lightloom.studies.sipml.systems import System
@@ -30,13 +30,12 @@ class _Line(NamedTuple):
         return gbps if self.most is None else min(gbps, self.most)
 
 
-# Okabe and Ito's colours.
 _LINES = (
-    _Line("electrical, 200 Gb/s", "electrical", 200, "#E69F00", "-"),
-    _Line("electrical, 400 Gb/s", "electrical", 400, "#D55E00", "-"),
+    _Line("electrical, 200 Gb/s", "electrical", 200, ORANGE, "-"),
+    _Line("electrical, 400 Gb/s", "electrical", 400, RED, "-"),
     _Line("ideal electrical", "electrical", None, INK, "--"),
-    _Line("SiP-OCS", "ocs", None, "#0072B2", "-o"),
-    _Line("SiP-Ring", "ring", None, "#009E73", "-s"),
+    _Line("SiP-OCS", "ocs", None, BLUE, "-o"),
+    _Line("SiP-Ring", "ring", None, GREEN, "-s"),
 )
 
 

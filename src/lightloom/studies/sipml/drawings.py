@@ -9,7 +9,7 @@ import numpy as np
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
 from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours
 from lightloom.studies.base import StudyFigure
-from lightloom.studies.canvas import canvas
+from lightloom.studies.canvas import GREEN, ORANGE, PURPLE, RED, SKY, canvas
 from lightloom.studies.sipml import figure4
 from lightloom.studies.sipml.circuits import all_to_all_case
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 RING = (8, 8)
 """Nodes and wavelengths of the ring that is drawn."""
-_OPERATORS = {"A": "#56B4E9", "B": "#E69F00", "C": "#009E73", "D": "#CC79A7"}
-"""Okabe and Ito's colours."""
+_OPERATORS = {"A": SKY, "B": ORANGE, "C": GREEN, "D": PURPLE}
+"""Colour of each operator."""
 
 
 def figures() -> tuple[StudyFigure, ...]:
@@ -83,7 +83,7 @@ def _draw_peers(axes: Axes) -> None:
             turn = angle[_turned(device) - 1]
             place[group * k + device] = (group * 3.6 + np.cos(turn), np.sin(turn))
     sent = plan.traffic()
-    for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, "#D55E00")):
+    for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, RED)):
         for a, b in zip(*matrix.nonzero(), strict=True):
             axes.annotate(
                 "",
@@ -109,7 +109,7 @@ def _draw_peers(axes: Axes) -> None:
             bbox={"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT},
         )
     axes.plot([], [], color=INK, label="model parallelism")
-    axes.plot([], [], color="#D55E00", label="data parallelism")
+    axes.plot([], [], color=RED, label="data parallelism")
     axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
     axes.set_xlim(-1.6, 5.2)
     axes.set_ylim(-1.9, 1.9)

@@ -86,13 +86,13 @@ def networks() -> list[tuple[System, float]]:
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
-def jobs() -> int:
-    """How many there are."""
+def job_count() -> int:
+    """Return the number of measurements."""
     return len(settings()) + len(networks())
 
 
-def measure(work: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Do what is not done yet; ``work`` then holds ``comparison.json``.
+def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the measurements without results in ``work`` and write ``comparison.json`` there; no data sets are needed.
 
     Raises:
         ConfigError: results in ``work`` cannot be read or written.
