@@ -102,4 +102,4 @@ def collective_of(
         return Collective(cast(Kind, kind), ranks, parse(nbytes, "size"))
     if nbytes_per_rank is not None and nbytes is None:
         return Collective(cast(Kind, kind), ranks, parse(nbytes_per_rank, "size") * ranks)
-    raise ConfigError("expected either a total size (nbytes) or a size per rank (nbytes_per_rank)")
+    raise ConfigError("give either the total size (--nbytes, nbytes) or the size per rank (--nbytes-per-rank)")

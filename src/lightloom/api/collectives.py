@@ -13,12 +13,12 @@ from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.evaluate import Refusal, costed, evaluate_all
+from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify as verify_on
-from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
@@ -41,8 +41,8 @@ class CollectiveRanking(Result):
     """Name of the one algorithm that was requested, or ``all``."""
     ranking: tuple[VerifiedSchedule, ...]
     """Verified schedules, fastest first."""
-    refused: tuple[tuple[str, str], ...]
-    """Names of the algorithms that cannot serve, each with the reason."""
+    refused: tuple[Refusal, ...]
+    """The algorithms that cannot serve, each with the reason."""
 
     @property
     def winner(self) -> VerifiedSchedule:
@@ -82,7 +82,7 @@ class CollectiveRanking(Result):
             "cost_model": self.cost_model,
             "fabric": fabric,
             "rows": self.rows(),
-            "refused": [{"algorithm": name, "why": why} for name, why in self.refused],
+            "refused": [refusal.to_json() for refusal in self.refused],
             "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model]),
         }
         return {name: plain(value) for name, value in document.items()}
@@ -136,48 +136,28 @@ def collective(
         fields: fields of the fabric by keyword.
 
     Raises:
-        UnsupportedError: no algorithm serves this collective on this fabric.
-        VerificationError: the one algorithm that was requested builds a wrong schedule.
+        UnsupportedError: no algorithm serves this collective on this fabric, or the requested one does not.
         InputError: an argument that cannot be read.
     """
     on = load_fabric(fabric, ranks, set=set, **fields)
     request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
     model = known_cost_model(cost_model)
-    candidates, refused = _candidates(request, on, model, algorithm)
-    ranking: list[VerifiedSchedule] = []
+    candidates = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
     with progress("Schedules", len(candidates)) as advance:
-        for candidate in candidates:
-            try:
-                ranking.append(VerifiedSchedule.evaluated(evaluate(candidate, request, on, model), on))
-            except VerificationError as error:
-                if algorithm != ALL:
-                    raise VerificationError(f"{candidate.name}: {error}") from error
-                refused.append((candidate.name, f"{candidate.name} builds a wrong schedule: {error}"))
-            advance(1)
-    if not ranking:
-        raise UnsupportedError("; ".join(f"{name}: {why}" for name, why in refused))
+        evaluations, refused = evaluate_all(request, on, model, candidates, advance=lambda: advance(1))
+    if not evaluations and algorithm != ALL:
+        raise UnsupportedError(refused[0].why)
+    if not evaluations:
+        failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refused if refusal.failed)
+        raise UnsupportedError(f"no algorithm serves {request.kind} on a {getattr(on, 'kind', 'fabric')}{failures}")
     return CollectiveRanking(
         collective=request,
         fabric=on,
         cost_model=model,
         algorithm=algorithm,
-        ranking=tuple(sorted(ranking, key=lambda schedule: (schedule.time, schedule.algorithm))),
+        ranking=tuple(VerifiedSchedule.evaluated(evaluation, on) for evaluation in evaluations),
         refused=tuple(refused),
     )
-
-
-def _candidates(
-    request: Collective, fabric: Fabric, model: CostModel, algorithm: str
-) -> tuple[list[Algorithm], list[tuple[str, str]]]:
-    """The algorithms to try, and those that decline, each with the reason."""
-    if algorithm != ALL:
-        return [find(algorithm)], []
-    reasons = {name: entry.refusal(request.kind, fabric, model) for name, entry in algorithms().items()}
-    candidates = [entry for name, entry in algorithms().items() if reasons[name] is None]
-    if not candidates:
-        kind = getattr(fabric, "kind", "fabric")
-        raise UnsupportedError(f"no algorithm serves {request.kind} on a {kind}")
-    return candidates, [(name, why) for name, why in reasons.items() if why]
 
 
 def synthesize(

@@ -3,54 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from lightloom.photonics.link_budget import LinkBudget
+from lightloom.cli.options import Json, Wavelengths, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import MAXIMUM_RANKS
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.units import format_bandwidth
+from lightloom.photonics.link_budget import SOURCES, LinkBudget, dbm
+from lightloom.reports.console import make_console
+from lightloom.reports.figures.base import save
+from lightloom.reports.figures.budget_figure import budget_figure
 
 _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 
 def budget(
+    *,
     ranks: Annotated[str, typer.Option(metavar="N", help="Nodes on the ring.")] = "64",
-    wavelengths: Annotated[str | None, typer.Option(metavar="W", help="Wavelengths of a fibre.")] = None,
+    wavelengths: Wavelengths = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="field=value of the budget, losses in dB; repeatable.")
     ] = None,
     taps: Annotated[str, typer.Option(metavar="T", help="Most destinations of one lightpath.")] = "10",
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the power along the longest lightpath (.svg, .png, .pdf).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    figure: Annotated[Path | None, figure_option("Draw the power along the longest lightpath")] = None,
+    as_json: Json = False,
 ) -> None:
     """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."""
-    from lightloom.cli.output import print_json, read_count, read_settings
-    from lightloom.core.configfile import validate
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.fields import MAXIMUM_RANKS
-    from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.photonics.link_budget import LinkBudget
-    from lightloom.reports.figures.base import check_format, save
-
-    chosen = read_settings(settings or [])
-    if wavelengths is not None:
-        chosen["wavelengths"] = read_count(wavelengths, "--wavelengths")
+    chosen = read_settings(settings, wavelengths)
     nodes, most = read_count(ranks, "--ranks"), read_count(taps, "--taps")
     if not 2 <= nodes <= MAXIMUM_RANKS:
         raise ConfigError(f"--ranks {nodes}: expected 2 to {MAXIMUM_RANKS} nodes")
     if not 1 <= most < nodes:
         raise ConfigError(f"--taps {most}: expected 1 to {nodes - 1}, since {nodes} nodes are on the ring")
     light = validate(LinkBudget, chosen, "budget")
-    if figure is not None:
-        check_format(figure)
-        check_writable(figure)
+    check_outputs([figure])
     origin = provenance(["budget", nodes, most, light.model_dump(mode="json")])
     if figure is not None:
-        from lightloom.reports.figures.budget_figure import budget_figure
-
         save(budget_figure(light, most), figure, provenance_line(origin))
     document = _document(light, nodes, most, set(chosen)) | {"provenance": origin}
     if as_json:
@@ -60,10 +54,8 @@ def budget(
 
 
 def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> dict[str, Any]:
-    from lightloom.photonics.link_budget import SOURCES, dbm
-
     half = ranks // 2
-    served = sorted({*(each for each in _TAPS if each <= most), most})
+    served = sorted({*(taps for taps in _TAPS if taps <= most), most})
     return {
         "schema": "lightloom.budget/1",
         "ranks": ranks,
@@ -71,13 +63,13 @@ def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> dic
         "sources": {name: "given" if name in chosen else where for name, where in SOURCES.items()},
         "laser_dbm": light.laser_dbm,
         "sensitivity_dbm": dbm(light.sensitivity),
-        "losses": [each._asdict() for each in light.losses()],
+        "losses": [loss._asdict() for loss in light.losses()],
         "neighbours_close": light.closes(1),
         "half_ring_closes": light.closes(half),
         "half_ring_laser_dbm": light.needed_dbm(half),
         "half_ring_error_rate": light.errors_over(half),
         "most_taps": light.most_taps(),
-        "rows": [_row(light, each) for each in served],
+        "rows": [_row(light, taps) for taps in served],
     }
 
 
@@ -93,16 +85,12 @@ def _row(light: LinkBudget, taps: int) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
-    from rich.table import Table
-
-    from lightloom.reports.console import make_console
-
     say = make_console().print
     losses = Table(title=f"light of {document['laser_dbm']:.2f} dBm a wavelength, {_rate(document)}", box=None)
     for name in ("loss", "dB", "counts"):
         losses.add_column(name, justify="right" if name == "dB" else "left")
-    for each in document["losses"]:
-        losses.add_row(each["item"], f"{each['decibels']:.4g}", each["counted"])
+    for loss in document["losses"]:
+        losses.add_row(loss["item"], f"{loss['decibels']:.4g}", loss["counted"])
     say(losses)
     say(
         f"a photodiode needs {document['sensitivity_dbm']:.2f} dBm for at most "
@@ -121,8 +109,8 @@ def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
     most = "no limit" if document["most_taps"] is None else f"at most {document['most_taps']}"
     half = document["ranks"] // 2
     say(
-        f"ring of {document['ranks']}: a link {_heard(document['neighbours_close'])}; half a ring, {half} links, "
-        f"{_heard(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm; "
+        f"ring of {document['ranks']}: a link {_closes(document['neighbours_close'])}; half a ring, {half} links, "
+        f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm; "
         f"adjacent destinations of one lightpath: {most}"
     )
     say(origin, style="dim")
@@ -131,11 +119,9 @@ def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
 
 
 def _rate(document: dict[str, Any]) -> str:
-    from lightloom.core.units import format_bandwidth
-
     light = document["budget"]
     return f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
 
 
-def _heard(closes: bool) -> str:
+def _closes(closes: bool) -> str:
     return "closes" if closes else "does not close"

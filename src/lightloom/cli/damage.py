@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from lightloom.collectives.spec import Collective
-    from lightloom.fabrics.damage import Failure
-    from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.api.arguments import collective_of
+from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.units import format_size, format_time, parse
+from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.figures.damage_figure import damage_figure
+from lightloom.reports.numbers import format_ratio
+from lightloom.reports.progress import progress
 
 _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-striped", "one-stage-striped")
 """Algorithms whose stragglers are compared, where they serve."""
 
 
 def damage(
+    *,
     kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
     ranks: Annotated[str, typer.Option(metavar="N", help="Nodes of the ring before anything fails.")],
     fabric: Annotated[str, typer.Option(help="A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
-    wavelengths: Annotated[str | None, typer.Option(metavar="W", help="Wavelengths of a fibre.")] = None,
+    wavelengths: Wavelengths = None,
     nbytes: Annotated[str | None, typer.Option(help="What every rank holds in the end, or at the start.")] = None,
-    nbytes_per_rank: Annotated[str | None, typer.Option(help="The same, divided by the number of ranks.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,
+    nbytes_per_rank: NbytesPerRank = None,
+    settings: Settings = None,
     kill: Annotated[
         list[str] | None,
         typer.Option(
@@ -33,42 +48,30 @@ def damage(
     together: Annotated[bool, typer.Option("--together", help="All failures at once, besides one by one.")] = False,
     late: Annotated[str | None, typer.Option(metavar="TIME", help="One rank starts so much later.")] = None,
     slow: Annotated[str | None, typer.Option(metavar="TIMES", help="One rank sends so many times slower.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw times and bounds (.svg, .png, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    figure: Annotated[Path | None, figure_option("Draw times and bounds")] = None,
+    as_json: Json = False,
 ) -> None:
     """Synthesize around failures; every rank's share stays as large as it was."""
-    from lightloom.cli.collective import _total
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.collectives.spec import Collective
-    from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.fabrics.damage import Failure
-    from lightloom.reports.figures.base import check_format, save
-
     failures = [Failure.parse(text) for text in kill or []]
     members = read_count(ranks, "--ranks")
-    on = _ring(fabric, members, wavelengths, settings or [])
-    wanted = Collective(cast(Any, kind), members, _total(nbytes, nbytes_per_rank, members))
+    ring = _ring(fabric, members, read_settings(settings, wavelengths))
+    request = collective_of(kind, members, nbytes, nbytes_per_rank)
     straggler = _straggler(late, slow)
-    if figure is not None:
-        check_format(figure)
-        check_writable(figure)
-    rows = _measured(wanted, on, failures, together)
-    origin = provenance([kind, wanted.nbytes, on.model_dump(mode="json"), [each.text() for each in failures]])
+    check_outputs([figure])
+    rows = _measured(request, ring, failures, together)
+    origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), [failure.text() for failure in failures]])
     document = {
         "schema": "lightloom.damage/1",
         "kind": kind,
-        "nbytes_per_rank": wanted.nbytes_per_rank,
-        "fabric": on.model_dump(mode="json"),
+        "nbytes_per_rank": request.nbytes_per_rank,
+        "fabric": ring.model_dump(mode="json"),
         "rows": rows,
         "late_s": straggler[0],
         "slower": straggler[1],
-        "stragglers": _stragglers(wanted, on, *straggler) if straggler != (0.0, 1.0) else [],
+        "stragglers": _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else [],
         "provenance": origin,
     }
     if figure is not None:
-        from lightloom.reports.figures.damage_figure import damage_figure
-
         save(damage_figure(rows, kind), figure, provenance_line(origin))
     if as_json:
         print_json(document)
@@ -76,25 +79,14 @@ def damage(
         _print(document, figure, provenance_line(origin))
 
 
-def _ring(name: str, ranks: int, wavelengths: str | None, settings: list[str]) -> WdmRing:
-    from lightloom.cli.output import read_count, read_settings
-    from lightloom.core.errors import UnsupportedError
-    from lightloom.fabrics.load import load_fabric
-    from lightloom.fabrics.wdm_ring import WdmRing
-
-    chosen = read_settings(settings)
-    if wavelengths is not None:
-        chosen["wavelengths"] = read_count(wavelengths, "--wavelengths")
-    on = load_fabric(name, ranks, chosen)
+def _ring(name: str, ranks: int, settings: dict[str, Any]) -> WdmRing:
+    on = load_fabric(name, ranks, settings)
     if not isinstance(on, WdmRing):
         raise UnsupportedError(f"damage to a {type(on).__name__}: expected a ring of wavelengths (wdm-ring)")
     return on
 
 
 def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.units import parse
-
     try:
         slower = 1.0 if slow is None else float(slow)
     except ValueError as error:
@@ -102,64 +94,51 @@ def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
     return (0.0 if late is None else parse(late, "time")), slower
 
 
-def _measured(wanted: Collective, on: WdmRing, failures: list[Failure], together: bool) -> list[dict[str, Any]]:
-    """The sound ring first, then each case."""
-    from lightloom.collectives.evaluate import evaluate
-    from lightloom.collectives.registry import find
-    from lightloom.collectives.spec import Collective
-    from lightloom.fabrics.damage import damaged
-    from lightloom.reports.progress import progress
-
-    cases = [[], *([each] for each in failures), *([failures] if together and len(failures) > 1 else [])]
-    fabrics = [damaged(on, case) if case else on for case in cases]
+def _measured(request: Collective, ring: WdmRing, failures: list[Failure], together: bool) -> list[dict[str, Any]]:
+    """Rows of the undamaged ring and then of each case."""
+    cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
+    fabrics = [damaged(ring, case) if case else ring for case in cases]
     rows: list[dict[str, Any]] = []
     with progress("Failures", len(cases)) as advance:
-        for case, left in zip(cases, fabrics, strict=True):
-            asked = Collective(wanted.kind, left.ranks, wanted.nbytes_per_rank * left.ranks)
-            found = evaluate(find("synthesized"), asked, left)
+        for case, fabric in zip(cases, fabrics, strict=True):
+            remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)
+            result = evaluate(find("synthesized"), remaining, fabric)
             rows.append(
                 {
-                    "failures": [each.text() for each in case],
-                    "ranks": left.ranks,
-                    "time_s": found.cost.time,
-                    "slowdown": found.cost.time / rows[0]["time_s"] if rows else 1.0,
-                    "lower_bound_s": found.bound.time,
-                    "bound_by": found.bound.bound_by,
+                    "failures": [failure.text() for failure in case],
+                    "ranks": fabric.ranks,
+                    "time_s": result.cost.time,
+                    "slowdown": result.cost.time / rows[0]["time_s"] if rows else 1.0,
+                    "lower_bound_s": result.bound.time,
+                    "bound_by": result.bound.bound_by,
                     "verified": True,
-                    "notes": list(found.schedule.notes),
+                    "notes": list(result.schedule.notes),
                 }
             )
             advance(1)
     return rows
 
 
-def _stragglers(wanted: Collective, on: WdmRing, late: float, slower: float) -> list[dict[str, Any]]:
-    """What the worst and the average rank delay on the sound ring, by algorithm."""
-    from lightloom.collectives.cost.straggling import straggling
-    from lightloom.collectives.registry import admitted, build
-
+def _stragglers(request: Collective, ring: WdmRing, late: float, slower: float) -> list[dict[str, Any]]:
+    """Delays by the worst and by the average rank on the undamaged ring, by algorithm."""
     rows = []
-    for each in admitted(wanted.kind, on):
-        if each.name in _PLAYED:
-            found = straggling(build(each, wanted, on), on, late=late, slower=slower)
+    for algorithm in admitted(request.kind, ring):
+        if algorithm.name in _PLAYED:
+            delays = straggling(build(algorithm, request, ring), ring, late=late, slower=slower)
             rows.append(
                 {
-                    "algorithm": each.name,
-                    "time_s": found.time,
-                    "worst_rank": found.worst,
-                    "worst_s": float(found.later.max()),
-                    "mean_s": float(found.later.mean()),
-                    "later_s": found.later.tolist(),
+                    "algorithm": algorithm.name,
+                    "time_s": delays.time,
+                    "worst_rank": delays.worst,
+                    "worst_s": float(delays.later.max()),
+                    "mean_s": float(delays.later.mean()),
+                    "later_s": delays.later.tolist(),
                 }
             )
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"])
 
 
 def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
-    from lightloom.core.units import format_size, format_time
-    from lightloom.reports.console import make_console, plain_table
-    from lightloom.reports.numbers import format_ratio
-
     console = make_console()
     rows = [
         (
@@ -178,15 +157,15 @@ def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
     console.print(plain_table(columns, rows, title=title))
     console.print("every schedule verified; bounds are those of the damaged ring")
     if document["stragglers"]:
-        said = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
-        said += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
+        causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
+        causes += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
         played = [
             (row["algorithm"], *map(format_time, (row["time_s"], row["worst_s"], row["mean_s"])))
             for row in document["stragglers"]
         ]
         console.print("")
         names = ("algorithm", "time", "worst rank adds", "mean rank adds")
-        console.print(plain_table(names, played, title=f"one rank {' and '.join(said)}, nothing failed"))
+        console.print(plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed"))
     console.print(origin, style="dim")
     if figure is not None:
         console.print(f"drawn: {figure}", soft_wrap=True)

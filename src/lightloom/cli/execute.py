@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightloom.api.collectives import synthesize
+from lightloom.cli.options import FabricName, Json, Ranks, Settings
+from lightloom.cli.output import print_json, read_count, read_settings
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.core.provenance import provenance
+from lightloom.core.units import format_time, parse
+from lightloom.interchange.files import read_schedule
+from lightloom.reports.console import make_console
+from lightloom.workloads.resolve import INSTALL_TORCH
+
 if TYPE_CHECKING:
     from lightloom.collectives.schedule.columns import Schedule
-    from lightloom.fabrics.base import Fabric
     from lightloom.training.schedules.trial import Trial
 
 
+_Schedule = Annotated[Path | None, typer.Argument(help="A schedule's file (.json, .parquet, .arrow); or --algorithm.")]
+_Nbytes = Annotated[
+    str | None,
+    typer.Option(help="What every rank holds in the end (all-gather) or at the start (all others); or the file's."),
+]
+
+
 def execute(
-    schedule: Annotated[
-        Path | None, typer.Argument(help="A schedule's file (.json, .parquet, .arrow); or --algorithm.")
-    ] = None,
+    *,
+    schedule: _Schedule = None,
     algorithm: Annotated[str | None, typer.Option(help="An algorithm by name.")] = None,
     kind: Annotated[str, typer.Option(help="all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
-    fabric: Annotated[str, typer.Option(help="A fabric of the catalog, or a YAML file.")] = "wdm-ring",
-    ranks: Annotated[str, typer.Option(metavar="N", help="Number of ranks.")] = "8",
-    settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,
-    nbytes: Annotated[
-        str | None,
-        typer.Option(help="What every rank holds in the end (all-gather) or at the start (all others); or the file's."),
-    ] = None,
+    fabric: FabricName = "wdm-ring",
+    ranks: Ranks = "8",
+    settings: Settings = None,
+    nbytes: _Nbytes = None,
     dtype: Annotated[str, typer.Option(help="int32, int64, float32, float64 or bfloat16.")] = "int64",
     rounds: Annotated[str, typer.Option(metavar="N", help="Timed executions.")] = "5",
-    seed: Annotated[str, typer.Option(metavar="N", help="Of what ranks bring.")] = "0",
-    timeout: Annotated[str, typer.Option(help="For everything.")] = "120s",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the values.")] = "0",
+    timeout: Annotated[str, typer.Option(help="Time allowed for the whole command.")] = "120s",
+    as_json: Json = False,
 ) -> None:
     """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective."""
-    from lightloom.cli.output import print_json, read_count, read_settings
-    from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-    from lightloom.core.provenance import provenance
-    from lightloom.core.units import parse
-    from lightloom.interchange.files import read_schedule
-    from lightloom.training.transport.errors import LaunchError
-
     if (schedule is None) == (algorithm is None):
         raise ConfigError("give either a schedule's file or --algorithm NAME")
     times, number = read_count(rounds, "--rounds"), read_count(seed, "--seed")
@@ -49,47 +55,32 @@ def execute(
     if schedule is not None:
         moved, on = read_schedule(schedule)
     else:
-        size = parse(nbytes or "1MB", "size")
-        chosen, members = read_settings(settings or []), read_count(ranks, "--ranks")
-        moved, on = _build(str(algorithm), kind, fabric, members, chosen, size)
+        count, fields = read_count(ranks, "--ranks"), read_settings(settings)
+        made = synthesize(kind, fabric, count, nbytes or "1MB", algorithm=str(algorithm), set=fields)
+        moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     try:
         from lightloom.training.schedules.trial import try_schedule, values_of
+        from lightloom.training.transport.errors import LaunchError
     except ModuleNotFoundError as error:
-        from lightloom.workloads.resolve import INSTALL_TORCH
-
         raise UnsupportedError(f"executing {INSTALL_TORCH}") from error
     values = values_of(moved, size, dtype)
     try:
-        found = try_schedule(moved, on, dtype, values, rounds=times, seed=number, timeout=patience)
+        trial = try_schedule(moved, on, dtype, values, rounds=times, seed=number, timeout=patience)
     except LaunchError as error:
         if "no result within" not in str(error):
             raise
         raise ConfigError(f"--timeout {timeout}: {error}: expected a time in which all is done") from error
-    if not found.right:
+    if not trial.right:
         raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
-    document = _document(moved, found) | {"provenance": provenance([found.content, values, dtype, times], number)}
+    document = _document(moved, trial) | {"provenance": provenance([trial.content, values, dtype, times], number)}
     if as_json:
         print_json(document)
     else:
         _print(document)
 
 
-def _build(
-    algorithm: str, kind: str, fabric: str, ranks: int, settings: dict[str, Any], nbytes: float
-) -> tuple[Schedule, Fabric]:
-    from lightloom.collectives.registry import build, find
-    from lightloom.collectives.spec import Collective
-    from lightloom.fabrics.load import load_fabric
-
-    on = load_fabric(fabric, ranks, settings)
-    wanted = Collective(cast(Any, kind), ranks, nbytes)
-    return build(find(algorithm), wanted, on), on
-
-
-def _document(schedule: Schedule, found: Trial) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _document(schedule: Schedule, trial: Trial) -> dict[str, Any]:
     return {
         "schema": "lightloom.execution/1",
         "algorithm": schedule.algorithm,
@@ -97,14 +88,11 @@ def _document(schedule: Schedule, found: Trial) -> dict[str, Any]:
         "ranks": schedule.collective.ranks,
         "chunks": schedule.chunks,
         "queued": schedule.queued,
-        **asdict(found),
+        **asdict(trial),
     }
 
 
 def _print(document: dict[str, Any]) -> None:
-    from lightloom.core.units import format_time
-    from lightloom.reports.console import make_console
-
     say = make_console().print
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
     say(

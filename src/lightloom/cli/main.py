@@ -4,46 +4,89 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version as installed_version
 from typing import NoReturn
 
 import typer
 
-from lightloom.cli.budget import budget
-from lightloom.cli.catalog import catalog
-from lightloom.cli.circuits.command import circuits
-from lightloom.cli.collective import collective
-from lightloom.cli.compress.command import compress
-from lightloom.cli.damage import damage
-from lightloom.cli.execute import execute
-from lightloom.cli.onn.app import onn
-from lightloom.cli.plan.command import plan
-from lightloom.cli.reproduce import reproduce
-from lightloom.cli.schedule import schedule
-from lightloom.cli.schema import schema
-from lightloom.cli.sweep import sweep
+from lightloom.cli.lazy import Entry, lazy_group
 from lightloom.core.errors import InputError
+
+COMMANDS = {
+    "plan": Entry(
+        "lightloom.cli.plan.command",
+        "plan",
+        "Rank every strategy and collective algorithm for training this model on this cluster.",
+    ),
+    "collective": Entry(
+        "lightloom.cli.collective", "collective", "Build, verify and cost schedules of one collective."
+    ),
+    "circuits": Entry(
+        "lightloom.cli.circuits.command",
+        "circuits",
+        "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
+    ),
+    "damage": Entry(
+        "lightloom.cli.damage", "damage", "Synthesize around failures; every rank's share stays as large as it was."
+    ),
+    "execute": Entry(
+        "lightloom.cli.execute",
+        "execute",
+        "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.",
+    ),
+    "budget": Entry(
+        "lightloom.cli.budget",
+        "budget",
+        "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
+    ),
+    "sweep": Entry(
+        "lightloom.cli.sweep",
+        "sweep",
+        "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
+    ),
+    "reproduce": Entry(
+        "lightloom.cli.reproduce",
+        "reproduce",
+        "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
+    ),
+    "catalog": Entry(
+        "lightloom.cli.catalog",
+        "catalog",
+        "List models, clusters, fabrics, accelerators and algorithms; or show one entry with its sources.",
+    ),
+    "schema": Entry(
+        "lightloom.cli.schema", "schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
+    ),
+    "compress": Entry(
+        "lightloom.cli.compress.command", "compress", "Measure codecs on gradients; compress files of floats."
+    ),
+    "onn": Entry(
+        "lightloom.cli.onn.app",
+        "onn",
+        "Build, train, verify, map and disturb networks that average inside the light (OptINC).",
+    ),
+    "schedule": Entry(
+        "lightloom.cli.schedule",
+        "schedule",
+        "Write schedules to files that other tools read, read them back, check them.",
+    ),
+}
 
 app = typer.Typer(
     name="lightloom",
+    cls=lazy_group(COMMANDS),
     help="From a PyTorch model and a cluster to the collective, the wavelengths, the step time and the energy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, collective, circuits, damage, execute, budget, sweep, reproduce, catalog, schema):
-    app.command()(command)
-app.add_typer(compress, name="compress")
-app.add_typer(onn, name="onn")
-app.add_typer(schedule, name="schedule")
 
 
 @app.callback(invoke_without_command=True)
 def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"lightloom {installed('lightloom')}")
+        typer.echo(f"lightloom {installed_version('lightloom')}")
         raise typer.Exit
 
 
@@ -54,19 +97,17 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except InputError as error:
         _refuse(str(error))
-    except typer.Abort:
-        _stop()
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         _stop()
     except BrokenPipeError:
-        # The reader (head, less) has gone; Python would complain once more while closing stdout.
+        # The reader (head, less) has closed the pipe; Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
-        complaint = getattr(error, "format_message", None)
-        if complaint is None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
             raise
-        _refuse(str(complaint()) or "see lightloom --help")
+        _refuse(str(format_message()) or "see lightloom --help")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
 from typing import Annotated
 
 import typer
+
+from lightloom.core.errors import UnknownNameError
+
+_SCHEMAS = {
+    "cluster": "lightloom.clusters.schema",
+    "experiment": "lightloom.sweeps.experiment",
+    "schedule": "lightloom.interchange.document_schema",
+}
+"""The module with the function ``schema`` of each file, imported when it is requested."""
 
 
 def schema(
@@ -12,18 +23,10 @@ def schema(
         str, typer.Argument(metavar="[cluster|experiment|schedule]", help="What the file holds.")
     ] = "cluster",
 ) -> None:
-    """Print a JSON Schema: of a cluster or an experiment, for editors that complete and check YAML, or of a schedule's
-    JSON."""
-    import json
+    """Print the JSON Schema of a cluster file, of an experiment, or of a schedule.
 
-    from lightloom.core.errors import UnknownNameError
-
-    if what == "cluster":
-        from lightloom.clusters.schema import schema as described
-    elif what == "experiment":
-        from lightloom.sweeps.experiment import schema as described
-    elif what == "schedule":
-        from lightloom.interchange.document_schema import schema as described
-    else:
-        raise UnknownNameError("schema", what, ["cluster", "experiment", "schedule"])
-    typer.echo(json.dumps(described(), indent=2, ensure_ascii=False))
+    The first two are for editors that complete and check YAML.
+    """
+    if what not in _SCHEMAS:
+        raise UnknownNameError("schema", what, _SCHEMAS)
+    typer.echo(json.dumps(import_module(_SCHEMAS[what]).schema(), indent=2, ensure_ascii=False))

@@ -3,53 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from lightloom.sweeps.run import Swept
+from lightloom.cli.options import Json
+from lightloom.cli.output import print_json, read_optional_count
+from lightloom.core.errors import ConfigError
+from lightloom.core.provenance import provenance_line
+from lightloom.reports.console import make_console
+from lightloom.reports.html import write
+from lightloom.reports.progress import progress
+from lightloom.sweeps.compute import DONE, FAILED, REFUSED
+from lightloom.sweeps.expand import points_of
+from lightloom.sweeps.experiment import read_experiment
+from lightloom.sweeps.page import sweep_report
+from lightloom.sweeps.run import Swept
+from lightloom.sweeps.run import sweep as run
+from lightloom.sweeps.workers import Workers
 
 
 def sweep(
+    *,
     experiment: Annotated[Path, typer.Argument(help="A YAML file; see docs/sweeps.md.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Of the results; out/ and the experiment's name without it.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the results; out/ and the experiment's name without it."),
     ] = None,
     jobs: Annotated[
-        str | None, typer.Option(metavar="N", help="Processes on this machine; one a core without it.")
+        str | None, typer.Option(metavar="N", help="Processes on this machine; one for each core without it.")
     ] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Compute on the Dask cluster of this scheduler instead.")
     ] = None,
     ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Compute on this Ray cluster instead.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compute every point of an experiment that its folder lacks; results as Parquet, and one page."""
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.core.errors import ConfigError
-    from lightloom.reports.html import write
-    from lightloom.reports.progress import progress
-    from lightloom.sweeps.expand import points_of
-    from lightloom.sweeps.experiment import read_experiment
-    from lightloom.sweeps.page import sweep_report
-    from lightloom.sweeps.run import sweep as run
-    from lightloom.sweeps.workers import Workers
-
     if jobs is not None and (dask is not None or ray is not None):
         raise ConfigError(f"--jobs {jobs}: expected without --dask and --ray, whose workers compute")
-    workers = Workers(jobs=None if jobs is None else read_count(jobs, "--jobs"), dask=dask, ray=ray)
-    wanted = read_experiment(experiment)
-    points = points_of(wanted)
-    folder = Path("out") / wanted.name if out is None else out
+    workers = Workers(jobs=read_optional_count(jobs, "--jobs"), dask=dask, ray=ray)
+    request = read_experiment(experiment)
+    points = points_of(request)
+    folder = Path("out") / request.name if out is None else out
     try:
-        with progress(wanted.name, len(points)) as advance:
-            found = run(wanted.name, points, folder, workers, advance)
+        with progress(request.name, len(points)) as advance:
+            result = run(request.name, points, folder, workers, advance)
     except KeyboardInterrupt:
         typer.echo(f"interrupted: {folder} keeps what is finished; the same command resumes", err=True)
         raise typer.Exit(130) from None
-    page = write(sweep_report(found, wanted.description), folder / "report.html")
-    document = _document(found, page)
+    page = write(sweep_report(result, request.description), folder / "report.html")
+    document = _document(result, page)
     if as_json:
         print_json(document)
     else:
@@ -58,32 +62,27 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _document(found: Swept, page: Path) -> dict[str, Any]:
-    from lightloom.sweeps.compute import DONE, FAILED, REFUSED
-
+def _document(result: Swept, page: Path) -> dict[str, Any]:
     return {
         "schema": "lightloom.sweep/1",
-        "name": found.name,
-        "points": len(found.rows),
-        "computed": found.computed,
-        "unused": found.unused,
-        **{status: found.statuses[status] for status in (DONE, REFUSED, FAILED)},
-        "results": str(found.results),
+        "name": result.name,
+        "points": len(result.rows),
+        "computed": result.computed,
+        "unused": result.unused,
+        **{status: result.statuses[status] for status in (DONE, REFUSED, FAILED)},
+        "results": str(result.results),
         "report": str(page),
-        "provenance": dict(found.provenance),
+        "provenance": dict(result.provenance),
     }
 
 
 def _print(document: dict[str, Any]) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import make_console
-
     say = make_console().print
-    there = document["points"] - document["computed"]
-    say(f"{document['points']} points: {document['computed']} computed, {there} taken from an earlier run")
+    earlier = document["points"] - document["computed"]
+    say(f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run")
     say(f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why")
     if document["unused"]:
-        say(f"{document['unused']} rows in the folder are of other points or of other code, and left out")
+        say(f"{document['unused']} rows in the folder belong to other points or to other code, and are left out")
     say(provenance_line(document["provenance"]) + f", code {document['provenance']['code']}", style="dim")
     for what in ("results", "report"):
         say(f"{what}: {document[what]}", soft_wrap=True)

@@ -7,6 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightloom.cli.circuits.solvers import counted, read_request, solve
+from lightloom.cli.circuits.traffic_file import read_traffic
+from lightloom.cli.options import Json, Settings, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_settings
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.units import format_bandwidth, format_size, format_time, parse
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits import Timing
+from lightloom.reports.console import facts_table, make_console
+from lightloom.reports.figures.base import save
+from lightloom.reports.figures.traffic_figure import assignment_figure
+
 if TYPE_CHECKING:
     from lightloom.cli.circuits.solvers import Solved
     from lightloom.fabrics.base import Fabric
@@ -14,9 +29,10 @@ if TYPE_CHECKING:
 
 
 def circuits(
+    *,
     traffic: Annotated[Path, typer.Argument(help="Bytes between ranks: CSV of N rows and columns, or .npy.")],
     fabric: Annotated[str, typer.Option(help="A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="field=value of the fabric; repeatable.")] = None,
+    settings: Settings = None,
     solver: Annotated[str, typer.Option(help="fast, or milp (exact, small cases).")] = "fast",
     time_limit: Annotated[str | None, typer.Option(help="Wall time of the milp; 10s without it.")] = None,
     holds: Annotated[str, typer.Option(metavar="N", help="Holds of the cycle, or auto.")] = "auto",
@@ -25,53 +41,30 @@ def circuits(
     reconfiguration: Annotated[
         str | None, typer.Option(help="How long setting takes; the fabric's time without it.")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw traffic beside circuits (.svg, .png, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    figure: Annotated[Path | None, figure_option("Draw traffic beside circuits")] = None,
+    as_json: Json = False,
 ) -> None:
     """Assign circuits to a traffic matrix, verify them, and play the traffic through them."""
-    from lightloom.cli.circuits.solvers import read_request, solve
-    from lightloom.cli.circuits.traffic_file import read_traffic
-    from lightloom.cli.output import print_json, read_settings
-    from lightloom.core.provenance import provenance, provenance_line
-
     request = read_request(solver, time_limit, holds, objective)
-    chosen = read_settings(settings or [])
-    if figure is not None:
-        _check_figure(figure)
+    check_outputs([figure])
     demands = read_traffic(traffic)
-    on = _load_fabric(fabric, demands, chosen)
+    on = _load_fabric(fabric, demands, read_settings(settings))
     timing = _timing(on, hold, reconfiguration)
-    found, played = solve(demands, on, request, timing)
+    solved, played = solve(demands, on, request, timing)
     flows = [demands.source.tolist(), demands.destination.tolist(), demands.nbytes.tolist()]
     origin = provenance([flows, on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration])
     if figure is not None:
-        from lightloom.reports.figures.base import save
-        from lightloom.reports.figures.traffic_figure import assignment_figure
-
-        save(assignment_figure(found.assignment, on.channel_bandwidth), figure, provenance_line(origin))
-    document = _document(found, played, on, timing) | {"provenance": origin}
+        save(assignment_figure(solved.assignment, on.channel_bandwidth), figure, provenance_line(origin))
+    document = _document(solved, played, on, timing) | {"provenance": origin}
     if figure is not None:
         document["figure"] = str(figure)
     if as_json:
         print_json(document)
     else:
-        _print(document, found, on, provenance_line(origin))
-
-
-def _check_figure(figure: Path) -> None:
-    from lightloom.core.files import check_writable
-    from lightloom.reports.figures.base import check_format
-
-    check_format(figure)
-    check_writable(figure)
+        _print(document, solved, on, provenance_line(origin))
 
 
 def _load_fabric(name: str, traffic: Traffic, settings: dict[str, Any]) -> Fabric:
-    from lightloom.core.errors import ConfigError, UnsupportedError
-    from lightloom.fabrics.circuit_switch import CircuitSwitch
-    from lightloom.fabrics.load import load_fabric
-    from lightloom.fabrics.wdm_ring import WdmRing
-
     ranks = settings.get("ranks", traffic.ranks)
     if ranks != traffic.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
@@ -83,10 +76,6 @@ def _load_fabric(name: str, traffic: Traffic, settings: dict[str, Any]) -> Fabri
 
 
 def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing:
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.units import parse
-    from lightloom.parallelism.circuits import Timing
-
     dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
     standing = 10 * dark if hold is None else parse(hold, "time")
     if not standing:
@@ -94,18 +83,18 @@ def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing
     return Timing(standing, dark)
 
 
-def _document(found: Solved, played: Played, on: Fabric, timing: Timing) -> dict[str, Any]:
-    assignment, traffic = found.assignment, found.assignment.traffic
+def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> dict[str, Any]:
+    assignment, traffic = solved.assignment, solved.assignment.traffic
     granted = assignment.circuits.counts(traffic).sum(axis=0)
     columns = ("hold", "source", "destination", "route", "channel")
     return {
         "schema": "lightloom.circuits/1",
         "ranks": traffic.ranks,
         "fabric": on.model_dump(mode="json"),
-        "solver": found.solver,
-        "solver_status": found.status,
-        "solver_gap": found.solver_gap,
-        "objective": found.objective,
+        "solver": solved.solver,
+        "solver_status": solved.status,
+        "solver_gap": solved.solver_gap,
+        "objective": solved.objective,
         "holds": assignment.circuits.holds,
         "hold_s": timing.hold,
         "reconfiguration_s": timing.reconfiguration,
@@ -134,20 +123,16 @@ def _document(found: Solved, played: Played, on: Fabric, timing: Timing) -> dict
     }
 
 
-def _print(document: dict[str, Any], found: Solved, on: Fabric, origin: str) -> None:
-    from lightloom.cli.circuits.solvers import counted
-    from lightloom.core.units import format_bandwidth, format_size, format_time
-    from lightloom.reports.console import facts_table, make_console
-
-    assignment = found.assignment
+def _print(document: dict[str, Any], solved: Solved, on: Fabric, origin: str) -> None:
+    assignment = solved.assignment
     pairs, holds = len(assignment.traffic), assignment.circuits.holds
-    solver = found.solver if found.status == "optimal" else f"{found.solver}, stopped {found.solver_gap:.1%} from proof"
+    stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"
     per_hold = "set once" if holds == 1 else f"{holds} holds in turn, duty cycle {document['duty_cycle']:.1%}"
     relays = document["relayed_pairs"]
     facts = [
         ("traffic", f"{format_size(document['nbytes'])} of {pairs} pairs among {document['ranks']} ranks"),
         ("circuits", f"{len(assignment.circuits)} of {format_bandwidth(on.channel_bandwidth)}, verified; {per_hold}"),
-        ("solver", f"{solver}; {found.objective}"),
+        ("solver", f"{solved.solver}{stopped}; {solved.objective}"),
         ("largest demand", f"{assignment.max_min:.4g} circuits a hold, others in proportion"),
         ("bound", f"{assignment.bound:.4g}; the circuits stay {assignment.gap:.1%} below"),
         ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),

@@ -7,11 +7,26 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from lightloom.cli.output import read_count
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Assignment, Played, Timing, Traffic, play_once, verify, verify_permutations
+from lightloom.parallelism.circuits import (
+    Assignment,
+    Played,
+    Timing,
+    Traffic,
+    play_once,
+    ring,
+    switch,
+    verify,
+    verify_permutations,
+)
+from lightloom.parallelism.circuits.ring_bound import relax
+from lightloom.parallelism.circuits.ring_milp import solve as solve_ring
+from lightloom.parallelism.circuits.switch_milp import solve_multiplicities
 
 if TYPE_CHECKING:
     from lightloom.parallelism.circuits.milp import Counts
@@ -51,8 +66,6 @@ def read_request(solver: str, time_limit: str | None, holds: str, objective: str
         ConfigError: a count or a time that cannot be used, or options that exclude each other.
         UnknownNameError: no such solver or objective.
     """
-    from lightloom.cli.output import read_count
-    from lightloom.core.units import parse
 
     if solver not in _SOLVERS:
         raise UnknownNameError("solver", solver, _SOLVERS)
@@ -100,9 +113,6 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: CircuitSwitch, request: Request) -> Solved:
-    from lightloom.parallelism.circuits import switch
-    from lightloom.parallelism.circuits.switch_milp import solve_multiplicities
-
     holds = request.holds or _switch_holds(traffic, on, request)
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
@@ -124,10 +134,6 @@ def _switch_holds(traffic: Traffic, on: CircuitSwitch, request: Request) -> int:
 
 
 def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
-    from lightloom.parallelism.circuits import ring
-    from lightloom.parallelism.circuits.ring_bound import relax
-    from lightloom.parallelism.circuits.ring_milp import solve as solve_ring
-
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -155,8 +161,6 @@ def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
 
 def _ring_holds(traffic: Traffic, on: WdmRing) -> int:
     """Fewer holds cannot serve all pairs, whatever they send: even fractions of circuits would not do."""
-    from lightloom.parallelism.circuits.ring_bound import relax
-
     equal = traffic.with_bytes(np.ones(len(traffic)))
     return max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from lightloom.core.errors import ConfigError, InputError, UnitError
 from lightloom.core.units import parse
-
-if TYPE_CHECKING:
-    from lightloom.parallelism.circuits.traffic import Traffic
+from lightloom.parallelism.circuits.traffic import Traffic
 
 MOST_RANKS = 8192
 """As many as a fabric may have."""
@@ -23,7 +23,6 @@ def read_traffic(path: Path) -> Traffic:
         ConfigError: the file cannot be read, or is no square matrix of sizes.
         InputError: an entry negative or not finite, traffic of a rank to itself, or none at all.
     """
-    from lightloom.parallelism.circuits.traffic import Traffic
 
     matrix = _read_array(path) if path.suffix.lower() == ".npy" else _read_csv(path)
     try:
@@ -33,8 +32,6 @@ def read_traffic(path: Path) -> Traffic:
 
 
 def _read_array(path: Path) -> Any:
-    import numpy as np
-
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:

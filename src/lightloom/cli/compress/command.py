@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightloom.cli.compress.codec_files import decode_file, encode_file
+from lightloom.cli.options import Json
+from lightloom.cli.output import check_outputs, print_json, read_count, read_optional_count
+from lightloom.compression import find
+from lightloom.compression.profile import store
+from lightloom.compression.profiling import measure, read_gradients
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.units import format_size
+from lightloom.planner.pricing.compression import model_key
+from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.progress import progress
+from lightloom.workloads.load import load_workload
+from lightloom.workloads.resolve import INSTALL_TORCH
+
 if TYPE_CHECKING:
     from lightloom.compression.profile import CompressionProfile
     from lightloom.compression.profiling import Gradients
     from lightloom.workloads.graph import ComputeGraph
 
-compress = typer.Typer(no_args_is_help=True, help="Measure codecs on gradients; compress files of floats.")
+compress = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measure codecs on gradients; compress files of floats."
+)
 
 _DEFAULT = "inceptionn:2^-10"
 _TENSORS = 12
@@ -22,6 +41,7 @@ _TENSORS = 12
 
 @compress.command()
 def profile(
+    *,
     model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
     codec: Annotated[list[str] | None, typer.Option(help=f"{_DEFAULT} without it; repeatable.")] = None,
     gradients: Annotated[
@@ -33,36 +53,24 @@ def profile(
     steps: Annotated[str, typer.Option(metavar="N", help="Steps to train.")] = "20",
     batch: Annotated[str, typer.Option(metavar="N", help="Samples in a step.")] = "16",
     sequence_length: Annotated[str | None, typer.Option(metavar="N", help="Tokens per sample.")] = None,
-    learning_rate: Annotated[float, typer.Option(help="Of SGD with momentum 0.9.")] = 0.01,
-    seed: Annotated[str, typer.Option(metavar="N", help="Of initialisation, inputs and labels.")] = "0",
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9.")] = 0.01,
+    seed: Annotated[str, typer.Option(metavar="N", help="Seed of initialisation, inputs and labels.")] = "0",
     out: Annotated[Path | None, typer.Option(help="Also write the profile to a file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --compression`."""
-    import json
-
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.compression import find
-    from lightloom.compression.profile import store
-    from lightloom.compression.profiling import measure
-    from lightloom.core.files import check_writable, write_atomically
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.planner.pricing.compression import model_key
-    from lightloom.workloads.load import load_workload
-
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     options = {"steps": read_count(steps, "--steps"), "batch": read_count(batch, "--batch")}
-    tokens = None if sequence_length is None else read_count(sequence_length, "--sequence-length")
+    tokens = read_optional_count(sequence_length, "--sequence-length")
     number = read_count(seed, "--seed")
-    if out is not None:
-        check_writable(out)
+    check_outputs(files=[out])
     graph = load_workload(model, batch=1, sequence_length=tokens)
     if gradients:
-        origin, found = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
+        origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
         chosen = options | {"sequence_length": tokens, "learning_rate": learning_rate, "seed": number, "data": data}
-        origin, found = _trained(model, graph, chosen)
-    measured = measure(model, graph.parameters, found, codecs, origin)
+        origin, values = _trained(model, graph, chosen)
+    measured = measure(model, graph.parameters, values, codecs, origin)
     document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else number)}
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
@@ -74,9 +82,6 @@ def profile(
 
 
 def _trained(model: str, graph: ComputeGraph, options: dict[str, Any]) -> tuple[str, Iterator[tuple[int, Gradients]]]:
-    from lightloom.core.errors import WorkloadError
-    from lightloom.workloads.resolve import INSTALL_TORCH
-
     try:
         from lightloom.training.runs.gradient_profile import Training, trained_gradients
     except ModuleNotFoundError as error:
@@ -86,8 +91,6 @@ def _trained(model: str, graph: ComputeGraph, options: dict[str, Any]) -> tuple[
     training = Training(model=model, **options)
 
     def run() -> Iterator[tuple[int, Gradients]]:
-        from lightloom.reports.progress import progress
-
         with progress("Training", training.steps) as advance:
             yield from trained_gradients(training, graph.parameters, advance)
 
@@ -95,25 +98,20 @@ def _trained(model: str, graph: ComputeGraph, options: dict[str, Any]) -> tuple[
 
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradients]]:
-    from lightloom.core.errors import ConfigError
-    from lightloom.reports.progress import progress
-
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(paths, start=1):
-            found = _read_gradients(path)
-            values = sum(each.size for each in found.values())
+            tensors = _read_gradients(path)
+            values = sum(tensor.size for tensor in tensors.values())
             # Parameters that the forward pass never uses have no gradient; a file may have zeros for them.
             if values not in (graph.parameters, graph.parameters + graph.unused_parameters):
                 raise ConfigError(
                     f"gradients {str(path)!r} hold {values:,} values; {graph.name} has {graph.parameters:,} parameters"
                 )
-            yield step, found
+            yield step, tensors
             advance(1)
 
 
 def _read_gradients(path: Path) -> Gradients:
-    from lightloom.compression.profiling import read_gradients
-
     if path.suffix != ".pt":
         return read_gradients(path)
     from lightloom.training.runs.gradient_profile import saved_gradients
@@ -121,30 +119,28 @@ def _read_gradients(path: Path) -> Gradients:
     return saved_gradients(path)
 
 
-def _print(found: CompressionProfile, origin: str, out: Path | None) -> None:
-    from lightloom.reports.console import make_console, plain_table
-
+def _print(profile: CompressionProfile, origin: str, out: Path | None) -> None:
     console = make_console()
-    threads = " / ".join(str(rate.threads) for rate in found.codecs[0].host)
+    threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
     columns = ["codec", *_FIT, "encode GB/s", "decode GB/s"]
     cells = [
         [
-            each.codec,
-            *_fit(each.whole),
-            " / ".join(f"{rate.encode / 1e9:.3g}" for rate in each.host),
-            " / ".join(f"{rate.decode / 1e9:.3g}" for rate in each.host),
+            codec.codec,
+            *_fit(codec.whole),
+            " / ".join(f"{rate.encode / 1e9:.3g}" for rate in codec.host),
+            " / ".join(f"{rate.decode / 1e9:.3g}" for rate in codec.host),
         ]
-        for each in found.codecs
+        for codec in profile.codecs
     ]
-    title = f"{found.model}, {found.parameters:,} parameters"
+    title = f"{profile.model}, {profile.parameters:,} parameters"
     console.print(plain_table(columns, cells, title=title))
-    for each in found.codecs:
-        largest = sorted(each.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
+    for codec in profile.codecs:
+        largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
         cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
-        console.print(plain_table(["tensor", "values", *_FIT], cells, title=f"{each.codec}, largest tensors"))
-    console.print(f"gradients: {found.gradients}", soft_wrap=True)
+        console.print(plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors"))
+    console.print(f"gradients: {profile.gradients}", soft_wrap=True)
     console.print(
-        f"kernel: {found.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan",
+        f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan",
         soft_wrap=True,
     )
     console.print(origin, style="dim")
@@ -167,9 +163,6 @@ def compress_file(
     codec: Annotated[str, typer.Option(help="E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
 ) -> None:
     """Compress a file of floats."""
-    from lightloom.cli.compress.codec_files import encode_file
-    from lightloom.core.units import format_size
-
     read, written = encode_file(source, target, codec)
     typer.echo(f"{target}: {format_size(read)} of values in {format_size(written)}, {read / written:.2f} times smaller")
 
@@ -180,7 +173,5 @@ def decompress(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="float32 values: .npy, else raw little-endian bytes.")],
 ) -> None:
     """Decompress a file; the stream says which codec made it, and every frame is checked."""
-    from lightloom.cli.compress.codec_files import decode_file
-
     codec, values = decode_file(source, target)
     typer.echo(f"{target}: {values:,} values from {codec}")

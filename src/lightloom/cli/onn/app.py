@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import typer
 
-from lightloom.cli.onn.build import build
-from lightloom.cli.onn.disturb import disturb
-from lightloom.cli.onn.map import map_to_meshes
-from lightloom.cli.onn.train import train
-from lightloom.cli.onn.verify import verify
+from lightloom.cli.lazy import Entry, lazy_group
+
+COMMANDS = {
+    "build": Entry(
+        "lightloom.cli.onn.build", "build", "Write down the smallest network that averages exactly, and prove it."
+    ),
+    "train": Entry(
+        "lightloom.cli.onn.train",
+        "train",
+        "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
+    ),
+    "verify": Entry(
+        "lightloom.cli.onn.verify",
+        "verify",
+        "Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours.",
+    ),
+    "map": Entry(
+        "lightloom.cli.onn.map",
+        "map_to_meshes",
+        "Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.",
+    ),
+    "disturb": Entry(
+        "lightloom.cli.onn.disturb",
+        "disturb",
+        "Fabricate a network's meshes many times, and count how often the average still comes out right.",
+    ),
+}
 
 onn = typer.Typer(
-    no_args_is_help=True, help="Build, train, verify, map and disturb networks that average inside the light (OptINC)."
+    cls=lazy_group(COMMANDS),
+    no_args_is_help=True,
+    add_completion=False,
+    help="Build, train, verify, map and disturb networks that average inside the light (OptINC).",
 )
-onn.command()(build)
-onn.command()(train)
-onn.command()(verify)
-onn.command("map")(map_to_meshes)
-onn.command()(disturb)
+
+
+@onn.callback()
+def _group() -> None:
+    """Makes a group of commands that are not registered."""

@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from lightloom.api.averaging import ProvedAverager, averager
+from lightloom.cli.onn.files import check_network_name
+from lightloom.cli.onn.noise import Subject, draw_noise
+from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.core.errors import ConfigError
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
+from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
+from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.progress import progress
+
 if TYPE_CHECKING:
     from lightloom.photonics.averaging import Construction
     from lightloom.photonics.averaging.cascade import Cascade
@@ -14,45 +26,44 @@ if TYPE_CHECKING:
 _TUPLES = "200000"
 
 
+_Noise = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Take the smallest that is 99.99 % right at this noise, a share of full scale."),
+]
+_CarriesDecimals = Annotated[
+    bool, typer.Option("--carries-decimals", help="Keep decimals in the last output, for level 2 of a cascade.")
+]
+_Cascade = Annotated[
+    str | None,
+    typer.Option(metavar="GROUPS", help="Two levels: an averager of N servers for each group, one above them."),
+]
+_Evaluations = Annotated[
+    str, typer.Option(metavar="N", help="Noisy draws behind each accuracy on the way to the noise limit.")
+]
+_Scenarios = Annotated[
+    bool, typer.Option("--scenarios", help="The paper's four scenarios on their full grids; takes minutes.")
+]
+
+
 def build(
+    *,
     servers: Annotated[str | None, typer.Option(metavar="N", help="Servers whose codes are averaged.")] = None,
     bits: Annotated[str | None, typer.Option(metavar="B", help="Bits of a code, 1 to 32.")] = None,
-    noise: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Take the smallest that is 99.99 % right at this noise, a share of full scale."),
-    ] = None,
-    nonlinearity: Annotated[str, typer.Option(help="relu, or clipped: units that saturate.")] = "relu",
+    noise: _Noise = None,
+    nonlinearity: Nonlinearity = "relu",
     inputs: Annotated[str, typer.Option(metavar="K", help="Signals that P groups the codes to.")] = "4",
-    rounding: Annotated[str, typer.Option(help="floor, or half-up.")] = "floor",
-    carries_decimals: Annotated[
-        bool, typer.Option("--carries-decimals", help="Keep decimals in the last output, for level 2 of a cascade.")
-    ] = False,
-    cascade: Annotated[
-        str | None,
-        typer.Option(metavar="GROUPS", help="Two levels: an averager of N servers for each group, one above them."),
-    ] = None,
+    rounding: Rounding = "floor",
+    carries_decimals: _CarriesDecimals = False,
+    cascade: _Cascade = None,
     tuples: Annotated[str, typer.Option(metavar="N", help="Tuples of codes sent through a cascade.")] = _TUPLES,
-    evaluations: Annotated[
-        str, typer.Option(metavar="N", help="Noisy draws behind each accuracy on the way to the noise limit.")
-    ] = "400000",
-    scenarios: Annotated[
-        bool, typer.Option("--scenarios", help="The paper's four scenarios on their full grids; takes minutes.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the network (.npz).")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw errors against noise (.svg, .png, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    evaluations: _Evaluations = "400000",
+    scenarios: _Scenarios = False,
+    out: NetworkOut = None,
+    figure: Annotated[Path | None, figure_option("Draw errors against noise")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write down the smallest network that averages exactly, and prove it."""
-    from lightloom.cli.onn.files import check_network_name
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance
-    from lightloom.reports.figures.base import check_format
-
-    draws = read_count(evaluations, "--evaluations")
-    if draws < 1:
-        raise ConfigError(f"--evaluations {draws}: expected at least 1")
+    draws = read_count(evaluations, "--evaluations", least=1)
     if scenarios:
         _scenarios(draws, as_json)
         return
@@ -62,77 +73,42 @@ def build(
         raise ConfigError("--cascade takes --servers, --bits, --nonlinearity and --tuples alone")
     if out is not None:
         check_network_name(out)
-    if figure is not None:
-        check_format(figure)
-        check_writable(figure)
+    check_outputs([figure])
     count, width = read_count(servers, "--servers"), read_count(bits, "--bits")
     if cascade is not None:
         groups = read_count(cascade, "--cascade")
-        _cascade(groups, count, width, nonlinearity, read_count(tuples, "--tuples"), as_json)
+        _cascade(groups, count, width, nonlinearity, read_count(tuples, "--tuples", least=1), as_json)
         return
-    from lightloom.cli.onn.noise import draw_noise
-    from lightloom.photonics.averaging import build as construct
-    from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
-
-    arguments = FunctionArguments(
-        servers=count,
-        bits=width,
-        inputs=read_count(inputs, "--inputs"),
-        rounding=cast(Any, rounding),
-        carries_decimals=carries_decimals,
-    )
-    made = construct(
+    made = averager(
         count,
         width,
         noise=noise,
         nonlinearity=cast(Any, nonlinearity),
-        inputs=arguments.inputs,
-        rounding=arguments.rounding,
+        inputs=read_count(inputs, "--inputs"),
+        rounding=cast(Any, rounding),
         carries_decimals=carries_decimals,
+        evaluations=draws,
     )
-    settings = [count, width, noise, nonlinearity, arguments.inputs, rounding, carries_decimals, draws]
-    origin = provenance(settings, 0)
-    document = _document(made, count, width, draws) | {
-        "inputs": arguments.inputs,
-        "rounding": rounding,
-        "provenance": origin,
-    }
+    with progress("Checking", None):
+        document = made.to_json()
     if figure is not None:
-        title = f"{count} servers, {width} bits, {nonlinearity}"
-        name = f"{made.name}, {made.mzi_count} MZIs"
-        limit = document["noise_limit"]
-        document["noise_curve"] = draw_noise(made.network, made.function, name, limit, draws, title, figure, origin)
+        document["noise_curve"] = _draw(made, figure, document["provenance"])
     if out is not None:
-        save_network(out, made.network, arguments)
+        made.save(out)
     if as_json:
         print_json(document)
     else:
         _print(document, out, figure)
 
 
-def _document(made: Construction, servers: int, bits: int, draws: int) -> dict[str, Any]:
-    from lightloom.photonics.averaging.proved.noise import input_bound
-    from lightloom.reports.progress import progress
-
-    with progress("Checking", 2) as advance:
-        verification = made.verify()
-        advance(1)
-        limit = made.noise_limit(draws)
-        advance(1)
-    found = made.to_json(servers, bits, verification, limit)
-    return {
-        "schema": "lightloom.onn-build/1",
-        "servers": servers,
-        "bits": bits,
-        **found,
-        "noise_bound_of_any_network": input_bound(made.function),
-    }
+def _draw(made: ProvedAverager, figure: Path, origin: dict[str, Any]) -> list[dict[str, float]]:
+    construction, function = made.construction, made.arguments
+    title = f"{function.servers} servers, {function.bits} bits, {construction.network.nonlinearity}"
+    subject = Subject(construction.network, construction.function, f"{construction.name}, {made.mzi_count} MZIs")
+    return draw_noise(subject, made.noise_limit, made.evaluations, title, figure, origin)
 
 
 def _print(found: dict[str, Any], out: Path | None, figure: Path | None) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import facts_table, make_console
-
     console = make_console()
     how = "all" if found["exhaustive"] else "the hardest and random"
     rows = [
@@ -164,15 +140,6 @@ def _bound(found: dict[str, Any]) -> str:
 
 
 def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, as_json: bool) -> None:
-    from lightloom.cli.output import print_json
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
-    from lightloom.reports.console import make_console, plain_table
-    from lightloom.reports.progress import progress
-
-    if tuples < 1:
-        raise ConfigError(f"--tuples {tuples}: expected at least 1")
     made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(made, tuples, advance=advance)
@@ -193,12 +160,12 @@ def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: in
     rows = [
         [
             f"{index}",
-            each["construction"],
-            f"{each['wrong_outputs']:,} of {each['checked_inputs']:,}",
-            f"{each['mzi_count']:,}",
-            "-".join(str(n) for n in each["layers"]),
+            level["construction"],
+            f"{level['wrong_outputs']:,} of {level['checked_inputs']:,}",
+            f"{level['mzi_count']:,}",
+            "-".join(str(n) for n in level["layers"]),
         ]
-        for index, each in enumerate(document["levels"], 1)
+        for index, level in enumerate(document["levels"], 1)
     ]
     title = f"{groups} x {servers} servers, {bits} bits: {made.mzi_count:,} MZIs"
     console.print(plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title))
@@ -225,12 +192,6 @@ def _level(made: Cascade, name: str) -> dict[str, Any]:
 
 
 def _scenarios(draws: int, as_json: bool) -> None:
-    from lightloom.cli.output import print_json
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
-    from lightloom.reports.console import make_console, plain_table
-    from lightloom.reports.progress import progress
-
     origin = provenance(["scenarios", draws], 0)
     with progress("Networks", ROWS) as advance:
         found = scenario_rows(advance, draws)

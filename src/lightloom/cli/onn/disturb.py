@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import numpy as np
 import typer
+
+from lightloom.cli.onn.test_accuracy import TrainingRun, measured_accuracy, print_accuracy
+from lightloom.cli.options import Json, MeshKind, Network, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
+from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes import monte_carlo
+from lightloom.photonics.meshes import sweep as swept
+from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.sweep import WORDS, sweep_figure
+from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.photonics.averaging.realised.files import FunctionArguments
     from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-    from lightloom.photonics.devices import NonIdealities
 
 _FIELDS = {
     "phase-error": "phase_error",
@@ -24,81 +41,72 @@ _FIELDS = {
 _POINTS = 9
 
 
+_Crosstalk = Annotated[
+    float, typer.Option(metavar="SHARE", help="Of a heater's phase that reaches each nearest heater.")
+]
+_DetectorNoise = Annotated[float, typer.Option(metavar="SHARE", help="Of full scale, at units and receivers.")]
+_Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=LOW..HIGH[:POINTS]",
+        help=f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
+    ),
+]
+_Correct = Annotated[bool, typer.Option("--correct", help="Couplers and crosstalk are measured and made up for.")]
+_Uncalibrated = Annotated[
+    bool, typer.Option("--uncalibrated", help="Amplifiers are not set to make up for what is lost evenly.")
+]
+_Samples = Annotated[
+    str, typer.Option(metavar="N", help="Grid points behind one accuracy; all where there are no more.")
+]
+_Train = Annotated[
+    bool, typer.Option("--train", help="Train a model on MNIST whose gradients are averaged on these devices.")
+]
+_Data = Annotated[Path | None, typer.Option(help="Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")]
+
+
 def disturb(
-    network: Annotated[Path, typer.Argument(metavar="NET.npz", help="As `onn build` and `onn train` write it.")],
+    *,
+    network: Network,
     phase_error: Annotated[float, typer.Option(metavar="RAD", help="Of every phase, standard deviation.")] = 0.0,
     coupler_error: Annotated[float, typer.Option(metavar="RAD", help="Mixing angle of every coupler.")] = 0.0,
     loss: Annotated[float, typer.Option(metavar="DB", help="Of every MZI.")] = 0.0,
     loss_spread: Annotated[float, typer.Option(metavar="DB", help="Its standard deviation.")] = 0.0,
-    crosstalk: Annotated[
-        float, typer.Option(metavar="SHARE", help="Of a heater's phase that reaches each nearest heater.")
-    ] = 0.0,
+    crosstalk: _Crosstalk = 0.0,
     dac_bits: Annotated[str, typer.Option(metavar="B", help="Of the phase settings; 0 is continuous.")] = "0",
-    detector_noise: Annotated[
-        float, typer.Option(metavar="SHARE", help="Of full scale, at units and receivers.")
-    ] = 0.0,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=LOW..HIGH[:POINTS]",
-            help=f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
-        ),
-    ] = None,
+    detector_noise: _DetectorNoise = 0.0,
+    sweep: _Sweep = None,
     draws: Annotated[str, typer.Option(metavar="N", help="Fabrications behind each accuracy.")] = "20",
-    correct: Annotated[
-        bool, typer.Option("--correct", help="Couplers and crosstalk are measured and made up for.")
-    ] = False,
-    uncalibrated: Annotated[
-        bool, typer.Option("--uncalibrated", help="Amplifiers are not set to make up for what is lost evenly.")
-    ] = False,
+    correct: _Correct = False,
+    uncalibrated: _Uncalibrated = False,
     form: Annotated[str, typer.Option(help="economy, svd or sigma-u, as in `onn map`.")] = "economy",
-    mesh: Annotated[str, typer.Option(help="rectangular or triangular.")] = "rectangular",
-    samples: Annotated[
-        str, typer.Option(metavar="N", help="Grid points behind one accuracy; all where there are no more.")
-    ] = "400000",
+    mesh: MeshKind = "rectangular",
+    samples: _Samples = "400000",
     seed: Annotated[str, typer.Option(metavar="N", help="Of the devices, or of the training.")] = "0",
-    figure: Annotated[Path | None, typer.Option(help="Draw the sweeps (.svg, .png, .pdf).")] = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train a model on MNIST whose gradients are averaged on these devices.")
-    ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")
-    ] = None,
+    figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
+    train: _Train = False,
+    data: _Data = None,
     iterations: Annotated[str, typer.Option(metavar="N", help="Of the training.")] = "1000",
-    folder: Annotated[Path | None, typer.Option(help="Keeps what is trained; gone on with if interrupted.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="Keeps what is trained, to resume it.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    from lightloom.cli.onn.test_accuracy import measured_accuracy, print_accuracy
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.files import check_writable
-    from lightloom.core.provenance import content_hash, provenance
-    from lightloom.photonics.averaging.realised.files import load_network
-    from lightloom.photonics.devices import NonIdealities
-    from lightloom.reports.figures.base import check_format
-
     given = (phase_error, coupler_error, loss, loss_spread, crosstalk, read_count(dac_bits, "--dac-bits"))
     fields = dict(zip(_FIELDS.values(), (*given, detector_noise), strict=True))
     how = NonIdealities(**cast(Any, fields))
     sweeps = [_read_sweep(text) for text in sweep or []]
-    counts = {name: read_count(text, f"--{name}") for name, text in (("draws", draws), ("samples", samples))}
-    for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(f"--{name} {count}: expected at least 1")
+    counts = {"draws": read_count(draws, "--draws", least=1), "samples": read_count(samples, "--samples", least=1)}
     number = read_count(seed, "--seed")
-    if figure is not None:
-        if not sweeps:
-            raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
-        check_format(figure)
-        check_writable(figure)
+    if figure is not None and not sweeps:
+        raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
+    check_outputs([figure])
     weights, arguments = load_network(network)
     origin = provenance([content_hash([w.tolist() for w in weights.weights]), fields, sweep, counts], number)
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        steps = read_count(iterations, "--iterations")
-        trained = measured_accuracy(how, weights, arguments, data, steps, number, folder) | {"provenance": origin}
+        run = TrainingRun(data, read_count(iterations, "--iterations", least=1), number, folder)
+        trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
         if as_json:
             print_json(trained)
         else:
@@ -121,11 +129,6 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
         UnknownNameError: no such error of a device.
     """
-    import math
-
-    import numpy as np
-
-    from lightloom.core.errors import ConfigError, UnknownNameError
 
     name, _, rest = text.partition("=")
     low_text, dots, ends = rest.partition("..")
@@ -154,21 +157,14 @@ def _monte_carlo(
     arguments: FunctionArguments,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
-    from lightloom.photonics.meshes import monte_carlo
-    from lightloom.photonics.meshes import sweep as swept
-    from lightloom.reports.progress import progress
-
     mapped = map_network(network, options["form"], options["mesh"])
     function, draws, seed = arguments.function(), options["draws"], options["seed"]
     chosen = {"calibrated": options["calibrated"], "correct": options["correct"]}
     judge = averaging_accuracy(mapped, function, samples=options["samples"], **chosen)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
-        def evaluate(found: Any, rng: Any) -> float:
-            accuracy = judge(found, rng)
+        def evaluate(fabricated: Any, rng: Any) -> float:
+            accuracy = judge(fabricated, rng)
             advance(1)
             return accuracy
 
@@ -193,10 +189,6 @@ def _monte_carlo(
 
 
 def _draw(document: dict[str, Any], figure: Path) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.figures.base import save
-    from lightloom.reports.onn.sweep import sweep_figure
-
     title = (
         f"{document['servers']} servers, {document['bits']} bits: {document['mzi_count']:,} MZIs, mean and range of "
         f"{document['draws']} fabrications{', corrected' if document['correct'] else ''}"
@@ -205,10 +197,6 @@ def _draw(document: dict[str, Any], figure: Path) -> None:
 
 
 def _print(found: dict[str, Any], network: Path, figure: Path | None) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import facts_table, make_console, plain_table
-    from lightloom.reports.onn.sweep import WORDS
-
     console = make_console()
     errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["devices"].items() if value) or "none"
     how = "every grid point" if found["exhaustive"] else "drawn grid points"

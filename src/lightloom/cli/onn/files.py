@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import check_writable
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,8 +20,6 @@ def check_network_name(path: Path) -> None:
     Raises:
         ConfigError: another ending than .npz, or the place cannot be written to.
     """
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.files import check_writable
 
     if path.suffix != ".npz":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
@@ -29,9 +32,6 @@ def read_matrix(path: Path) -> NDArray[Any]:
     Raises:
         ConfigError: the file cannot be read, or holds no numbers; another shape or NaN is what mapping refuses.
     """
-    import numpy as np
-
-    from lightloom.core.errors import ConfigError
 
     try:
         with path.open("rb") as file:

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import numpy as np
 import typer
+
+from lightloom.cli.onn.files import read_matrix
+from lightloom.cli.options import Json, MeshKind, figure_option
+from lightloom.cli.output import check_outputs, print_json
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
+from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.meshes import FORMS, KINDS, Mesh, decompose, map_blocks, map_matrix
+from lightloom.photonics.meshes import netlist as netlist_of
+from lightloom.photonics.meshes.counts import full_count
+from lightloom.photonics.meshes.phase_files import (
+    check_belongs,
+    check_phases_name,
+    load_phases,
+    meshes_of,
+    phases_document,
+    save_phases,
+)
+from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.chain import chain_figure, chain_parts
+from lightloom.reports.onn.mesh import part_figure
+from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,32 +45,31 @@ _TOLERANCE = 1e-9
 """Relative difference up to which phases carry out the matrices that they are said to."""
 
 
+_Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
+_Form = Annotated[
+    str, typer.Option(help="economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")
+]
+_Phases = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read phases instead, and check that they are those of --like.")
+]
+
+
 def map_to_meshes(
-    source: Annotated[
-        Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option(help="economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")
-    ] = "economy",
-    mesh: Annotated[str, typer.Option(help="rectangular or triangular.")] = "rectangular",
+    *,
+    source: _Source = None,
+    form: _Form = "economy",
+    mesh: MeshKind = "rectangular",
     units: Annotated[bool, typer.Option("--units", help="P and T of the averager too.")] = False,
-    phases: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Read phases instead, and check that they are those of --like.")
-    ] = None,
+    phases: _Phases = None,
     like: Annotated[Path | None, typer.Option(metavar="NET.npz|MATRIX.npy", help="What --phases belong to.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write all phases (.json or .npz).")] = None,
     netlist: Annotated[Path | None, typer.Option(help="Write SAX netlists of all meshes (.json).")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw the meshes of one layer (.svg, .png, .pdf).")] = None,
+    figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
     layer: Annotated[str, typer.Option(metavar="N|P|T", help="The layer that --figure draws.")] = "1",
-    chain: Annotated[Path | None, typer.Option(help="Draw the whole network (.svg, .png, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    chain: Annotated[Path | None, figure_option("Draw the whole network")] = None,
+    as_json: Json = False,
 ) -> None:
     """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
-    from lightloom.cli.output import print_json
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.provenance import content_hash, provenance
-    from lightloom.photonics.meshes.phase_files import meshes_of, phases_document, save_phases
-
     if (phases is None) != (like is None) or (source is None) == (phases is None):
         raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz")
     _check_targets(out, netlist, figure, chain)
@@ -74,8 +100,7 @@ def map_to_meshes(
     if out is not None:
         save_phases(parts, out)
     if netlist is not None:
-        nets = {f"{name}: {place}": each for name, part in parts.items() for place, each in meshes_of(part).items()}
-        _write_netlists(nets, netlist)
+        _write_netlists(parts, netlist)
     _draw(parts, arguments, figure, drawn, chain, origin)
     if as_json:
         print_json(document)
@@ -85,30 +110,15 @@ def map_to_meshes(
 
 
 def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, chain: Path | None) -> None:
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.files import check_writable
-    from lightloom.photonics.meshes.phase_files import check_phases_name
-    from lightloom.reports.figures.base import check_format
-
     if out is not None:
         check_phases_name(out)
     if netlist is not None and netlist.suffix != ".json":
         raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
-    for path in (figure, chain):
-        if path is not None:
-            check_format(path)
-    for path in (out, netlist, figure, chain):
-        if path is not None:
-            check_writable(path)
+    check_outputs([figure, chain], [out, netlist])
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, NDArray[Any]]]:
     """What is mapped, by name and in the order of the light."""
-    from lightloom.cli.onn.files import read_matrix
-    from lightloom.core.errors import ConfigError
-    from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
-    from lightloom.photonics.averaging.realised.files import load_network
-
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
@@ -122,10 +132,6 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
 
 
 def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str) -> dict[str, Part]:
-    from lightloom.core.errors import UnknownNameError
-    from lightloom.photonics.meshes import FORMS, KINDS, decompose, map_blocks, map_matrix
-    from lightloom.reports.progress import progress
-
     if form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if mesh not in KINDS:
@@ -146,11 +152,6 @@ def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str) -> dict[str
 
 
 def _row(name: str, part: Part, matrix: NDArray[Any]) -> dict[str, Any]:
-    import numpy as np
-
-    from lightloom.photonics.meshes import Mesh
-    from lightloom.photonics.meshes.counts import full_count
-
     outputs, inputs = matrix.shape
     off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {
@@ -168,11 +169,6 @@ def _row(name: str, part: Part, matrix: NDArray[Any]) -> dict[str, Any]:
 
 def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> None:
     """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
-    from lightloom.cli.output import print_json
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.provenance import provenance
-    from lightloom.photonics.meshes.phase_files import check_belongs, load_phases
-
     found = load_phases(path)
     off = check_belongs(found, parts, repr(str(path)))
     if not off <= _TOLERANCE:
@@ -187,14 +183,11 @@ def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> Non
         typer.echo(f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}")
 
 
-def _write_netlists(meshes: dict[str, Any], path: Path) -> None:
-    import json
-
-    from lightloom.core.files import write_atomically
-    from lightloom.photonics.meshes import netlist
-
-    content = {"schema": "lightloom.netlists/1", "netlists": {name: netlist(mesh) for name, mesh in meshes.items()}}
-    write_atomically(path, json.dumps(content) + "\n")
+def _write_netlists(parts: dict[str, Part], path: Path) -> None:
+    netlists = {
+        f"{name}: {place}": netlist_of(mesh) for name, part in parts.items() for place, mesh in meshes_of(part).items()
+    }
+    write_atomically(path, json.dumps({"schema": "lightloom.netlists/1", "netlists": netlists}) + "\n")
 
 
 def _draw(
@@ -205,25 +198,15 @@ def _draw(
     chain: Path | None,
     origin: dict[str, Any],
 ) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.figures.base import save
-
     line = provenance_line(origin)
     if figure is not None:
-        from lightloom.reports.onn.mesh import part_figure
-
         save(part_figure(parts[name], name), figure, line)
     if chain is not None:
-        from lightloom.reports.onn.chain import chain_figure, chain_parts
-
         title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
         save(chain_figure(chain_parts(parts), title), chain, line)
 
 
 def _print(found: dict[str, Any], source: Path, written: dict[str, Path]) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import make_console, plain_table
-
     console = make_console()
     cells = [
         [

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from lightloom.photonics.averaging import AveragingFunction, LayeredNetwork
+import numpy as np
+
+from lightloom.core.provenance import provenance_line
+from lightloom.photonics.averaging import AveragingFunction, LayeredNetwork, noisy_accuracy
+from lightloom.photonics.averaging.proved.noise import input_bound
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.noise import NoiseCurve, noise_figure, noise_steps
+from lightloom.reports.progress import progress
+
+
+class Subject(NamedTuple):
+    """A network, the function that it computes, and its name in the legend."""
+
+    network: LayeredNetwork
+    function: AveragingFunction
+    name: str
 
 
 def draw_noise(
-    network: LayeredNetwork,
-    function: AveragingFunction,
-    name: str,
-    limit: float,
-    evaluations: int,
-    title: str,
-    figure: Path,
-    origin: dict[str, Any],
+    subject: Subject, limit: float, evaluations: int, title: str, figure: Path, origin: dict[str, Any]
 ) -> list[dict[str, float]]:
-    """Draw the curve, and return its points for JSON."""
-    import numpy as np
-
-    from lightloom.core.provenance import provenance_line
-    from lightloom.photonics.averaging import noisy_accuracy
-    from lightloom.photonics.averaging.proved.noise import input_bound
-    from lightloom.reports.figures.base import save
-    from lightloom.reports.onn.noise import NoiseCurve, noise_figure, noise_steps
-    from lightloom.reports.progress import progress
-
+    """Draw the share of wrong outputs against noise, and return the curve's points for JSON."""
+    network, function, name = subject
     bound = input_bound(function)
     sigmas = noise_steps(limit, bound)
     rates = []

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.provenance import provenance_line
+from lightloom.reports.console import facts_table, make_console
+from lightloom.reports.onn.sweep import WORDS
+from lightloom.reports.progress import progress
+from lightloom.workloads.resolve import INSTALL_TORCH
 
 if TYPE_CHECKING:
     from lightloom.photonics.averaging.realised.files import FunctionArguments
@@ -11,27 +18,29 @@ if TYPE_CHECKING:
     from lightloom.photonics.devices import NonIdealities
 
 
+class TrainingRun(NamedTuple):
+    """What is trained, and where."""
+
+    data: Path | None
+    """Folder with MNIST; ``$LIGHTLOOM_DATA`` without it."""
+    iterations: int
+    seed: int
+    folder: Path | None
+    """Keeps what is trained, so that an interrupted training is resumed."""
+
+
 def measured_accuracy(
     how: NonIdealities,
     network: LayeredNetwork,
     arguments: FunctionArguments,
-    data: Path | None,
-    iterations: int,
-    seed: int,
-    folder: Path | None,
+    run: TrainingRun,
 ) -> dict[str, Any]:
-    """Trains twice, gradients averaged in float32 and on the devices.
+    """Train twice, with gradients averaged in float32 and on the devices.
 
     Raises:
-        ConfigError: no iterations, or no data.
+        ConfigError: no data.
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
-    from lightloom.core.errors import ConfigError, UnsupportedError
-    from lightloom.reports.progress import progress
-    from lightloom.workloads.resolve import INSTALL_TORCH
-
-    if iterations < 1:
-        raise ConfigError(f"--iterations {iterations}: expected at least 1")
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
@@ -39,18 +48,14 @@ def measured_accuracy(
     from lightloom.training.datasets.folder import data_folder
     from lightloom.training.runs.device_noise import test_accuracy_under
 
-    place = data_folder(data)
+    place = data_folder(run.data)
     with progress("Training twice", None):
-        found = test_accuracy_under(how, network, arguments, place, iterations, seed, folder)
-    return {"schema": "lightloom.onn-test-accuracy/1", **found.to_json()}
+        result = test_accuracy_under(how, network, arguments, place, run.iterations, run.seed, run.folder)
+    return {"schema": "lightloom.onn-test-accuracy/1", **result.to_json()}
 
 
 def print_accuracy(found: dict[str, Any], network: Path) -> None:
-    """For people."""
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import facts_table, make_console
-    from lightloom.reports.onn.sweep import WORDS
-
+    """Print the accuracies as a table."""
     console = make_console()
     errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["how"].items() if value) or "none"
     difference = 100 * (found["test_accuracy"] - found["test_accuracy_float32"])

@@ -2,65 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from lightloom.cli.onn.files import check_network_name
+from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figure_option
+from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.photonics.averaging.realised.area import TABLE_I
+from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.training import training_figure
+from lightloom.reports.progress import progress
+from lightloom.workloads.resolve import INSTALL_TORCH
+
 if TYPE_CHECKING:
     from lightloom.photonics.onn import SearchResult, Trained, TrainingRecipe
 
 
+_Scenario = Annotated[
+    str | None, typer.Option(metavar="1..4", help="A row of the paper's Table I; 1 unless --servers is given.")
+]
+_Layers = Annotated[str | None, typer.Option(metavar="4-64-...-4", help="Signals: inputs, hidden layers, outputs.")]
+_Form = Annotated[
+    str | None, typer.Option(help="cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")
+]
+_Approximated = Annotated[
+    str | None, typer.Option(metavar="1,2,...", help="Matrices in that form; the paper's, or all of --layers.")
+]
+_Noise = Annotated[float, typer.Option(metavar="S", help="Train for noise on every signal, a share of full scale.")]
+_Widths = Annotated[str, typer.Option(metavar="W,W,...", help="Neurons of hidden layers, for --search.")]
+_Folder = Annotated[Path | None, typer.Option(help="Keeps a checkpoint; an interrupted training is resumed.")]
+
+
 def train(
-    scenario: Annotated[
-        str | None, typer.Option(metavar="1..4", help="A row of the paper's Table I; 1 unless --servers is given.")
-    ] = None,
+    *,
+    scenario: _Scenario = None,
     servers: Annotated[str | None, typer.Option(metavar="N", help="Instead of a scenario.")] = None,
-    bits: Annotated[str | None, typer.Option(metavar="B", help="Of a code.")] = None,
-    layers: Annotated[
-        str | None, typer.Option(metavar="4-64-...-4", help="Signals: inputs, hidden layers, outputs.")
-    ] = None,
-    form: Annotated[
-        str | None, typer.Option(help="cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")
-    ] = None,
-    approximated: Annotated[
-        str | None, typer.Option(metavar="1,2,...", help="Matrices in that form; the paper's, or all of --layers.")
-    ] = None,
-    noise: Annotated[
-        float, typer.Option(metavar="S", help="Train for noise on every signal, a share of full scale.")
-    ] = 0.0,
-    nonlinearity: Annotated[str, typer.Option(help="relu, or clipped: units that saturate.")] = "relu",
-    rounding: Annotated[str, typer.Option(help="floor, or half-up.")] = "floor",
+    bits: Annotated[str | None, typer.Option(metavar="B", help="Bits of a code.")] = None,
+    layers: _Layers = None,
+    form: _Form = None,
+    approximated: _Approximated = None,
+    noise: _Noise = 0.0,
+    nonlinearity: Nonlinearity = "relu",
+    rounding: Rounding = "floor",
     epochs: Annotated[str | None, typer.Option(metavar="E", help="Passes over the grid.")] = None,
-    seed: Annotated[str, typer.Option(metavar="S", help="Of weights, order and noise.")] = "0",
-    threads: Annotated[str, typer.Option(metavar="N", help="Of PyTorch; other counts round differently.")] = "1",
+    seed: Annotated[str, typer.Option(metavar="S", help="Seed of weights, order and noise.")] = "0",
+    threads: Annotated[str, typer.Option(metavar="N", help="PyTorch's threads; other counts round differently.")] = "1",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     search: Annotated[bool, typer.Option("--search", help="Depths and widths by successive halving.")] = False,
-    widths: Annotated[
-        str, typer.Option(metavar="W,W,...", help="Neurons of hidden layers, for --search.")
-    ] = "16,32,64",
+    widths: _Widths = "16,32,64",
     depths: Annotated[str, typer.Option(metavar="D,D,...", help="Hidden layers, for --search.")] = "3,5",
-    folder: Annotated[
-        Path | None, typer.Option(help="Keeps a checkpoint; an interrupted training is gone on with.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the network (.npz).")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw errors and loss by epoch (.svg, .png, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    folder: _Folder = None,
+    out: NetworkOut = None,
+    figure: Annotated[Path | None, figure_option("Draw errors and loss by epoch")] = None,
+    as_json: Json = False,
 ) -> None:
     """Train a network to average; without options scenario 1, every matrix approximated, in some minutes."""
-    from lightloom.cli.onn.files import check_network_name
-    from lightloom.cli.output import print_json, read_count
-    from lightloom.core.errors import ConfigError
-    from lightloom.core.files import check_writable
-    from lightloom.core.provenance import provenance
-    from lightloom.photonics.averaging.realised.files import save_network
-    from lightloom.reports.figures.base import check_format
-
     if out is not None:
         check_network_name(out)
-    if figure is not None:
-        check_format(figure)
-        check_writable(figure)
+    check_outputs([figure])
     options: dict[str, Any] = {
         "noise": noise,
         "nonlinearity": nonlinearity,
@@ -97,20 +103,15 @@ def train(
 
 
 def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
-    """Whole numbers given to an option.
+    """Return the whole numbers given to an option.
 
     Raises:
         ConfigError: something else.
     """
-    from lightloom.cli.output import read_count
-
-    return tuple(read_count(each, option) for each in text.split(between))
+    return tuple(read_count(number, option) for number in text.split(between))
 
 
 def _need_torch() -> Any:
-    from lightloom.core.errors import UnsupportedError
-    from lightloom.workloads.resolve import INSTALL_TORCH
-
     try:
         import lightloom.photonics.onn as trained
     except ModuleNotFoundError as error:
@@ -129,9 +130,6 @@ def _recipe(
     approximated: str | None,
     options: dict[str, Any],
 ) -> TrainingRecipe:
-    from lightloom.cli.output import read_count
-    from lightloom.core.errors import ConfigError
-
     own = (servers, bits, layers)
     if scenario is not None and any(own):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
@@ -160,16 +158,11 @@ def _recipe(
 
 
 def _run(recipe: TrainingRecipe, folder: Path | None) -> Trained:
-    from lightloom.reports.progress import progress
-
     with progress("Epochs", recipe.work) as advance:
         return cast("Trained", _need_torch().train(recipe, folder, advance))
 
 
 def _print(found: dict[str, Any], recipe: TrainingRecipe, written: dict[str, Path | None]) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.console import facts_table, make_console
-
     console = make_console()
     how = "every point of the grid" if found["exhaustive"] else "sampled"
     rows = [
@@ -190,21 +183,12 @@ def _print(found: dict[str, Any], recipe: TrainingRecipe, written: dict[str, Pat
 
 
 def _draw(trained: Trained, figure: Path, origin: dict[str, Any]) -> None:
-    from lightloom.core.provenance import provenance_line
-    from lightloom.reports.figures.base import save
-    from lightloom.reports.onn.training import training_figure
-
     recipe = trained.recipe
     title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
     save(training_figure(trained.history, recipe.function.points, title), figure, provenance_line(origin))
 
 
 def _function(scenario: str | None, servers: str | None, bits: str | None, rounding: str) -> Any:
-    from lightloom.cli.output import read_count
-    from lightloom.core.errors import ConfigError
-    from lightloom.photonics.averaging.realised.area import TABLE_I
-    from lightloom.photonics.averaging.realised.files import FunctionArguments
-
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is not None:
@@ -220,13 +204,6 @@ def _function(scenario: str | None, servers: str | None, bits: str | None, round
 def _search(
     function: Any, widths: str, depths: str, options: dict[str, Any], folder: Path | None, as_json: bool
 ) -> None:
-    from dataclasses import asdict
-
-    from lightloom.cli.output import print_json
-    from lightloom.core.provenance import provenance, provenance_line
-    from lightloom.reports.console import make_console, plain_table
-    from lightloom.reports.progress import progress
-
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
