@@ -52,7 +52,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     ([*_GOOD_RING[:4], "--ranks", "1000000000", "--nbytes", "1MiB"], "'ranks': 1000000000: Input should be less than"),
     ([*_GOOD_RING[:4], "--ranks", "many", "--nbytes", "1MiB"], "'many'"),
     (_GOOD_RING[:-2], "give either the total size (--nbytes, nbytes) or the size per rank"),
-    ([*_GOOD_RING, "--nbytes-per-rank", "1B"], "give either --nbytes TOTAL or --nbytes-per-rank SIZE"),
+    ([*_GOOD_RING, "--nbytes-per-rank", "1B"], "give either the total size (--nbytes, nbytes) or the size per rank"),
     ([*_GOOD_RING[:-1], "1 MiBB"], "unknown size unit 'MiBB'"),
     ([*_GOOD_RING[:-1], "nan"], "'nan' is not a size"),
     ([*_GOOD_RING, "--set", "bandwidth=-1 GB/s"], "a bandwidth must be finite and not negative"),

@@ -1,0 +1,60 @@
+"""Files that version 0.1 wrote are read by this version: schedules, a sweep, a network, a profile, a cluster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lightloom as ll
+from lightloom.compression.profile import read as read_profile
+from lightloom.photonics.averaging import load_network, verify
+from lightloom.sweeps.expand import points_of
+from lightloom.sweeps.experiment import read_experiment
+from lightloom.sweeps.journal import opened
+
+FILES = Path(__file__).parent / "files_of_0_1"
+SCHEDULES = {
+    "optree.json": ("optree", "all-gather", 6),
+    "queued.parquet": ("synthesized", "all-gather", 8),
+    "ring.arrow": ("ring", "all-reduce", 4),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name: str) -> None:
+    if not name.endswith(".json"):
+        pytest.importorskip("pyarrow", reason="needs lightloom[arrow]")
+    read = ll.verify(FILES / name)
+    collective = read.schedule.collective
+    assert (read.algorithm, collective.kind, collective.ranks) == SCHEDULES[name]
+    assert read.time >= read.lower_bound.time > 0
+
+
+def test_a_sweep_keeps_its_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    shutil.copytree(FILES / "sweep", folder)
+    with opened(folder, "tiny") as journal:
+        rows = dict(journal.rows)
+    assert len(rows) == len(points_of(read_experiment(FILES / "experiment.yaml"))) == 4
+    assert {row["status"] for row in rows.values()} == {"done"}
+    assert all(row["time_s"] >= row["lower_bound_s"] > 0 for row in rows.values())
+
+
+def test_a_network() -> None:
+    network, arguments = load_network(FILES / "averager.npz")
+    assert (arguments.servers, arguments.bits) == (2, 4)
+    assert verify(network, arguments.function()).wrong_outputs == 0
+
+
+def test_a_profile() -> None:
+    profile = read_profile(FILES / "profile.json")
+    assert profile.of("inceptionn:2^-10") is not None
+    assert profile.to_json() == json.loads((FILES / "profile.json").read_text())
+
+
+def test_a_cluster() -> None:
+    cluster = ll.load_cluster(FILES / "cluster.yaml")
+    assert cluster.ranks == 32 and cluster.fabric.wavelength_routed
