@@ -23,6 +23,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
     entry: Entry = ENTRIES[name]
     target = getattr(import_module(entry.module), entry.attribute)
     text = target.info.help if isinstance(target, typer.Typer) else inspect.getdoc(target)
+    assert isinstance(text, str)
     assert entry.help == " ".join(text.split("\n\n")[0].split())
     assert load_command(name.split()[-1], entry).name == name.split()[-1]
 

@@ -1,0 +1,1 @@
+"""The examples and the Python of the README, executed."""
