@@ -17,7 +17,7 @@ PACKAGES = {
     "planner": ("planner/**/*.py",),
     "codec": ("compression/**/*.py",),
     "meshes": ("photonics/meshes/**/*.py",),
-    "placement": ("parallelism/**/*place*.py", "parallelism/**/*partition*.py"),
+    "placement": ("parallelism/placement/**/*.py", "parallelism/hybrid.py"),
     "simulation": ("simulation/**/*.py",),
 }
 """Source files of each package, under ``src/lightloom``."""

@@ -63,6 +63,14 @@ def reference(tasks: list[Task]) -> dict[str, tuple[float, float]]:
         now = min(later)
 
 
+def longest_chain(tasks: list[Task]) -> float:
+    """Seconds of the critical path, found by relaxing every dependency as often as there are tasks."""
+    ends = [task.duration for task in tasks]
+    for _ in tasks:
+        ends = [task.duration + max((ends[each] for each in task.after), default=0.0) for task in tasks]
+    return max(ends, default=0.0)
+
+
 def spans(timeline: Timeline) -> dict[str, tuple[float, float]]:
     return {each.name: (each.start, each.end) for each in timeline.intervals}
 
@@ -103,7 +111,14 @@ def test_runs_at_least_the_busiest_resource_and_the_longest_chain_and_at_most_th
     timeline = run(tasks)
     total = sum(task.duration for task in tasks)
     busiest = max((sum(each.duration for each in timeline.on(r)) for r in timeline.resources), default=0.0)
-    assert busiest <= timeline.step_time <= total
+    assert max(busiest, longest_chain(tasks)) <= timeline.step_time <= total
+
+
+@settings(deadline=None)
+@given(tasks=task_lists())
+def test_without_shared_resources_the_longest_chain_is_the_step(tasks: list[Task]) -> None:
+    apart = [replace(task, resource=task.name) for task in tasks]
+    assert run(apart).step_time == longest_chain(tasks)
 
 
 def test_a_circle_is_named() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import ParallelPlan, TrainingSettings
+from lightloom.simulation.energy import sending_energy
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
@@ -195,6 +198,47 @@ def test_energy_says_what_is_missing() -> None:
     assert dark.missing == ()
     assert dark.interface_j == pytest.approx(10 * 8 * seconds)
     assert dark.total_j == dark.known_j == pytest.approx(510 * 8 * seconds)
+
+
+def test_energy_of_sending_is_the_sum_over_the_collectives() -> None:
+    made = plan("ddp", chain([(1_000_000, 10**12, 10)] * 3))
+    assert len(made.exchanges) == 3
+    joules = iter((1.0, 2.0, 4.0))
+
+    def sourced(kind: str, nbytes: float) -> Priced:
+        return Priced(cost=replace(cost(1e-3), energy=next(joules)))
+
+    energy = step(made, sourced).energy
+    assert (energy.transmission_j, energy.missing) == (7.0, ("fabric.power_per_rank",))
+    assert energy.compute_j is not None and energy.known_j == energy.compute_j + 7.0
+    mixed = iter((1.0, None, 4.0))
+    partly = step(made, lambda kind, nbytes: Priced(cost=replace(cost(1e-3), energy=next(mixed)))).energy
+    assert (partly.transmission_j, partly.total_j) == (None, None)
+    assert "fabric.energy_per_bit" in partly.missing
+    unpowered = CHIP.model_copy(update={"power": None})
+    assert simulate_step(made, unpowered, RING, FREE).energy.compute_j is None
+
+
+def test_sending_takes_energy_once_a_lightpath_and_once_a_link_of_packets() -> None:
+    nbytes, source, destination = np.array([10.0, 100.0]), np.array([0, 0]), np.array([1, 3])
+    lit = RING.model_copy(update={"energy_per_bit": 1e-12})
+    assert sending_energy(lit, nbytes, source, destination) == pytest.approx(110 * 8e-12)
+    packets = load_fabric("ring", 8).model_copy(update={"energy_per_bit": 1e-12})
+    hops = packets.wire_bytes(1.0) * (10 * 1 + 100 * 3)
+    assert sending_energy(packets, nbytes, source, destination) == pytest.approx(hops * 8e-12)
+    assert sending_energy(RING, nbytes, source, destination) is None
+
+
+def test_the_document_of_a_step_holds_its_figures() -> None:
+    result = step(plan("ddp", chain([(1_000_000, 10**12, 10)])), linear(1e9, setup=1e-3, codec=1e-3))
+    document = result.to_json()
+    assert document["step_time_s"] == result.step_time
+    assert document["communication_time_s"] == pytest.approx(1e-3 * (1 + 1.5) + 4e6 / 1e9)
+    assert document["breakdown"] == result.timeline.breakdown()
+    assert document["memory_bytes"]["total"] == result.memory.total
+    assert document["fits"] is (result.memory.total <= 1e10)
+    idle = simulate_step(plan("ddp", chain([(0, 0, 0)])), CHIP, RING, FREE)
+    assert (idle.step_time, idle.samples_per_second, idle.to_json()["samples_per_second"]) == (0.0, math.inf, None)
 
 
 def test_memory_and_throughput_are_reported() -> None:

@@ -6,9 +6,10 @@ import math
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lightloom.simulation.engine import Task, run
-from lightloom.simulation.timeline import Interval, Timeline
+from lightloom.simulation.timeline import SHARES, Interval, Timeline
 from tests.simulation.test_engine import task_lists
 
 
@@ -51,6 +52,34 @@ def test_breakdown_of_a_drawn_example() -> None:
 def test_breakdown_adds_up(tasks: list[Task]) -> None:
     timeline = run(tasks)
     assert math.isclose(sum(timeline.breakdown().values()), timeline.step_time, rel_tol=1e-12)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(sorted(SHARES)), st.integers(0, 9), st.integers(0, 4)))
+)
+def test_every_second_counts_to_what_runs_in_it(rows: list[tuple[str, str, int, int]]) -> None:
+    """Whole seconds, looked at one by one; an interval that would overlap on its resource is left out."""
+    intervals: list[Interval] = []
+    for resource, category, start, duration in rows:
+        others = [each for each in intervals if each.resource == resource]
+        if all(start + duration <= each.start or each.end <= start for each in others):
+            intervals.append(interval(resource, category, start, start + duration))
+    timeline = Timeline.of(intervals)
+    expected = dict.fromkeys(("compute", "communication", "reconfiguration", "idle"), 0)
+    for second in range(int(timeline.step_time)):
+        running = {SHARES[each.category] for each in intervals if each.start <= second < each.end}
+        expected[next((share for share in expected if share in running), "idle")] += 1
+    names = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
+    assert timeline.breakdown() == dict(zip(names, expected.values(), strict=True))
+    busy = timeline.busy_time()
+    assert busy.keys() == SHARES.keys()
+    assert all(busy[c] == sum(each.duration for each in intervals if each.category == c) for c in SHARES)
+    assert timeline.step_time == max((each.end for each in intervals), default=0)
+    for resource in "abcd":
+        own = [each for each in intervals if each.resource == resource]
+        assert timeline.on(resource) == sorted(own, key=lambda each: (each.start, each.end))
+    assert set(timeline.resources) == {each.resource for each in intervals}
 
 
 def test_an_empty_step() -> None:

@@ -15,7 +15,7 @@ from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 _NO_RESOURCE = -1
 _ROUNDING = 1e-9
 """Share of a parcel below which the rest is round-off."""
-_events = njit(cache=True, _nrt=False)
+_njit_without_arrays = njit(cache=True, _nrt=False)
 """Functions that make no arrays: without counting references to those of a tuple, events take a twentieth as long."""
 
 
@@ -135,7 +135,7 @@ def rows(source: Int32s, target: Int32s, size: int) -> tuple[Ints, Int32s, Int32
     return first, follower, waits
 
 
-@_events
+@_njit_without_arrays
 def _push(state: State, queue: int, key: float, item: int) -> None:
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
@@ -149,7 +149,7 @@ def _push(state: State, queue: int, key: float, item: int) -> None:
     state.key[base + at], state.item[base + at] = key, item
 
 
-@_events
+@_njit_without_arrays
 def _pop(state: State, queue: int) -> int:
     base = state.first_row[queue]
     state.size[queue] -= 1
@@ -172,7 +172,7 @@ def _pop(state: State, queue: int) -> int:
     return int(top)
 
 
-@_events
+@_njit_without_arrays
 def _list_idle(state: State, at: int) -> None:
     if not state.listed[at]:
         state.listed[at] = True
@@ -180,7 +180,7 @@ def _list_idle(state: State, at: int) -> None:
         state.counts[1] += 1
 
 
-@_events
+@_njit_without_arrays
 def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
     """Queue a node, or finish it and all after it that take no time."""
     stack, height = state.stack, 1
@@ -211,7 +211,7 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
         _list_idle(state, at)
 
 
-@_events
+@_njit_without_arrays
 def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
     """Make ready what waited only for a node that has ended and arrived."""
     state.counts[0] += 1
@@ -232,7 +232,7 @@ def begin(nodes: Nodes, state: State, devices: int) -> None:
             _make_ready(nodes, state, devices, x, 0.0, 0.0, dark)
 
 
-@_events
+@_njit_without_arrays
 def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
     """Begin what is first in the queue of an idle device or port, unless its pipe is dark."""
     events, hops = len(state.current), len(state.current) + 1
@@ -255,7 +255,7 @@ def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rat
     state.start[x] = state.piece[x] = now
 
 
-@_events
+@_njit_without_arrays
 def _spend(state: State, seconds: float, dark: bool) -> None:
     """Add time to the total of what the step waits for."""
     if state.counts[2] > 0:
@@ -268,7 +268,7 @@ def _spend(state: State, seconds: float, dark: bool) -> None:
         state.totals[5] += seconds
 
 
-@_events
+@_njit_without_arrays
 def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool) -> bool:
     """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
 
@@ -308,7 +308,7 @@ def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, 
     return False
 
 
-@_events
+@_njit_without_arrays
 def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """Time the hops under way at the new rates, and count the waiting of those whose pipe is dark until ``until``."""
     resources = len(state.current)
@@ -334,7 +334,7 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
                 state.totals[0] += until - now
 
 
-@_events
+@_njit_without_arrays
 def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """End the computing, and take the arrivals, of this moment."""
     events = len(state.current)
@@ -349,7 +349,7 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
         _finish(nodes, state, devices, x, now, until, rate)
 
 
-@_events
+@_njit_without_arrays
 def _end_hops(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """End the hops of this moment; what they carry arrives after their delay."""
     events, hops = len(state.current), len(state.current) + 1

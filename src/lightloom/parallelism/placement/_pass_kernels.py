@@ -8,11 +8,11 @@ from numba import njit
 from lightloom.core.arrays import Int32s, Mask
 from lightloom.parallelism.placement.state import Arrivals, Neighbours, PlacementProblem, PlacementState
 
-no_arrays = njit(cache=True, _nrt=False)
+njit_without_arrays = njit(cache=True, _nrt=False)
 """For functions that make no arrays: it leaves out the counting of references to the arrays of a tuple."""
 
 
-@no_arrays
+@njit_without_arrays
 def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask) -> bool:
     """Whether ``x`` cannot reach a placed neighbour; ``sign`` is 1 for those before it, −1 for those after it."""
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
@@ -22,7 +22,7 @@ def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allo
     return False
 
 
-@no_arrays
+@njit_without_arrays
 def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
     """Number of neighbours that are out of reach of one another."""
     before, allowed, count = problem.before, problem.allowed, 0
@@ -33,7 +33,7 @@ def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
     return count
 
 
-@no_arrays
+@njit_without_arrays
 def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, state: PlacementState) -> int:
     """Add to the votes how many placed neighbours each device reaches; returns how many there are."""
     device, reached, votes = state.device, state.reached, state.votes
@@ -51,7 +51,7 @@ def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, 
     return total
 
 
-@no_arrays
+@njit_without_arrays
 def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> None:
     if state.device[x] >= 0:
         state.used[state.device[x]] -= problem.memory[x]
@@ -61,7 +61,7 @@ def _move(problem: PlacementProblem, state: PlacementState, x: int, to: int) -> 
     state.used[to] += problem.memory[x]
 
 
-@no_arrays
+@njit_without_arrays
 def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
     """Return the device with most votes and room, nearest to where x is; −1 without room anywhere."""
     devices, at = len(problem.allowed), state.device[x]
@@ -76,7 +76,7 @@ def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
     return best
 
 
-@no_arrays
+@njit_without_arrays
 def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: int) -> bool:
     """Sweep backward and forward over order[0 ... last] until neighbours are within reach; False after ``rounds``.
 
@@ -102,7 +102,7 @@ def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: 
     return False
 
 
-@no_arrays
+@njit_without_arrays
 def _sweep(problem: PlacementProblem, state: PlacementState, last: int, backward: bool) -> None:
     """Move each pending sub-operator towards its neighbours ahead of the sweep's direction, and mark its neighbours."""
     neighbours, sign = (problem.after, -1) if backward else (problem.before, 1)
@@ -121,7 +121,7 @@ def _sweep(problem: PlacementProblem, state: PlacementState, last: int, backward
         state.pending[x] = True
 
 
-@no_arrays
+@njit_without_arrays
 def _mark_neighbours(problem: PlacementProblem, state: PlacementState, x: int) -> None:
     for rows in (problem.before, problem.after):
         for e in range(rows.start[x], rows.start[x + 1]):
@@ -166,7 +166,7 @@ def forward_pass(
     return True
 
 
-@no_arrays
+@njit_without_arrays
 def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
     """Return when the inputs of ``x`` arrive by transfers; without transfers they arrive at ``state.latest``."""
     device, end, latest = state.device, state.end, state.latest
@@ -188,13 +188,13 @@ def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
     return Arrivals(first, first_device, second, home)
 
 
-@no_arrays
+@njit_without_arrays
 def _arrival(state: PlacementState, arrivals: Arrivals, to: int) -> float:
     """Seconds at which all inputs are on a device."""
     return float(max(state.latest[to], arrivals.second if to == arrivals.first_device else arrivals.first))
 
 
-@no_arrays
+@njit_without_arrays
 def _earliest(
     problem: PlacementProblem,
     state: PlacementState,
@@ -223,7 +223,7 @@ def _earliest(
     return best
 
 
-@no_arrays
+@njit_without_arrays
 def _most_votes(problem: PlacementProblem, state: PlacementState, x: int, width: int) -> int:
     """Return the device with room that reaches most neighbours, of equals the one free first; −1 without room."""
     best, votes, free = -1, state.votes, state.free

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Int32s, Mask
-from lightloom.parallelism.placement._pass_kernels import no_arrays, out_of_reach, unreachable_pairs
+from lightloom.parallelism.placement._pass_kernels import njit_without_arrays, out_of_reach, unreachable_pairs
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
 
@@ -51,7 +51,7 @@ def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> 
     return float(best)
 
 
-@no_arrays
+@njit_without_arrays
 def _propose(problem: PlacementProblem, device: Int32s) -> tuple[int, int, int, int]:
     """Draw a step: a sub-operator and its new device, twice; the second is the first again where only one moves."""
     size = len(device)
@@ -75,14 +75,14 @@ def _propose(problem: PlacementProblem, device: Int32s) -> tuple[int, int, int, 
     return x, to, y, to_y
 
 
-@no_arrays
+@njit_without_arrays
 def _shift(device: Int32s, used: Floats, memory: Floats, x: int, to: int) -> None:
     used[device[x]] -= memory[x]
     used[to] += memory[x]
     device[x] = to
 
 
-@no_arrays
+@njit_without_arrays
 def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
     return not (
         out_of_reach(x, problem.before, 1, device, problem.allowed)
@@ -123,7 +123,7 @@ def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) 
     return bool(used.max() <= capacity and unreachable_pairs(problem, device) == 0)
 
 
-@no_arrays
+@njit_without_arrays
 def _conflicts(neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask, x: int, to: int) -> int:
     """Number of neighbours that ``x`` could not reach from a device."""
     start, node, count = neighbours.start, neighbours.node, 0

@@ -1,0 +1,196 @@
+"""Reach, order, times and repair of placements follow their definitions, on small cases looked at one by one."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import pytest
+from benchmarks.placement import LINK, random_case, random_graph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.arrays import Int32s
+from lightloom.parallelism.placement._pass_kernels import forward_pass, settle, unreachable_pairs
+from lightloom.parallelism.placement._search_kernels import anneal, reconcile
+from lightloom.parallelism.placement.balanced import BalancedGraph
+from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.problem import Problem, initial_state, iteration_time, problem_of, start_order
+from lightloom.parallelism.placement.starts import EFFORT, fill, filled, moves, valid_starts
+
+Rule = Literal["peers", "forward"]
+rules = st.sampled_from(["peers", "forward"])
+
+
+def may_send(rule: Rule, degree: int, k: int, a: int, b: int) -> bool:
+    """Whether activations may go from device a to device b."""
+    if degree >= k - 1:
+        return True
+    ahead, behind = (b - a) % k, (a - b) % k
+    return min(ahead, behind) <= degree // 2 if rule == "peers" else ahead <= degree
+
+
+@given(rule=rules, degree=st.integers(2, 9), k=st.integers(1, 10))
+def test_reach_is_the_rule_for_every_pair(rule: Rule, degree: int, k: int) -> None:
+    reach, devices = Reach(degree, rule), range(k)
+    offsets = set(reach.offsets(k).tolist())
+    assert all(((b - a) % k in offsets) == may_send(rule, degree, k, a, b) for a in devices for b in devices)
+    mutual = [n for n in range(1, k + 1) if all(may_send(rule, degree, k, a, b) for a in range(n) for b in range(n))]
+    onward = [n for n in range(1, k + 1) if all(may_send(rule, degree, k, a, b) for a, b in combinations(range(n), 2))]
+    if degree < k - 1:
+        assert (reach.clique(k), reach.span(k)) == (consecutive(mutual), consecutive(onward))
+    else:
+        assert reach.clique(k) == reach.span(k) == k
+
+
+def consecutive(numbers: list[int]) -> int:
+    """The last of 1, 2, 3, ... before the first gap: beyond it neighbours are near again, the other way round."""
+    return next(n for n in range(1, len(numbers) + 2) if n + 1 not in numbers)
+
+
+def slow_times(balanced: BalancedGraph, device: Int32s) -> float:
+    """Seconds of both passes, from dictionaries."""
+    parents: dict[int, list[tuple[int, float]]] = {x: [] for x in range(balanced.size)}
+    for x in range(balanced.size):
+        for e in range(balanced.parent_start[x], balanced.parent_start[x + 1]):
+            parents[x].append((int(balanced.parent[e]), LINK.latency + balanced.nbytes[e] / LINK.bandwidth))
+    children: dict[int, list[tuple[int, float]]] = {x: [] for x in parents}
+    for x, sources in parents.items():
+        for y, seconds in sources:
+            children[y].append((x, seconds))
+    rank: dict[int, float] = {}
+    for x in reversed(range(balanced.size)):
+        rank[x] = float(balanced.forward[x]) + max((rank[y] for y, _ in children[x]), default=0.0)
+    order = sorted(parents, key=lambda x: (-rank[x], x))
+    assert order == start_order(balanced).tolist()
+    total = 0.0
+    for sequence, inputs, duration in ((order, parents, balanced.forward), (order[::-1], children, balanced.backward)):
+        free: dict[int, float] = {}
+        end: dict[int, float] = {}
+        for x in sequence:
+            arrivals = [end[y] + (seconds if device[y] != device[x] else 0.0) for y, seconds in inputs[x]]
+            end[x] = max([free.get(int(device[x]), 0.0), *arrivals]) + float(duration[x])
+            free[int(device[x])] = end[x]
+        total += max(end.values())
+    return total
+
+
+def drawn(seed: int, size: int, devices: int) -> tuple[Problem, Int32s]:
+    """A random problem without memory, and random devices."""
+    rng = np.random.default_rng(seed)
+    case = random_case(rng, size, devices)
+    problem = problem_of(case.balanced, devices, case.reach, None, LINK)
+    return problem, rng.integers(0, devices, size, np.int32)
+
+
+def pairs_out_of_reach(problem: Problem, device: Int32s) -> int:
+    before, k = problem.rows.before, problem.devices
+    reader = np.repeat(np.arange(len(device)), np.diff(before.start)).tolist()
+    ends = [(int(device[y]), int(device[x])) for y, x in zip(before.node.tolist(), reader, strict=True)]
+    return sum(not may_send(problem.reach.rule, problem.reach.degree, k, a, b) for a, b in ends)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 30), devices=st.integers(3, 8))
+def test_times_equal_the_slow_ones(seed: int, size: int, devices: int) -> None:
+    problem, device = drawn(seed, size, devices)
+    times = np.zeros((4, size))
+    assert iteration_time(problem, device, times) == pytest.approx(slow_times(problem.balanced, device), rel=1e-12)
+    np.testing.assert_allclose(times[1] - times[0], problem.balanced.forward, atol=1e-15)
+    np.testing.assert_allclose(times[3] - times[2], problem.balanced.backward, atol=1e-15)
+    assert unreachable_pairs(problem.rows, device) == pairs_out_of_reach(problem, device)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 30), devices=st.integers(3, 8))
+def test_repair_and_search_leave_everyone_in_reach(seed: int, size: int, devices: int) -> None:
+    problem, device = drawn(seed, size, devices)
+    state = initial_state(problem, device.copy())
+    assert state.pending.all() and not state.moves.any()
+    if settle(problem.rows, state, size - 1, 8):
+        assert pairs_out_of_reach(problem, state.device) == 0
+        assert state.moves[0] >= (state.device != device).sum()
+    used = np.bincount(state.device, problem.balanced.memory, devices)
+    np.testing.assert_allclose(state.used, used, rtol=1e-9, atol=1e-12)
+    assert not state.pending.any()
+    line = np.zeros(size, np.int32)
+    before = iteration_time(problem, line, np.zeros((4, size)))
+    after = anneal(problem.rows, line, 300, 1)
+    assert after == pytest.approx(iteration_time(problem, line, np.zeros((4, size))), rel=1e-12) and after <= before
+    assert pairs_out_of_reach(problem, line) == 0
+    if reconcile(problem.rows, device, 2000, 1):
+        assert pairs_out_of_reach(problem, device) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 30), devices=st.integers(3, 8), finish=st.booleans())
+def test_the_forward_pass_takes_the_best_candidate(seed: int, size: int, devices: int, finish: bool) -> None:
+    """Step by step against the definition: devices within reach of all that is placed, the earliest of them."""
+    problem, _ = drawn(seed, size, devices)
+    state = initial_state(problem, np.full(size, -1, np.int32))
+    if not forward_pass(problem.rows, state, devices, finish, 0):
+        return
+    rows, reach, device = problem.rows, problem.reach, state.device
+    end, free = np.zeros(size), np.zeros(devices)
+    placed: set[int] = set()
+    for x in problem.rows.order.tolist():
+        sources = range(rows.before.start[x], rows.before.start[x + 1])
+        ways = [(int(rows.before.node[e]), x) for e in sources]
+        ways += [(x, int(rows.after.node[e])) for e in range(rows.after.start[x], rows.after.start[x + 1])]
+
+        def reaches(to: int, x: int = x, ways: list[tuple[int, int]] = ways) -> bool:
+            ends = [
+                (to if a == x else device[a], to if b == x else device[b]) for a, b in ways if {a, b} - {x} <= placed
+            ]
+            return all(may_send(reach.rule, reach.degree, devices, int(a), int(b)) for a, b in ends)
+
+        def start(to: int, sources: range = sources) -> float:
+            waited = [e for e in sources if rows.before.delay[e] >= 0]
+            arrivals = [
+                end[rows.before.node[e]] + (rows.before.delay[e] if device[rows.before.node[e]] != to else 0.0)
+                for e in waited
+            ]
+            return float(max([free[to], *arrivals]))
+
+        candidates = [to for to in range(devices) if reaches(to)]
+        key = start if finish else lambda to: float(free[to])
+        to = int(device[x])
+        assert to in candidates
+        assert key(to) == pytest.approx(min(key(each) for each in candidates), rel=1e-12, abs=1e-18)
+        end[x] = free[to] = start(to) + problem.balanced.forward[x]
+        placed.add(x)
+    np.testing.assert_allclose(state.end, end, rtol=1e-12)
+    np.testing.assert_allclose(state.free, free, rtol=1e-12)
+
+
+@given(memory=st.lists(st.floats(0.1, 10), min_size=1, max_size=40), width=st.integers(1, 9))
+def test_devices_are_filled_in_order_to_the_least_capacity(memory: list[float], width: int) -> None:
+    sizes = np.array(memory)
+    capacity, device = filled(sizes, width)
+    held = np.bincount(device, sizes)
+    assert device[0] == 0 and set(np.diff(device).tolist()) <= {0, 1} and len(held) <= width
+    assert held.max() <= capacity * (1 + 1e-9)
+    below = capacity * 0.998
+    if below >= sizes.max():
+        assert fill(np.cumsum(sizes), below)[-1] >= width or below < sizes.sum() / width
+
+
+def test_starts_are_valid_and_the_effort_is_counted_in_moves() -> None:
+    problem = problem_of(random_graph(np.random.default_rng(1), 20, 0.5), 6, Reach(2), None, LINK)
+    starts = {start.method: start for start in valid_starts(problem, True)}
+    assert all(pairs_out_of_reach(problem, start.device) == 0 for start in starts.values())
+    assert {"line of 1", "blocks on 1", "earliest finish on 1"} <= starts.keys()
+    assert set(starts["line of 1"].device.tolist()) == {0}
+    unrepaired = list(valid_starts(problem, False))
+    assert all(start.repaired == 0 for start in unrepaired) and len(unrepaired) <= len(starts)
+    assert moves(problem, EFFORT) == EFFORT // (2 * (20 + len(problem.rows.before.node)) + 20)
+
+
+def test_equal_problems_are_placed_alike() -> None:
+    case = random_case(np.random.default_rng(3), 40, 6)
+    first, second = (case.place(effort=200_000) for _ in range(2))
+    assert first.device.tolist() == second.device.tolist() and first.makespan == second.makespan
+    better = place(case.balanced, 6, case.reach, case.memory, LINK)
+    assert better.makespan <= place(case.balanced, 6, case.reach, case.memory, LINK, effort=0).makespan
