@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 RANKS = (8, 16, 32, 64, 128, 256)
 KINDS = ("window", "clockwise", "random")
-"""Peers within eight ranks either way; the sixteen next clockwise (SiP-ML's placement distance); any sixteen."""
+"""ChannelGroup within eight ranks either way; the sixteen next clockwise (SiP-ML's placement distance); any sixteen."""
 SPREADS = (0.0, 1.0)
 """Standard deviation of the logarithm of a pair's bytes."""
 PEERS, WAVELENGTHS = 16, 64

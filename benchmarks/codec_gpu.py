@@ -34,7 +34,7 @@ def measure(name: str, values: Any) -> dict[str, object]:
     """
     import torch
 
-    from lightloom.training.hooks import gpu_codec
+    from lightloom.training.gpu import codec as gpu_codec
 
     codec: Any = find(name)
     stream = gpu_codec.encode(codec, values)
@@ -77,7 +77,7 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
     """
     import torch
 
-    from lightloom.training.hooks import gpu_codec
+    from lightloom.training.gpu import codec as gpu_codec
 
     if not torch.cuda.is_available():
         raise UnsupportedError("this benchmark needs a CUDA device: torch sees none")

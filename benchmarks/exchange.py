@@ -41,7 +41,7 @@ from benchmarks.support.exchange_report import (
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.transport.links import launch_limited
+from lightloom.training.transport.limited_links import launch_limited
 from lightloom.training.transport.worker import Worker
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _ring(
     import torch.distributed as dist
 
     from lightloom.training.transport.rendezvous import ring_from_store
-    from lightloom.training.transport.ring_exchange import ring_all_reduce
+    from lightloom.training.transport.ring_all_reduce import ring_all_reduce
     from lightloom.training.transport.worker_aggregator import flat_gradients, set_gradients, trainable
 
     if worker.rank == WORKERS:

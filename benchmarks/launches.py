@@ -1,7 +1,7 @@
 """Launches in a row, each judged: ``python -m benchmarks.launches [--count 30] [--json FILE]``.
 
-Four processes train with the hook over gloo and sockets, as ``tests/training/test_ddp.py`` has them do. A launch is
-clean when every rank wrote its result, all replicas are the same bits and every exit code is 0.
+Four processes train with the hook over gloo and sockets, as in ``tests/training/hooks/test_ddp.py``. A launch is clean
+when every rank wrote its result, all replicas are the same bits and every exit code is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lightloom.training.transport.launch import launch
 
 RANKS = 4
 TIMEOUT = 240.0
-FUNCTION = "tests.training.workers:compressed"
+FUNCTION = "tests.training.hooks.workers:compressed"
 
 
 def one() -> dict[str, Any]:

@@ -28,7 +28,7 @@ from typing import Any
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.transport.links import launch_limited
+from lightloom.training.transport.limited_links import launch_limited
 from lightloom.training.transport.worker import Worker
 
 RANKS = 4
@@ -115,7 +115,7 @@ def turn(worker: Worker, mode: str, images: Any, labels: Any) -> Turn:
     taken = Turn(median(seconds), (link_bytes() - before) / TIMED, float(loss.detach()))
     if state is not None:
         taken.ratio = state.statistics.total.ratio
-        taken.aside = state.statistics.decisions[-1].aside
+        taken.aside = state.statistics.decisions[-1].use_plain
         state.close()
     return taken
 
@@ -126,7 +126,7 @@ def attached(mode: str, net: Any, host: str) -> tuple[Any, Any]:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    from lightloom.training.hooks.ddp import attach_inceptionn
+    from lightloom.training.hooks.inceptionn_ddp import attach_inceptionn
 
     if mode == "powersgd":
         model = DistributedDataParallel(net, bucket_cap_mb=1000)

@@ -25,7 +25,7 @@ from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.training.nic.namespaces import ADDRESSES, Hosts, hosts
+from lightloom.training.nic.emulated_hosts import ADDRESSES, Hosts, hosts
 from lightloom.training.nic.packets import MARK
 
 CODEC = "inceptionn:2^-10"

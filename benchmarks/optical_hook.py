@@ -60,7 +60,7 @@ def time_all(worker: Worker) -> dict[str, dict[str, list[list[float]]]]:
     import torch
     import torch.distributed as dist
 
-    from lightloom.training.hooks.optical import OpticalAverageState, optical_average
+    from lightloom.training.hooks import OpticalAverageState, average_hook
 
     torch.set_num_threads(1)
     found: dict[str, dict[str, list[list[float]]]] = {}
@@ -78,7 +78,7 @@ def time_all(worker: Worker) -> dict[str, dict[str, list[list[float]]]]:
                 dist.barrier()
                 began, charged = time.perf_counter(), time.process_time()
                 if way in states:
-                    optical_average(states[way], OneBucket(values)).wait()
+                    average_hook(states[way], OneBucket(values)).wait()
                 else:
                     dist.all_reduce(values.div_(worker.size))
                 dist.barrier()

@@ -121,7 +121,7 @@ def train(worker: Any) -> dict[str, Any]:
     from torch import nn
 
     from lightloom.training.transport.rendezvous import ring_from_store
-    from lightloom.training.transport.ring_exchange import ring_all_reduce
+    from lightloom.training.transport.ring_all_reduce import ring_all_reduce
     from lightloom.workloads.torch.zoo.mlp import hdc
 
     torch.set_num_threads(1)
@@ -181,7 +181,7 @@ def _digits(data: str | None, rank: int) -> tuple[Any, Any]:
 def run(data: str | None, rounds: int) -> dict[str, Any]:
     """All codecs in each round; medians over rounds, of rank 0."""
     from lightloom.reports.progress import progress
-    from lightloom.training.transport.links import launch_limited
+    from lightloom.training.transport.limited_links import launch_limited
 
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CODECS}
     with progress("Training steps", rounds * len(CODECS)) as advance:

@@ -11,10 +11,9 @@ import os
 
 import torch
 import torch.distributed as dist
+from lightloom.training.hooks.ddp import attach_inceptionn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from lightloom.training.hooks.ddp import attach_inceptionn
 
 STEPS = 20
 

@@ -16,8 +16,8 @@ from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
-from lightloom.training.transport.ring_exchange import ring_all_reduce
-from tests.training.rings import on_ring
+from lightloom.training.transport.ring_all_reduce import ring_all_reduce
+from tests.training.transport.rings import on_ring
 
 FABRICS = ("switch", "ring", "wdm-ring", "torus", "optical-averager")
 

@@ -1,10 +1,10 @@
-"""Where the parameters of one DDP bucket lie, and how each is cut into one piece a rank.
+"""The layout of one DDP bucket: where its parameters lie, and how each is cut into one piece for each rank.
 
-    bucket      | weight 0 1 2 3 | bias 0 1 2 3 |      4 ranks: every *parameter* is cut into 4
-    block k     | weight k | bias k |                  and block k holds everybody's k-th piece
+    bucket      | weight 0 1 2 3 | bias 0 1 2 3 |      4 ranks: every *parameter* is cut into 4 pieces
+    block k     | weight k | bias k |                  and block k holds piece k of all parameters
 
-DDP rebuilds its buckets after the first step. With parameters cut one by one, which rank adds first and which encodes
-what does not depend on the bucket a parameter happens to lie in, so that a resumed run continues bit for bit.
+DDP rebuilds its buckets after the first step. As each parameter is cut by itself, the order of additions and the values
+encoded together do not depend on the bucket of a parameter, so that a resumed run continues bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lightloom.core.arrays import Float32s
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One parameter in a flat bucket; offset and length in values."""
+    """A parameter in a flat bucket; offset and length in values."""
 
     name: str
     offset: int
@@ -27,51 +27,51 @@ class Span:
 
     @property
     def slice(self) -> slice:
-        """Its place in the flat bucket."""
+        """Position in the flat bucket."""
         return slice(self.offset, self.offset + self.length)
 
 
 class BucketLayout:
-    """The spans of a bucket, cut for a number of ranks. Compared by identity."""
+    """The spans of a bucket and the blocks that they are cut into, one for each rank. Compared by identity."""
 
     def __init__(self, spans: Sequence[Span], ranks: int) -> None:
         self.spans = tuple(spans)
         self.sizes: list[int] = []
-        """Values a block."""
+        """Number of values in each block."""
         self._pieces: list[list[tuple[slice, slice]]] = []
-        """By block: where a piece lies in the bucket, and where in the block."""
+        """By block, the position of each of its pieces in the bucket and in the block."""
         for k in range(ranks):
             pieces, at = [], 0
             for span in self.spans:
                 begin, end = span.length * k // ranks, span.length * (k + 1) // ranks
                 if end > begin:
-                    there = slice(span.offset + begin, span.offset + end)
-                    pieces.append((there, slice(at, at := at + end - begin)))
+                    in_bucket = slice(span.offset + begin, span.offset + end)
+                    pieces.append((in_bucket, slice(at, at := at + end - begin)))
             self._pieces.append(pieces)
             self.sizes.append(at)
 
     def blocks(self) -> list[Float32s]:
-        """New blocks, all zero."""
+        """Allocate blocks of zeros."""
         return [np.zeros(size, np.float32) for size in self.sizes]
 
     def gather(self, flat: Float32s, blocks: Sequence[Float32s]) -> None:
-        """Copy the bucket into blocks."""
+        """Copy a bucket into its blocks."""
         for block, pieces in zip(blocks, self._pieces, strict=True):
-            for there, here in pieces:
-                block[here] = flat[there]
+            for in_bucket, in_block in pieces:
+                block[in_block] = flat[in_bucket]
 
     def add(self, flat: Float32s, blocks: Sequence[Float32s]) -> None:
-        """Add the bucket to what blocks hold."""
+        """Add a bucket to its blocks."""
         for block, pieces in zip(blocks, self._pieces, strict=True):
-            for there, here in pieces:
-                block[here] += flat[there]
+            for in_bucket, in_block in pieces:
+                block[in_block] += flat[in_bucket]
 
     def scatter(self, blocks: Sequence[Float32s], flat: Float32s) -> None:
-        """Undo ``gather``."""
+        """Copy blocks into their bucket, the inverse of ``gather``."""
         for k, block in enumerate(blocks):
             self.scatter_one(k, block, flat)
 
     def scatter_one(self, k: int, block: Float32s, flat: Float32s, factor: float = 1.0) -> None:
-        """Put ``factor`` times block k back where its pieces lie in ``flat``."""
-        for there, here in self._pieces[k]:
-            np.multiply(block[here], np.float32(factor), out=flat[there])
+        """Copy ``factor`` times block k to the positions of its pieces in ``flat``."""
+        for in_bucket, in_block in self._pieces[k]:
+            np.multiply(block[in_block], np.float32(factor), out=flat[in_bucket])

@@ -1,68 +1,93 @@
-"""What the exchanges of a training run cost, step by step."""
+"""Counts of what the exchanges of a training run send and how long they take, step by step."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn, InceptionnPrinted, tag_histogram
 from lightloom.compression.base import Codec
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError
-from lightloom.training.hooks.step_aside import Decision
-from lightloom.training.transport.ring_exchange import Traffic
+from lightloom.training.hooks.adaptive import Decision
+from lightloom.training.transport.payload import StreamObserver, Traffic
 
 
 @dataclass(slots=True)
 class Counts:
-    """Bytes that this rank sent, and seconds it spent encoding, exchanging and decoding."""
+    """Bytes, seconds and buckets of one rank."""
 
     nbytes_raw: int = 0
-    """Bytes that the same ring sends as plain float32."""
+    """Bytes that a ring all-reduce of plain float32 sends."""
     nbytes_sent: int = 0
+    """Bytes that this rank sent."""
     seconds: float = 0.0
+    """Time spent encoding, exchanging and decoding, in seconds."""
     buckets: int = 0
-    buckets_aside: int = 0
-    """Buckets left to plain all-reduce; they are in no other number here."""
+    """Buckets exchanged."""
 
     @property
     def ratio(self) -> float:
         """Raw bytes for each byte sent; 1 when nothing was sent."""
         return self.nbytes_raw / self.nbytes_sent if self.nbytes_sent else 1.0
 
-    def add(self, traffic: Traffic, seconds: float) -> None:
-        """Count one bucket."""
-        self.nbytes_raw += traffic.nbytes_raw
-        self.nbytes_sent += traffic.nbytes_sent
-        self.seconds += seconds
-        self.buckets += 1
+    def add(self, other: Counts) -> None:
+        """Add counts of the same class."""
+        for column in fields(self):
+            setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
+
+
+C = TypeVar("C", bound=Counts)
 
 
 @dataclass(slots=True)
-class Statistics:
-    """The total, and the latest 1000 synchronised steps (``steps[-1]`` is the last one). Printing it sums it up."""
+class StepStatistics(Generic[C]):
+    """The total, and the latest 1000 synchronised steps; ``steps[-1]`` is the last one."""
 
-    total: Counts = field(default_factory=Counts)
-    steps: deque[Counts] = field(default_factory=lambda: deque(maxlen=1000))
+    total: C
+    steps: deque[C] = field(default_factory=lambda: deque(maxlen=1000))
     step_count: int = 0
-    aside_count: int = 0
-    """Steps left to plain all-reduce."""
-    tags: NDArray[np.int64] | None = None
-    """Values that this rank sent in 2, 10, 18 and 34 bits (INCEPTIONN, Table III); None when they are not counted."""
+    _step_open: bool = False
+
+    def add(self, counts: C, *, last: bool) -> None:
+        """Count one bucket; ``last`` ends the step."""
+        if not self._step_open:
+            self.steps.append(type(self.total)())
+            self.step_count += 1
+        for total in (self.steps[-1], self.total):
+            total.add(counts)
+        self._step_open = not last
+
+
+@dataclass(slots=True)
+class ExchangeCounts(Counts):
+    """Counts of an exchange that may use plain all-reduce instead."""
+
+    plain_buckets: int = 0
+    """Buckets exchanged by plain all-reduce; no other count contains them."""
+
+
+@dataclass(slots=True)
+class Statistics(StepStatistics[ExchangeCounts]):
+    """Statistics of the INCEPTIONN hooks. Printing them gives a summary."""
+
+    total: ExchangeCounts = field(default_factory=ExchangeCounts)
+    plain_steps: int = 0
+    """Steps exchanged by plain all-reduce."""
+    tags: Ints | None = None
+    """Values that this rank sent in 2, 10, 18 and 34 bits (INCEPTIONN, Table III); None if they are not counted."""
     decisions: list[Decision] = field(default_factory=list)
-    """When and why the hook stepped aside or came back."""
-    _open: Counts | None = None
+    """Each decision between compression and plain all-reduce."""
 
     @classmethod
     def of(cls, codec: Codec | None, *, tag_histogram: bool) -> Statistics:
-        """Fresh statistics, with or without a count of tags.
+        """Return new statistics, with or without a count of tags.
 
         Raises:
-            ConfigError: the codec has no tags.
+            ConfigError: tags are to be counted and the codec has none.
         """
         if not tag_histogram:
             return cls()
@@ -71,53 +96,36 @@ class Statistics:
         return cls(tags=np.zeros(4, np.int64))
 
     @property
-    def observer(self) -> Callable[[Any], None] | None:
-        """What must see every stream that this rank encodes; None when nothing need."""
+    def observer(self) -> StreamObserver | None:
+        """Function to call with every stream that this rank encodes; None if tags are not counted."""
         return None if self.tags is None else self._count_tags
 
-    def _count_tags(self, stream: Any) -> None:
+    def _count_tags(self, stream: object) -> None:
         self.tags = tag_histogram(stream) + (0 if self.tags is None else self.tags)
 
-    def add(self, traffic: Traffic, seconds: float, *, last: bool) -> None:
-        """Count one bucket; ``last`` ends the step."""
-        self._current().add(traffic, seconds)
-        self.total.add(traffic, seconds)
-        self._end(last)
+    def add_exchange(self, traffic: Traffic, seconds: float, *, last: bool) -> None:
+        """Count one bucket exchanged by the hook; ``last`` ends the step."""
+        self.add(ExchangeCounts(traffic.nbytes_raw, traffic.nbytes_sent, seconds, buckets=1), last=last)
 
-    def add_aside(self, *, last: bool) -> None:
-        """Count one bucket that was left to plain all-reduce; ``last`` ends the step."""
-        for counts in (self._current(), self.total):
-            counts.buckets_aside += 1
-        self.aside_count += last
-        self._end(last)
-
-    def _current(self) -> Counts:
-        if self._open is None:
-            self._open = Counts()
-            self.steps.append(self._open)
-            self.step_count += 1
-        return self._open
-
-    def _end(self, last: bool) -> None:
-        if last:
-            self._open = None
+    def add_plain(self, *, last: bool) -> None:
+        """Count one bucket exchanged by plain all-reduce; ``last`` ends the step."""
+        self.plain_steps += last
+        self.add(ExchangeCounts(plain_buckets=1), last=last)
 
     def __str__(self) -> str:
         total = self.total
         lines = [
-            f"{self.step_count} steps, {self.step_count - self.aside_count} of them compressed: "
-            f"{_mega(total.nbytes_sent)} sent for {_mega(total.nbytes_raw)}, ratio {total.ratio:.2f}, "
+            f"{self.step_count} steps, {self.step_count - self.plain_steps} of them compressed: "
+            f"{megabytes(total.nbytes_sent)} sent instead of {megabytes(total.nbytes_raw)}, ratio {total.ratio:.2f}, "
             f"{total.seconds:.1f} s of exchange"
         ]
         if self.tags is not None and self.tags.sum():
-            shares = (f"{bits} bits {share:.1%}" for bits, share in zip((2, 10, 18, 34), self._shares(), strict=True))
-            lines.append("values sent in " + ", ".join(shares))
+            shares = self.tags / self.tags.sum()
+            words = (f"{bits} bits {share:.1%}" for bits, share in zip((2, 10, 18, 34), shares, strict=True))
+            lines.append("values sent in " + ", ".join(words))
         return "\n".join([*lines, *map(str, self.decisions)])
 
-    def _shares(self) -> list[float]:
-        assert self.tags is not None
-        return [float(count / self.tags.sum()) for count in self.tags]
 
-
-def _mega(nbytes: int) -> str:
+def megabytes(nbytes: int) -> str:
+    """Format a number of bytes."""
     return f"{nbytes / 1e6:.1f} MB"

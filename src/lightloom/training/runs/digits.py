@@ -25,8 +25,8 @@ from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.block_quantisation import Rounding
 from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
-from lightloom.training.hooks.ddp import InceptionnState, attach_inceptionn
-from lightloom.training.hooks.optical import OpticalAverageState, attach_optical_average
+from lightloom.training.hooks.inceptionn_ddp import InceptionnState, attach_inceptionn
+from lightloom.training.hooks.optical_ddp import OpticalAverageState, attach_optical_average
 from lightloom.training.transport.worker import Worker
 from lightloom.workloads.torch.zoo.lenet import lenet
 from lightloom.workloads.torch.zoo.mlp import hdc
@@ -275,7 +275,7 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState
         options: dict[str, Any] = {"bits": recipe.bits, "rounding": recipe.rounding, "seed": recipe.seed}
         return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
     codec = find(recipe.gradients)
-    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, step_aside=False, timeout=_TIMEOUT)
+    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, adaptive=False, timeout=_TIMEOUT)
 
 
 def _part(digits: Digits, rank: int, ranks: int) -> Digits:

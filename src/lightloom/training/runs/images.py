@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.averagers import Averager
 from lightloom.training.datasets.cifar import CLASSES, SIDE, Images
-from lightloom.training.hooks.emulated_servers import EmulatedServers
 from lightloom.training.runs.checkpoint import RunCheckpoint
+from lightloom.training.runs.emulated_servers import EmulatedServers
 from lightloom.workloads.torch.zoo.resnet import ResNet, resnet50
 
 _MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)

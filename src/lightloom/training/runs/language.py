@@ -28,8 +28,8 @@ from lightloom.photonics.averaging.averagers import (
 )
 from lightloom.photonics.block_quantisation import Rounding
 from lightloom.training.datasets.text import VOCABULARY, Corpus
-from lightloom.training.hooks.emulated_servers import EmulatedServers
 from lightloom.training.runs.checkpoint import RunCheckpoint
+from lightloom.training.runs.emulated_servers import EmulatedServers
 from lightloom.workloads.torch.zoo.llama import Llama, LlamaConfig
 
 

@@ -26,8 +26,8 @@ from torch import Tensor
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.training.schedules.program import Message, Movement, movement_of, program_of
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.peers import DEFAULT_TIMEOUT
 
 _AHEAD = 16
 """Receives that are posted before their turn, so that peers need not wait until it comes."""

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from lightloom.training.transport.control import ABORT, FRAME_SIZE, PAYLOAD, Frame
+from lightloom.training.transport.control_frame import ABORT, FRAME_SIZE, PAYLOAD, Frame
 from lightloom.training.transport.errors import TransportError
 
 if sys.platform == "linux":
@@ -30,7 +30,7 @@ _SIOCOUTQ = 0x5411
 
 
 class Channel:
-    """One rank's end of the connections to one peer; ``Peers`` waits for the sockets and calls ``serve``.
+    """One rank's end of the connections to one peer; ``ChannelGroup`` waits for the sockets and calls ``serve``.
 
     Faults are raised as ``TransportError`` with the reason alone.
     """

@@ -24,10 +24,11 @@ import numpy as np
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.transport.hop import Traffic, decode, encode_keeping, largest
-from lightloom.training.transport.peers import DEFAULT_TIMEOUT, Peers, Ring
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
+from lightloom.training.transport.payload import Traffic, decode, encode_with_residual, payload_limit
 from lightloom.training.transport.rendezvous import Store, ring_from_store
-from lightloom.training.transport.ring_exchange import exchange_and_keep, exchange_blocks
+from lightloom.training.transport.ring import Ring
+from lightloom.training.transport.ring_all_reduce import exchange_and_keep, exchange_blocks
 from lightloom.training.transport.tree import Node, Tree, node_from_store
 
 
@@ -89,7 +90,7 @@ class Hierarchy:
                 all residuals, the aggregator's included, is what the result lacks.
 
         Raises:
-            TransportError: see ``Peers.transfer``; all ranks are told.
+            TransportError: see ``ChannelGroup.transfer``; all ranks are told.
         """
         total = np.array(values, np.float32).ravel()
         if residual is not None:
@@ -116,7 +117,7 @@ class Hierarchy:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _peers(self) -> list[Peers]:
+    def _peers(self) -> list[ChannelGroup]:
         return [peers for peers in (self._above, self._group) if peers is not None]
 
     def _finish(self, total: Float32s, codec: Codec | None, residual: Float32s | None) -> Traffic:
@@ -155,7 +156,7 @@ class Aggregator:
             residual: overwritten with what the encodings of the sum took away.
 
         Raises:
-            TransportError: see ``Peers.transfer``.
+            TransportError: see ``ChannelGroup.transfer``.
         """
         node, marked, raw, sent = self._node, codec is not None, 0, 0
         parts = np.array_split(np.zeros(size, np.float32), self.groups.slices)
@@ -164,14 +165,14 @@ class Aggregator:
         with node.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
             for step in range(len(parts) + 1):
                 sends = dict.fromkeys(node.children, finished) if step > 0 else {}
-                limits = dict.fromkeys(node.children, largest(parts[step].size)) if step < len(parts) else {}
+                limits = dict.fromkeys(node.children, payload_limit(parts[step].size)) if step < len(parts) else {}
                 came = node.transfer(sends, limits, marked=marked)
                 sent += len(sends) * memoryview(finished).nbytes
                 if step < len(parts):
                     part = parts[step]
                     for child in node.children:
                         part += decode(codec, came[child], part.size, rank=node.name, peer=child.peer)
-                    finished = encode_keeping(codec, part, losses[step])
+                    finished = encode_with_residual(codec, part, losses[step])
                     raw += len(node.children) * part.nbytes
         return Traffic(raw, sent)
 
@@ -280,10 +281,10 @@ def _meet_at_aggregator(
     for step in range(len(slices) + 1):
         sends, limits = {}, {}
         if step < len(slices):
-            sends[parent] = encode_keeping(codec, slices[step], residuals[step])
+            sends[parent] = encode_with_residual(codec, slices[step], residuals[step])
             traffic += Traffic(slices[step].nbytes, memoryview(sends[parent]).nbytes)
         if step > 0:
-            limits[parent] = largest(slices[step - 1].size)
+            limits[parent] = payload_limit(slices[step - 1].size)
         came = node.transfer(sends, limits, marked=codec is not None)
         if step > 0:
             part = slices[step - 1]
@@ -302,7 +303,7 @@ def _pass_on(ring: Ring, pieces: Sequence[Float32s], payloads: list[Any], codec:
             sends[ring.next] = payloads[step - 1] if first else received
             traffic += Traffic(pieces[step - 1].nbytes, memoryview(sends[ring.next]).nbytes)
         if step < len(pieces) and not first:
-            limits[ring.previous] = largest(pieces[step].size)
+            limits[ring.previous] = payload_limit(pieces[step].size)
         came = ring.transfer(sends, limits, marked=codec is not None)
         if limits:
             received = came[ring.previous]

@@ -20,8 +20,8 @@ import numpy as np
 from lightloom.compression.arrays import float32_values
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.training.transport.hop import encode
-from lightloom.training.transport.reduce_scatter import all_gather, reduce_scatter
+from lightloom.training.transport.payload import encode
+from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
 
 if TYPE_CHECKING:
     from lightloom.compression.base import Codec

@@ -12,8 +12,9 @@ from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.peers import DEFAULT_TIMEOUT, Ring
+from lightloom.training.transport.ring import Ring
 
 Pair = tuple[socket.socket, socket.socket]
 """Data and control."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.channel import Channel
-from lightloom.training.transport.peers import DEFAULT_TIMEOUT, Peers
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
 from lightloom.training.transport.rendezvous import Pair, Store, connect
 
 _WHAT = "tree"
@@ -62,7 +62,7 @@ class Tree:
         return tuple(child for child, parent in enumerate(self.parents) if parent == rank)
 
 
-class Node(Peers):
+class Node(ChannelGroup):
     """One rank's place in a tree. Each method is a message on all channels of one side of it.
 
     A child that is behind or ahead of its siblings by a message does no harm.

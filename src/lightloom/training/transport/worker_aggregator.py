@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.transport.hop import Traffic, decode, encode_keeping, largest
+from lightloom.training.transport.payload import Traffic, decode, encode_with_residual, payload_limit
 from lightloom.training.transport.tree import Node
 
 
@@ -55,7 +55,7 @@ class WorkerTrainer:
             error_feedback: keep what the codec takes away and add it to the next gradient (not in the paper).
 
         Raises:
-            TransportError: see ``Peers.transfer``.
+            TransportError: see ``ChannelGroup.transfer``.
             UnsupportedError: a parameter is not float32 in CPU memory.
         """
         self.node, self.codec = node, codec
@@ -68,7 +68,7 @@ class WorkerTrainer:
         """Send the gradients that the backward pass left, replace the weights by those that come back.
 
         Raises:
-            TransportError: see ``Peers.transfer``.
+            TransportError: see ``ChannelGroup.transfer``.
         """
         gradient = flat_gradients(self._parameters)
         if self.residual is not None:
@@ -97,7 +97,7 @@ class RootTrainer:
             codec: of the gradients; the same on all ranks.
 
         Raises:
-            TransportError: see ``Peers.transfer``.
+            TransportError: see ``ChannelGroup.transfer``.
             UnsupportedError: a parameter is not float32 in CPU memory.
         """
         self.node, self.optimizer, self.codec = node, optimizer, codec
@@ -108,12 +108,12 @@ class RootTrainer:
         """Average what the workers send, update, send the weights.
 
         Raises:
-            TransportError: see ``Peers.transfer``.
+            TransportError: see ``ChannelGroup.transfer``.
         """
         node, size = self.node, sum(p.numel() for p in self._parameters)
         with node.breaking_off():
             began = time.perf_counter()
-            payloads = node.from_below(largest(size), marked=self.codec is not None)
+            payloads = node.from_below(payload_limit(size), marked=self.codec is not None)
             there = time.perf_counter()
             gradient = add_up(node, payloads, size, self.codec)
             gradient /= node.workers
@@ -134,14 +134,14 @@ def relay(node: Node, size: int, steps: int, codec: Codec | None = None, *, erro
         error_feedback: keep what encoding the sum takes away and add it to the next one.
 
     Raises:
-        TransportError: see ``Peers.transfer``.
+        TransportError: see ``ChannelGroup.transfer``.
     """
     traffic = Traffic(0, 0)
     residual = np.zeros(size, np.float32) if error_feedback else None
     with node.breaking_off():
         pull(node, size)
         for _ in range(steps):
-            gradient = add_up(node, node.from_below(largest(size), marked=codec is not None), size, codec)
+            gradient = add_up(node, node.from_below(payload_limit(size), marked=codec is not None), size, codec)
             if residual is not None:
                 gradient += residual
             traffic += push(node, gradient, codec, residual)
@@ -153,10 +153,10 @@ def push(node: Node, gradient: Float32s, codec: Codec | None = None, residual: F
     """Send gradients to the parent; ``residual`` is overwritten with what the codec takes away.
 
     Raises:
-        TransportError: see ``Peers.transfer``.
+        TransportError: see ``ChannelGroup.transfer``.
     """
     with node.breaking_off():
-        payload = encode_keeping(codec, gradient, residual)
+        payload = encode_with_residual(codec, gradient, residual)
         node.up(payload, marked=codec is not None)
         return Traffic(gradient.nbytes, memoryview(payload).nbytes)
 
@@ -178,7 +178,7 @@ def send_weights(node: Node, weights: Float32s) -> None:
     """From the root to all children.
 
     Raises:
-        TransportError: see ``Peers.transfer``.
+        TransportError: see ``ChannelGroup.transfer``.
     """
     node.down(weights.view(np.uint8).data, marked=False)
 
@@ -187,10 +187,10 @@ def pull(node: Node, size: int) -> Float32s:
     """The weights that come from above, passed on to children if there are any.
 
     Raises:
-        TransportError: see ``Peers.transfer``; also when their number is another.
+        TransportError: see ``ChannelGroup.transfer``; also when their number is another.
     """
     with node.breaking_off():
-        payload = node.from_above(largest(size), marked=False)
+        payload = node.from_above(payload_limit(size), marked=False)
         node.down(payload, marked=False)
         peer = -1 if node.parent is None else node.parent.peer
         return decode(None, payload, size, rank=node.name, peer=peer)

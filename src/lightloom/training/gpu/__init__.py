@@ -1,0 +1,1 @@
+"""The INCEPTIONN codec on GPUs."""

@@ -1,0 +1,238 @@
+"""INCEPTIONN as the reduce-scatter of FSDP2 (``torch.distributed.fsdp.fully_shard``).
+
+    for layer in net:
+        fully_shard(layer)
+    fully_shard(net)
+    state = attach_inceptionn_fsdp(net)
+
+FSDP2 has no communication hook; it lets a module's reduce-scatter be replaced. Each ``fully_shard``-ed module hands
+over the gradients of its own parameters, every one padded and cut along its first dimension into a shard a rank, the
+shards of one rank side by side. Gathering parameters stays torch's: weights are not gradients, they do not compress.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Shard
+
+from lightloom.compression import Inceptionn
+from lightloom.compression.base import Codec
+from lightloom.core.errors import UnsupportedError
+from lightloom.training.hooks.bucket_layout import BucketLayout, Span
+from lightloom.training.hooks.error_feedback import ErrorFeedback
+from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.training.transport.rendezvous import ring_from_store
+from lightloom.training.transport.ring_phases import ring_reduce_scatter
+
+
+class InceptionnFsdpState:
+    """State of the reduce-scatters of a model; a ``Stateful`` whose checkpoint is the residuals of this rank.
+
+    Residuals belong to complete parameters, padded as FSDP pads them, as each rank has gradients of all values.
+    """
+
+    def __init__(
+        self,
+        codec: Codec | None,
+        group: dist.ProcessGroup,
+        layouts: Sequence[BucketLayout],
+        *,
+        error_feedback: bool = True,
+        tag_histogram: bool = False,
+        loss_scale: Callable[[], float] | None = None,
+        host: str = "127.0.0.1",
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect to the neighbours, as ``attach_inceptionn_fsdp`` does; options are those of ``InceptionnState``."""
+        self.codec = codec
+        self.ranks = group.size()
+        self.rank = group.rank()
+        self.statistics = Statistics.of(codec, tag_histogram=tag_histogram)
+        self.error_feedback: ErrorFeedback | None = None
+        if error_feedback and codec is not None:
+            sizes = {span.name: span.length for layout in layouts for span in layout.spans}
+            self.error_feedback = ErrorFeedback(self.rank, self.ranks, sizes)
+        self._modules = len(layouts)
+        self._exchanged: set[BucketLayout] = set()
+        self._loss_scale = loss_scale
+        self._ring = None
+        if self.ranks > 1:
+            self._ring = ring_from_store(
+                group.get_group_store(), self.rank, self.ranks, name="fsdp", host=host, timeout=timeout
+            )
+
+    def reduce_scatter(self, output: Tensor, gradients: Tensor, layout: BucketLayout) -> None:
+        """Put this rank's shard of the sum over ranks of ``gradients`` (all shards, side by side) into ``output``."""
+        began = time.perf_counter()
+        if gradients.numel() != sum(layout.sizes):
+            names = ", ".join(span.name for span in layout.spans)
+            raise UnsupportedError(
+                f"{gradients.numel()} gradients for {names}, which have {sum(layout.sizes)} values (padded): every "
+                "parameter must get a gradient in each backward pass (see set_reduce_scatter_unused_params), and "
+                "fully_shard must be called with one module at a time"
+            )
+        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
+        flat = gradients.detach().to(torch.float32)
+        if scale != 1.0:
+            flat = flat / scale
+        shards = list(flat.view(self.ranks, -1).numpy())
+        assert self._ring is not None
+        if self.error_feedback is None:
+            traffic = ring_reduce_scatter(self._ring, shards, self.codec, observe=self.statistics.observer)
+            output.copy_(torch.from_numpy(shards[self.rank]).mul_(scale))
+        else:
+            blocks = self.error_feedback.blocks(layout)
+            for block, shard in zip(blocks, shards, strict=True):
+                block += shard
+            traffic = ring_reduce_scatter(self._ring, blocks, self.codec, leave=True, observe=self.statistics.observer)
+            output.copy_(torch.from_numpy(blocks[self.rank]).mul_(scale))
+            blocks[self.rank][:] = 0  # the owner encodes nothing of its own shard
+        self._exchanged.add(layout)
+        last = len(self._exchanged) == self._modules
+        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+        if last:
+            self._exchanged.clear()
+
+    def close(self) -> None:
+        """Leave the ring. May be called any number of times."""
+        if self._ring is not None:
+            self._ring.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the residuals of this rank; empty without error feedback."""
+        return self.error_feedback.state_dict() if self.error_feedback is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks or model.
+        """
+        if self.error_feedback is not None:
+            self.error_feedback.load_state_dict(state_dict)
+
+
+class RingReduceScatter:
+    """The ``ReduceScatter`` of one module, with the two methods of FSDP2's protocol."""
+
+    def __init__(self, state: InceptionnFsdpState, layout: BucketLayout) -> None:
+        self._state = state
+        self._layout = layout
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Allocate memory for FSDP's buffers."""
+        return torch.empty(size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
+    ) -> None:
+        """Sum or average the shards of ``input_tensor`` over ranks, and put this rank's into ``output_tensor``.
+
+        Raises:
+            UnsupportedError: the operation is not a sum or an average.
+            TransportError: the ring broke.
+        """
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            raise UnsupportedError(f"reduction {op}: the ring can sum and average (leave the gradient divide factor)")
+        self._state.reduce_scatter(output_tensor, input_tensor, self._layout)
+        if op == dist.ReduceOp.AVG:
+            output_tensor.div_(self._state.ranks)
+
+
+def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
+    """Reduce-scatter the gradients of a model compressed from now on; all ranks call this, after ``fully_shard``.
+
+    Args:
+        model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
+        codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
+        options: options of ``InceptionnFsdpState``.
+
+    Raises:
+        UnsupportedError: the model does not use FSDP2, or torch does not let its reduce-scatter be replaced.
+        TransportError: a rank did not connect in time.
+    """
+    modules = [(name, cast(Any, module)) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+    if not modules:
+        raise UnsupportedError("the model has no fully_shard-ed module: expected torch.distributed.fsdp.fully_shard")
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise UnsupportedError(f"torch {torch.__version__} does not let FSDP2's reduce-scatter be replaced")
+    parameters = {name: [*_own_parameters(module, name)] for name, module in modules}
+    managed = [pair for name, _ in modules for pair in parameters[name]]
+    group = _common_group(managed)
+    ranks = group.size()
+    layouts = {name: _layout(parameters[name], ranks) for name, _ in modules if parameters[name]}
+    state = InceptionnFsdpState(codec or Inceptionn(), group, list(layouts.values()), **options)
+    try:
+        for name, module in modules:
+            if name in layouts:
+                module.set_custom_reduce_scatter(RingReduceScatter(state, layouts[name]))
+    except ValueError as error:
+        state.close()
+        raise UnsupportedError(f"cannot replace the reduce-scatter of {name or 'the model'!r}: {error}") from error
+    return state
+
+
+def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
+    """Trainable parameters that FSDP manages with ``module``, in its order: children first, without sharded modules."""
+    visited: set[nn.Module] = set()
+    seen: set[nn.Parameter] = set()
+
+    def walk(inner: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
+        visited.add(inner)
+        for name, child in inner.named_children():
+            if child not in visited and not isinstance(child, FSDPModule):
+                yield from walk(child, f"{path}{name}.")
+        for name, parameter in inner.named_parameters(recurse=False):
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
+                yield f"{path}{name}", parameter
+
+    return walk(module, f"{prefix}." if prefix else "")
+
+
+def _common_group(parameters: Sequence[tuple[str, nn.Parameter]]) -> dist.ProcessGroup:
+    """Return the process group over which all parameters are sharded.
+
+    Raises:
+        UnsupportedError: they have no common group, or are not in CPU memory.
+    """
+    groups = set()
+    for name, parameter in parameters:
+        if not isinstance(parameter, DTensor):
+            raise UnsupportedError(f"{name} is not a DTensor: expected a model of fully_shard")
+        mesh, placements = parameter.device_mesh, parameter.placements
+        if mesh.ndim != 1 or not isinstance(placements[0], Shard):
+            raise UnsupportedError(
+                f"{name} lies on a mesh of {mesh.ndim} dimensions as {placements}: expected one dimension, sharded "
+                "(hybrid sharding has an all-reduce that torch does not let be replaced)"
+            )
+        if parameter.device.type != "cpu":
+            raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")
+        groups.add(mesh.get_group())
+    if len(groups) != 1:
+        raise UnsupportedError(f"the parameters lie on {len(groups)} process groups: expected one")
+    return groups.pop()
+
+
+def _layout(parameters: Sequence[tuple[str, nn.Parameter]], ranks: int) -> BucketLayout:
+    """Layout of parameters whose sharded dimension is padded to a multiple of the number of ranks."""
+    spans, offset = [], 0
+    for name, parameter in parameters:
+        assert isinstance(parameter, DTensor)
+        placement = parameter.placements[0]
+        assert isinstance(placement, Shard)
+        rows = parameter.shape[placement.dim] if parameter.ndim else 1
+        padded = -(-rows // ranks) * ranks
+        length = int(np.prod(parameter.shape)) // max(rows, 1) * padded
+        spans.append(Span(name, offset, length))
+        offset += length
+    return BucketLayout(spans, ranks)

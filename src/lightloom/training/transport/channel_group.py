@@ -1,0 +1,166 @@
+"""Exchanges with several peers at once, and the ring: send to the next rank while receiving from the one before.
+
+rank − 1 ═ data ═▶ rank ═ data ═▶ rank + 1
+rank − 1 ◀ control ▶ rank ◀ control ▶ rank + 1
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, Self
+
+from lightloom.training.transport.channel import Channel
+from lightloom.training.transport.control_frame import ABORT, FAREWELL, Frame
+from lightloom.training.transport.errors import TransportError
+
+DEFAULT_TIMEOUT = 300.0
+"""Seconds without progress before an exchange counts as broken; it must outlast the slowest rank's longest pause."""
+
+
+class ChannelGroup:
+    """One rank's channels, which stand and fall together. Used by one thread at a time."""
+
+    def __init__(
+        self, name: int, channels: Sequence[Channel], *, timeout: float = DEFAULT_TIMEOUT, what: str = "ring"
+    ) -> None:
+        """Takes over the channels.
+
+        Args:
+            name: what this rank is called in messages.
+            timeout: seconds without progress.
+            what: the word for the whole.
+        """
+        self.name = name
+        self.timeout = timeout
+        self.closed = False
+        self._what = what
+        self._reason = f"the {what} is closed"
+        self._channels = tuple(channels)
+        self._owners = {channel.control: channel for channel in channels}
+        self._owners |= {channel.data: channel for channel in channels}
+        self._sockets = tuple(self._owners)
+        """Control ahead of data: the order in which they are served."""
+        self._busy = False
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        self._registered: dict[socket.socket, int] = {}
+        """What the selector knows: asking it costs system calls, for what it says of sockets that it does not know."""
+
+    def transfer(
+        self, sends: Mapping[Channel, Any], limits: Mapping[Channel, int], *, marked: bool
+    ) -> dict[Channel, bytearray]:
+        """Send and receive one message on each of several channels, all at once.
+
+        Args:
+            sends: bytes-like, contiguous, by the channel to send it on.
+            limits: the most bytes that can rightly come, by the channel to receive on.
+            marked: whether they are compressed; both ends of a channel must agree, message by message.
+
+        Raises:
+            TransportError: a rank died, broke off, fell silent for ``timeout`` seconds, or is out of step.
+        """
+        with self._lock:
+            if self.closed:
+                raise TransportError(f"rank {self.name}: {self._reason}")
+            self._busy = True
+        try:
+            for channel, payload in sends.items():
+                self._mark(channel, marked)
+                channel.offer(memoryview(payload).cast("B"), marked)
+            for channel, limit in limits.items():
+                channel.expect(marked, limit)
+            while any(channel.sending or channel.receiving for channel in self._channels):
+                for sock, mask in self._wait():
+                    self._owners[sock].serve(sock, mask)
+            return {channel: channel.body for channel in limits}
+        except TransportError as fault:
+            self._fail(str(fault))
+        finally:
+            with self._lock:
+                self._busy = False
+                self._release_if_closed()
+
+    @contextmanager
+    def breaking_off(self) -> Iterator[None]:
+        """What fails inside ends it for all peers, and tells them why."""
+        try:
+            yield
+        except BaseException as error:
+            words = str(error).replace("\n", " ")
+            if isinstance(error, TransportError):
+                self.abort(words.removeprefix(f"rank {self.name}: "))
+            else:
+                self.abort(f"rank {self.name} failed: {type(error).__name__}: {words}")
+            raise
+
+    def abort(self, reason: str) -> None:
+        """Tell all peers in one line why this rank leaves, and close. Does nothing once closed."""
+        self._leave(Frame(ABORT, text=reason), reason)
+
+    def close(self) -> None:
+        """Say farewell and close. May be called any number of times, from any thread."""
+        self._leave(Frame(FAREWELL), self._reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _mark(self, channel: Channel, marked: bool) -> None:
+        deadline = time.monotonic() + self.timeout
+        while not channel.may_mark(marked):
+            if time.monotonic() > deadline:
+                raise TransportError(self._silence(channel))
+            time.sleep(1e-4)
+
+    def _wait(self) -> list[tuple[socket.socket, int]]:
+        """The sockets on which something can be done; fails after ``timeout`` seconds."""
+        wanted: dict[socket.socket, int] = {}
+        for channel in self._channels:
+            wanted |= channel.wanted()
+        for sock in self._sockets:
+            before, now = self._registered.get(sock, 0), wanted.get(sock, 0)
+            if before and not now:
+                self._selector.unregister(sock)
+            elif before and before != now:
+                self._selector.modify(sock, now)
+            elif now and not before:
+                self._selector.register(sock, now)
+        self._registered = wanted
+        masks = {key.fileobj: mask for key, mask in self._selector.select(self.timeout)}
+        if not masks:
+            waiting = [channel for channel in self._channels if channel.receiving]
+            raise TransportError(self._silence((waiting or [c for c in self._channels if c.sending])[0]))
+        return [(sock, masks[sock]) for sock in self._sockets if sock in masks]
+
+    def _silence(self, channel: Channel) -> str:
+        return f"no progress with rank {channel.peer} for {self.timeout:g} s (it may itself be waiting)"
+
+    def _fail(self, reason: str) -> NoReturn:
+        self.abort(reason)
+        raise TransportError(f"rank {self.name}: {self._reason}")
+
+    def _leave(self, frame: Frame, reason: str) -> None:
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            self._reason = reason
+            for channel in self._channels:
+                channel.say(frame)
+            for sock in self._sockets:  # wakes an exchange that waits in another thread
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+            self._release_if_closed()
+
+    def _release_if_closed(self) -> None:
+        if self.closed and not self._busy:
+            for sock in self._sockets:
+                sock.close()
+            self._selector.close()

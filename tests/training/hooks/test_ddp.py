@@ -1,0 +1,110 @@
+"""The hook in real ``DistributedDataParallel`` training: four processes over gloo and sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the hook is one of torch's")
+
+from lightloom.training.transport.launch import launch
+from tests.training.hooks import workers
+
+RANKS = 4
+
+
+def same(values: list[Any]) -> Any:
+    """The one value that all ranks have."""
+    assert all(value == values[0] for value in values), values
+    return values[0]
+
+
+def mean_losses(runs: list[dict[str, Any]]) -> list[float]:
+    return [sum(step) / len(step) for step in zip(*(run["losses"] for run in runs), strict=True)]
+
+
+def test_training_with_the_hook(tmp_path: Path) -> None:
+    """One launch for all, as starting processes takes most of the time; the last run kills a rank."""
+    ends = launch(workers.everything, RANKS, workers.TIMEOUT, {"folder": str(tmp_path)}, check=False)
+    assert ends[workers.VICTIM].error == "no result, exit code -9", ends[workers.VICTIM]
+    survivors = [end for end in ends if end.rank != workers.VICTIM]
+    assert not any(end.error for end in survivors), survivors
+    outcomes = [end.value for end in survivors]
+
+    def run(name: str) -> list[dict[str, Any]]:
+        return [outcome[name] for outcome in outcomes]
+
+    # Replicas stay bit-identical, and the loss falls as it does without the hook.
+    for name in ("plain", "compressed", "bfloat16", "accumulated", "unnamed"):
+        same([r["digest"] for r in run(name)])
+    plain, compressed = mean_losses(run("plain")), mean_losses(run("compressed"))
+    assert compressed[0] == plain[0]
+    assert compressed[-1] < 0.7 * compressed[0]
+    assert abs(compressed[-1] - plain[-1]) < 0.15
+    half = mean_losses(run("bfloat16"))
+    assert half[-1] < half[0]
+    assert same([r["dtype"] for r in run("bfloat16")]) == "torch.bfloat16"
+
+    # Bytes are counted, step by step; the buckets were rebuilt, into several.
+    for r in run("compressed"):
+        assert r["ratio"] > 1.5
+        assert r["steps"] == 30
+        assert r["consistent"]
+        assert r["buckets"][0] < r["buckets"][1]
+
+    # Without a codec the hook is an all-reduce.
+    for r in run("exact_ring"):
+        assert r["worst"] < 1e-6
+        assert 0.9 < r["ratio"] <= 1
+
+    # Accumulation exchanges once a step; a loss scale changes nothing.
+    assert same([r["steps"] for r in run("accumulated")]) == 3
+    for r in run("scaled"):
+        assert r["same"]
+        assert r["bytes"][0] == r["bytes"][1]
+
+    # A resumed run is the same run, residuals included.
+    for r in run("resumed"):
+        assert r["digests"][0] == r["digests"][1]
+        assert r["residuals_same"]
+        assert r["residuals_size"] > 0
+    same([r["digests"] for r in run("resumed")])
+    assert all(outcome["checkpointed"] for outcome in outcomes)
+    for end, r in zip(survivors, run("unnamed"), strict=True):
+        assert r["keys"] == sorted(["ranks", *(f"rank{end.rank}/parameter {k}" for k in range(6))])
+    decided(run("deciding"), run("alternating"))
+
+    # A killed rank is an error of one line for each of the others.
+    messages = [outcome["killed"] for outcome in outcomes]
+    for end, message in zip(survivors, messages, strict=True):
+        assert message.startswith(f"rank {end.rank}: ") and "\n" not in message
+    assert any(f"rank {workers.VICTIM} closed its connection" in message for message in messages)
+
+
+def decided(deciding: list[dict[str, Any]], alternating: list[dict[str, Any]]) -> None:
+    """All ranks decide alike, steps are of one kind, and the change of kind loses nothing."""
+    same([r["digest"] for r in deciding])
+    ((step, compressed, plain, choice),) = same([r["decisions"] for r in deciding])
+    assert step == 21
+    assert choice == (plain < compressed)
+    kinds = same([r["aside"] for r in deciding])
+    assert kinds[:9] == [False] * 9
+    assert kinds[9:13] == [True] * 4
+    assert kinds[21:] == [choice] * 9
+    saved = same([r["saved"] for r in deciding])
+    assert (saved["step"], saved["use_plain"]) == (30, choice)
+    assert saved["until_probe"] >= 191
+    losses = mean_losses(deciding)
+    assert losses[-1] < 0.7 * losses[0]
+    for r in deciding:
+        assert not r["mixed"]
+        assert all(count >= 0 for count in r["tags"])
+        assert f"30 steps, {kinds.count(False)} of them compressed" in r["printed"]
+        assert "values sent in 2 bits" in r["printed"]
+        assert "step 21: " in r["printed"]
+    for r in alternating:
+        for dtype, one in r.items():
+            assert one["worst"] < (1e-6 if dtype == "torch.float32" else 0.02 * one["size"])
+            assert all((left == 0) == (step // 3 % 2 == 1) for step, left in enumerate(one["left"]))

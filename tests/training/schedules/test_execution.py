@@ -1,0 +1,124 @@
+"""Schedules over real processes against ``torch.distributed``, and what happens when processes disagree or die."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="schedules are executed over a torch process group")
+
+from lightloom.collectives.registry import Collective, build, find
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.interchange.files import write_schedule
+from lightloom.training.transport.launch import Outcome, launch
+from tests.cli.commands import run
+from tests.training.schedules import execution_workers as workers
+
+RANKS = 4
+OTHERS = [rank for rank in range(RANKS) if rank != workers.VICTIM]
+
+
+@pytest.fixture(scope="module")
+def laws() -> list[Outcome]:
+    """One launch for all; the last law kills a rank, which therefore has no result."""
+    return launch(workers.laws, RANKS, 900, check=False)
+
+
+def found(laws: list[Outcome], name: str) -> list[Any]:
+    """What each rank but the killed one found."""
+    for rank in OTHERS:
+        assert laws[rank].error is None, f"rank {rank}: {laws[rank].error}\n{laws[rank].log}"
+    return [laws[rank].value[name] for rank in OTHERS]
+
+
+def test_random_schedules_to_the_bit(laws: list[Outcome]) -> None:
+    assert all(cases >= 60 for cases in found(laws, "anything"))
+
+
+def test_every_algorithm_of_a_ring_to_the_bit(laws: list[Outcome]) -> None:
+    for each in found(laws, "every_algorithm"):
+        assert each["schedules"] >= 60 and each["wrong"] == []
+
+
+def test_floats_repeat_and_replicas_agree(laws: list[Outcome]) -> None:
+    assert all(found(laws, "repeated"))
+
+
+def test_gradients_are_those_of_plain_ddp(laws: list[Outcome]) -> None:
+    for each in found(laws, "averaged"):
+        assert each["equal"] and each["off"] <= 1 + 1e-6
+
+
+def test_all_ranks_say_who_brings_something_else(laws: list[Outcome]) -> None:
+    for schedule, length, dtype in found(laws, "disagreements"):
+        assert schedule.startswith("rank 3 brings") and "to schedule" in schedule
+        assert "rank 3 brings 11 values of float32" in length and "rank 0 brings 10 values of float32" in length
+        assert "rank 3 brings 10 values of int32" in dtype and "rank 0 brings 10 values of float32" in dtype
+
+
+def test_what_cannot_be_executed_is_refused(laws: list[Outcome]) -> None:
+    for said in found(laws, "refusals"):
+        assert [text.split(":")[0] for text in said] == [
+            "a schedule for 3 ranks in a group of 4",
+            "in-network adds up inside a switch",
+            "5 values to reduce-scatter",
+            "a torch.strided tensor of torch.complex64 on cpu",
+            "a schedule of reduce-scatter",
+            "ranks of this schedule add up in different orders",
+        ]
+
+
+def test_a_rank_that_does_not_come_is_named(laws: list[Outcome]) -> None:
+    assert found(laws, "kept_waiting")[0] == f"rank 0: rank {workers.VICTIM} was silent for 0.5 s"
+
+
+def test_a_rank_that_is_killed_is_named(laws: list[Outcome]) -> None:
+    assert laws[workers.VICTIM].exit_code == -9
+    assert all(f"rank {workers.VICTIM} has gone" in said for said in found(laws, "left_alone"))
+
+
+def test_the_command_executes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabric = WdmRing(ranks=2, wavelengths=2)
+    path = write_schedule(
+        tmp_path / "schedule.json", build(find("ring"), Collective("all-reduce", 2, 1e3), fabric), fabric
+    )
+    done = run(monkeypatch, capsys, "execute", str(path), "--nbytes", "1001", "--json", "--rounds", "1")
+    document = json.loads(done.out)
+    assert done.code == 0 and document["equal"] and document["error_over_bound"] == 0
+    assert (document["values"], document["chunks"], document["padding"]) == (125, 2, 1)
+    assert document["messages"] == 4 and document["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give either a schedule's file or --algorithm NAME"),
+        (("--algorithm", "rign"), "unknown algorithm 'rign': did you mean 'ring'?"),
+        (("--algorithm", "ring", "--dtype", "int7"), "dtype 'int7': expected one of int64"),
+        (("--algorithm", "ring", "--ranks", "65"), "65 ranks: expected at most 64 processes on this host"),
+        (("--algorithm", "ring", "--rounds", "0"), "--rounds 0, --timeout 120s: expected at least one round"),
+        (("--algorithm", "in-network", "--fabric", "optical-averager"), "in-network adds up inside a switch"),
+        (("schedule.csv",), "'schedule.csv': unknown suffix '.csv'"),
+        (("--algorithm", "ring", "--ranks", "2", "--timeout", "0.1s"), "--timeout 0.1s: rank 0 of 2: no result within"),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    arguments: tuple[str, ...],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = run(monkeypatch, capsys, "execute", *arguments)
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    assert complaint in done.err
+
+
+@pytest.mark.slow
+def test_eight_processes_every_algorithm_type_and_length() -> None:
+    for outcome in launch(workers.everything, 8, 500):
+        assert outcome.value["schedules"] >= 60 and outcome.value["wrong"] == {}, json.dumps(outcome.value)
