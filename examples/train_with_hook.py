@@ -11,7 +11,7 @@ import os
 
 import torch
 import torch.distributed as dist
-from lightloom.training.hooks.ddp import attach_inceptionn
+from lightloom.training.hooks import attach_inceptionn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
