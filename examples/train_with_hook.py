@@ -11,9 +11,10 @@ import os
 
 import torch
 import torch.distributed as dist
-from lightloom.training.hooks import attach_inceptionn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.training.hooks import attach_inceptionn
 
 STEPS = 20
 
