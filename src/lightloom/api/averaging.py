@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from lightloom.core.provenance import provenance
-from lightloom.core.results import Result, plain
+from lightloom.core.results import Document, Result, plain
 from lightloom.photonics.averaging import Construction, FunctionArguments, Verification, build, save_network
 from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound
 
@@ -62,7 +62,7 @@ class ProvedAverager(Result):
             f"{check.wrong_outputs:,} of {check.checked_inputs:,} inputs wrong"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints."""
         function, made = self.arguments, self.construction
         settings = [

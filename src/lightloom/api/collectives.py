@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lightloom.api.arguments import FabricLike, Quantity, Settings, collective_of, load_fabric
 from lightloom.api.schedules import VerifiedSchedule
@@ -20,7 +19,7 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance
-from lightloom.core.results import Result, plain
+from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import import_schedule
@@ -71,7 +70,7 @@ class CollectiveRanking(Result):
             f"{format_ratio(winner.ratio)} the lower bound (set by {winner.lower_bound.bound_by})"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the document that ``lightloom collective --json`` prints."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
         document = {
@@ -87,7 +86,7 @@ class CollectiveRanking(Result):
         }
         return {name: plain(value) for name, value in document.items()}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         return [schedule.row() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, object]]:

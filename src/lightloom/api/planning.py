@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightloom.api.arguments import ClusterLike, Settings, load_cluster
 from lightloom.api.models import ModelLike, trace
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.core.results import Result, plain
+from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.parallelism.load import STRATEGIES
 from lightloom.planner.search.explain import explain
@@ -51,10 +51,10 @@ class PlanRanking(Result):
     def summary(self) -> str:
         return f"{self.graph.name} on {self.cluster.name}: {explain(self.search)}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         return [_row(candidate) for candidate in self.search.ranking]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         document = {
             "model": self.graph.name,
             "cluster": self.cluster.to_json(),
@@ -90,7 +90,7 @@ class PlanRanking(Result):
         return (notebook_svg(self.figure()),)
 
 
-def _row(candidate: Candidate) -> dict[str, Any]:
+def _row(candidate: Candidate) -> Document:
     result = candidate.result
     return {
         "strategy": candidate.strategy,

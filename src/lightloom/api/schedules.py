@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.evaluate import Evaluation, costed
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.provenance import provenance
-from lightloom.core.results import Result, plain
+from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_size, format_time
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import export_schedule
@@ -84,7 +84,7 @@ class VerifiedSchedule(Result):
             f"lower bound {format_time(bound.time)} ({bound.bound_by})"
         )
 
-    def to_json(self, files: Sequence[Path] = ()) -> dict[str, Any]:
+    def to_json(self, files: Sequence[Path] = ()) -> Document:
         """Return the document that ``lightloom schedule check --json`` prints; ``files`` names what was written."""
         collective, fabric = self.schedule.collective, self.fabric.model_dump(mode="json")
         document = {
@@ -104,7 +104,7 @@ class VerifiedSchedule(Result):
         }
         return {str(key): plain(value) for key, value in document.items()}
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Document:
         """Return the schedule's row in a ranking of algorithms."""
         cost = self.cost
         return {
@@ -122,7 +122,7 @@ class VerifiedSchedule(Result):
             "notes": list(self.schedule.notes),
         }
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         """Return the schedule's rows: one for each chunk that reaches a destination."""
         columns = {name: column.tolist() for name, column in self.schedule.columns().items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

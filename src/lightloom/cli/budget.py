@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,6 +14,7 @@ from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth
 from lightloom.photonics.link_budget import SOURCES, LinkBudget, dbm
 from lightloom.reports.console import make_console
@@ -53,7 +54,7 @@ def budget(
         _print(document, figure, provenance_line(origin))
 
 
-def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> dict[str, Any]:
+def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> Document:
     half = ranks // 2
     served = sorted({*(taps for taps in _TAPS if taps <= most), most})
     return {
@@ -73,7 +74,7 @@ def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> dic
     }
 
 
-def _row(light: LinkBudget, taps: int) -> dict[str, Any]:
+def _row(light: LinkBudget, taps: int) -> Document:
     reach = light.reach(taps)
     return {
         "taps": taps,
@@ -84,7 +85,7 @@ def _row(light: LinkBudget, taps: int) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
+def _print(document: Document, figure: Path | None, origin: str) -> None:
     say = make_console().print
     losses = Table(title=f"light of {document['laser_dbm']:.2f} dBm a wavelength, {_rate(document)}", box=None)
     for name in ("loss", "dB", "counts"):
@@ -118,7 +119,7 @@ def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
         say(f"drawn: {figure}", soft_wrap=True)
 
 
-def _rate(document: dict[str, Any]) -> str:
+def _rate(document: Document) -> str:
     light = document["budget"]
     return f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
 

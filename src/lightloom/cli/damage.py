@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.core.units import format_size, format_time, parse
 from lightloom.fabrics.damage import Failure, damaged
 from lightloom.fabrics.load import load_fabric
@@ -79,7 +80,7 @@ def damage(
         _print(document, figure, provenance_line(origin))
 
 
-def _ring(name: str, ranks: int, settings: dict[str, Any]) -> WdmRing:
+def _ring(name: str, ranks: int, settings: Document) -> WdmRing:
     on = load_fabric(name, ranks, settings)
     if not isinstance(on, WdmRing):
         raise UnsupportedError(f"damage to a {type(on).__name__}: expected a ring of wavelengths (wdm-ring)")
@@ -94,11 +95,11 @@ def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
     return (0.0 if late is None else parse(late, "time")), slower
 
 
-def _measured(request: Collective, ring: WdmRing, failures: list[Failure], together: bool) -> list[dict[str, Any]]:
+def _measured(request: Collective, ring: WdmRing, failures: list[Failure], together: bool) -> list[Document]:
     """Rows of the undamaged ring and then of each case."""
     cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
     fabrics = [damaged(ring, case) if case else ring for case in cases]
-    rows: list[dict[str, Any]] = []
+    rows: list[Document] = []
     with progress("Failures", len(cases)) as advance:
         for case, fabric in zip(cases, fabrics, strict=True):
             remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)
@@ -119,7 +120,7 @@ def _measured(request: Collective, ring: WdmRing, failures: list[Failure], toget
     return rows
 
 
-def _stragglers(request: Collective, ring: WdmRing, late: float, slower: float) -> list[dict[str, Any]]:
+def _stragglers(request: Collective, ring: WdmRing, late: float, slower: float) -> list[Document]:
     """Delays by the worst and by the average rank on the undamaged ring, by algorithm."""
     rows = []
     for algorithm in admitted(request.kind, ring):
@@ -138,7 +139,7 @@ def _stragglers(request: Collective, ring: WdmRing, late: float, slower: float) 
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"])
 
 
-def _print(document: dict[str, Any], figure: Path | None, origin: str) -> None:
+def _print(document: Document, figure: Path | None, origin: str) -> None:
     console = make_console()
     rows = [
         (

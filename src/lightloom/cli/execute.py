@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from lightloom.cli.options import FabricName, Json, Ranks, Settings
 from lightloom.cli.output import print_json, read_count, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.provenance import provenance
+from lightloom.core.results import Document
 from lightloom.core.units import format_time, parse
 from lightloom.interchange.files import read_schedule
 from lightloom.reports.console import make_console
@@ -80,7 +81,7 @@ def execute(
         _print(document)
 
 
-def _document(schedule: Schedule, trial: Trial) -> dict[str, Any]:
+def _document(schedule: Schedule, trial: Trial) -> Document:
     return {
         "schema": "lightloom.execution/1",
         "algorithm": schedule.algorithm,
@@ -92,7 +93,7 @@ def _document(schedule: Schedule, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: Document) -> None:
     say = make_console().print
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
     say(

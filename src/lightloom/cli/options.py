@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Kind = Annotated[str, typer.Argument(help="all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter.")]
@@ -22,6 +23,7 @@ Rounding = Annotated[str, typer.Option(help="floor, or half-up.")]
 MeshKind = Annotated[str, typer.Option(help="rectangular or triangular.")]
 
 
-def figure_option(content: str) -> Any:
+def figure_option(content: str) -> OptionInfo:
     """Return the option ``--figure`` that draws ``content``."""
-    return typer.Option(help=f"{content} (.svg, .png, .pdf).")
+    option: OptionInfo = typer.Option(help=f"{content} (.svg, .png, .pdf).")
+    return option

@@ -6,17 +6,16 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
-from lightloom.core.results import plain
+from lightloom.core.results import Document, plain
 from lightloom.reports.figures.base import check_format
 
 
-def print_json(document: Mapping[str, Any]) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document on stdout; numbers that JSON lacks become null."""
     json.dump(plain(document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
@@ -35,13 +34,13 @@ def check_outputs(figures: Iterable[Path | None] = (), files: Iterable[Path | No
         check_writable(path)
 
 
-def read_settings(assignments: Iterable[str] | None, wavelengths: str | None = None) -> dict[str, Any]:
+def read_settings(assignments: Iterable[str] | None, wavelengths: str | None = None) -> Document:
     """Return ``field=value`` pairs; values are read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text.
 
     Raises:
         ConfigError: no ``=``, a value that is no scalar, or ``wavelengths`` that are no whole number.
     """
-    settings: dict[str, Any] = {}
+    settings: Document = {}
     for assignment in assignments or ():
         field, equals, text = assignment.partition("=")
         if not equals or not field.strip():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from lightloom.cli.options import Json
 from lightloom.cli.output import print_json, read_optional_count
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance_line
+from lightloom.core.results import Document
 from lightloom.reports.console import make_console
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
@@ -62,7 +63,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _document(result: Swept, page: Path) -> dict[str, Any]:
+def _document(result: Swept, page: Path) -> Document:
     return {
         "schema": "lightloom.sweep/1",
         "name": result.name,
@@ -76,7 +77,7 @@ def _document(result: Swept, page: Path) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: Document) -> None:
     say = make_console().print
     earlier = document["points"] - document["computed"]
     say(f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run")

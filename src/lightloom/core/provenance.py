@@ -6,22 +6,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+
+from lightloom.core.results import Document
 
 
-def content_hash(value: Any) -> str:
+def content_hash(value: object) -> str:
     """First 16 hex digits of the SHA-256 of the value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def provenance_line(origin: Mapping[str, Any]) -> str:
+def provenance_line(origin: Mapping[str, object]) -> str:
     """The same in one line, for terminals and for what a picture file says of itself."""
     seed = "none" if origin["seed"] is None else origin["seed"]
     return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {seed}"
 
 
-def provenance(configuration: Any, seed: int | None = None) -> dict[str, Any]:
+def provenance(configuration: object, seed: int | None = None) -> Document:
     """The ``provenance`` entry that every output carries; ``seed`` is null where nothing is drawn at random."""
     return {
         "lightloom": version("lightloom"),

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lightloom.core.errors import UnsupportedError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _ROWS_SHOWN = 40
 """Rows of a table in a notebook; ``rows()``, ``to_dataframe()`` and ``to_json()`` hold all."""
+Document: TypeAlias = dict[str, Any]
+"""A JSON object: keys spelled out, plain values in SI units."""
 _CELL = "text-align: left; padding: 2px 12px 2px 0"
 
 
@@ -32,10 +34,10 @@ class Result(ABC):
         """Return the result in one line."""
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the result in plain types and SI units, keys spelled out."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         """Return the result as a table, one mapping from column to value for each row."""
         return [{key: value for key, value in self.to_json().items() if not isinstance(value, dict | list)}]
 
@@ -86,7 +88,7 @@ def _cell(value: object) -> str:
     return f'<td style="{_CELL}">{escape(text)}</td>'
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a value as JSON holds it: keys are text, tuples are lists, and numbers that JSON lacks are null."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}

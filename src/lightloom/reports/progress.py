@@ -1,4 +1,4 @@
-"""A progress bar that shows only to people, and only when they have to wait."""
+"""A progress bar, on terminals only and only when the work takes long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 2.0
 def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Count work; yields ``advance(count)``. A bar appears on stderr, if that is a terminal, after two seconds.
 
-    With ``total=None`` the bar pulses, since nobody knows how much there is.
+    With ``total=None`` the bar pulses, since the amount of work is unknown.
     """
     if not sys.stderr.isatty():
         yield _ignore
@@ -32,11 +32,11 @@ def progress(description: str, total: int | None) -> Iterator[Callable[[int], No
 
 
 def _ignore(count: int = 1) -> None:
-    """No terminal, no bar."""
+    """Do nothing: there is no terminal for a bar."""
 
 
 class _Counter:
-    """Counts, and once shown, draws. The timer's thread and the worker's meet here, hence the lock."""
+    """Counts work and draws the bar. Two threads use it, the timer's and the worker's, hence the lock."""
 
     def __init__(self, description: str, total: int | None) -> None:
         from rich.console import Console

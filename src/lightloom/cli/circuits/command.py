@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from lightloom.cli.options import Json, Settings, figure_option
 from lightloom.cli.output import check_outputs, print_json, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
@@ -64,7 +65,7 @@ def circuits(
         _print(document, solved, on, provenance_line(origin))
 
 
-def _load_fabric(name: str, traffic: Traffic, settings: dict[str, Any]) -> Fabric:
+def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
     ranks = settings.get("ranks", traffic.ranks)
     if ranks != traffic.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
@@ -83,7 +84,7 @@ def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing
     return Timing(standing, dark)
 
 
-def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> dict[str, Any]:
+def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Document:
     assignment, traffic = solved.assignment, solved.assignment.traffic
     granted = assignment.circuits.counts(traffic).sum(axis=0)
     columns = ("hold", "source", "destination", "route", "channel")
@@ -123,7 +124,7 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> dic
     }
 
 
-def _print(document: dict[str, Any], solved: Solved, on: Fabric, origin: str) -> None:
+def _print(document: Document, solved: Solved, on: Fabric, origin: str) -> None:
     assignment = solved.assignment
     pairs, holds = len(assignment.traffic), assignment.circuits.holds
     stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"

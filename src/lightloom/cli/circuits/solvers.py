@@ -92,24 +92,24 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
     """
     if isinstance(on, CircuitSwitch):
-        found = [_on_switch(traffic, on, request)]
+        candidates = [_on_switch(traffic, on, request)]
     else:
         assert isinstance(on, WdmRing)
         if request.objective != "max-min":
             raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
-        found = _on_ring(traffic, on, request)
+        candidates = _on_ring(traffic, on, request)
     tried: list[tuple[Solved, Played]] = []
     refused: InputError | None = None
-    for each in found:
-        verify(each.assignment.circuits, on)
+    for solved in candidates:
+        verify(solved.assignment.circuits, on)
         try:
-            tried.append((each, play_once(traffic, each.assignment.circuits, on, timing)))
+            tried.append((solved, play_once(traffic, solved.assignment.circuits, on, timing)))
         except InputError as error:
             refused = error
     if not tried:
         assert refused is not None
         raise refused
-    return min(tried, key=lambda each: each[1].makespan)
+    return min(tried, key=lambda solved: solved[1].makespan)
 
 
 def _on_switch(traffic: Traffic, on: CircuitSwitch, request: Request) -> Solved:
@@ -139,8 +139,8 @@ def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
         # Near the bound some counts fit where fewer, rounded worse, did not.
         turns = ring.assign_in_turns(traffic, on, most_holds=2 * (request.holds or 128), relaxation=relaxation)
-        found = [once, turns] if turns.circuits.holds == request.holds or request.holds is None else [once]
-        return [Solved(each, "fast", request.objective) for each in found]
+        assignments = [once, turns] if turns.circuits.holds == request.holds or request.holds is None else [once]
+        return [Solved(assignment, "fast", request.objective) for assignment in assignments]
     least = _ring_holds(traffic, on)
     holds = request.holds or least
     if holds < least:
@@ -166,7 +166,7 @@ def _ring_holds(traffic: Traffic, on: WdmRing) -> int:
 
 
 def counted(holds: int) -> str:
-    """For people."""
+    """Return a number of holds in words."""
     return "1 hold" if holds == 1 else f"{holds} holds"
 
 

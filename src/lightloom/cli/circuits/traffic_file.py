@@ -33,17 +33,17 @@ def read_traffic(path: Path) -> Traffic:
 
 def _read_array(path: Path) -> Any:
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
         raise ConfigError(f"{path}: not a numpy array: expected what numpy.save writes") from error
-    shape = getattr(found, "shape", None)
-    if shape is None or len(shape) != 2 or shape[0] != shape[1] or found.dtype.kind not in "uif":
-        what = "an archive" if shape is None else f"{found.dtype} of shape {shape}"
+    shape = getattr(array, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != shape[1] or array.dtype.kind not in "uif":
+        what = "an archive" if shape is None else f"{array.dtype} of shape {shape}"
         raise ConfigError(f"{path}: {what}: expected numbers of shape (ranks, ranks), source by destination")
     _check_size(path, shape[0])
-    return np.asarray(found, np.float64)
+    return np.asarray(array, np.float64)
 
 
 def _read_csv(path: Path) -> list[list[float]]:

@@ -110,9 +110,9 @@ def _of_parameter(family: Any, header: Header) -> FramedCodec | None:
         return None
     for value in (header.parameter, 2.0**-header.parameter):
         try:
-            found = family.build(value)
+            codec = family.build(value)
         except ConfigError:
             continue
-        if found.parameter == header.parameter:
-            return found  # type: ignore[no-any-return]
+        if codec.parameter == header.parameter:
+            return codec  # type: ignore[no-any-return]
     return None

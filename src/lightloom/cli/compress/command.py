@@ -18,6 +18,7 @@ from lightloom.compression.profiling import measure, read_gradients
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.core.units import format_size
 from lightloom.planner.pricing.compression import model_key
 from lightloom.reports.console import make_console, plain_table
@@ -81,7 +82,7 @@ def profile(
         _print(measured, provenance_line(document["provenance"]), out)
 
 
-def _trained(model: str, graph: ComputeGraph, options: dict[str, Any]) -> tuple[str, Iterator[tuple[int, Gradients]]]:
+def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[tuple[int, Gradients]]]:
     try:
         from lightloom.training.runs.gradient_profile import Training, trained_gradients
     except ModuleNotFoundError as error:

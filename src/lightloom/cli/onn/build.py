@@ -14,6 +14,7 @@ from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figu
 from lightloom.cli.output import check_outputs, print_json, read_count
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
 from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 from lightloom.reports.console import facts_table, make_console, plain_table
@@ -101,41 +102,37 @@ def build(
         _print(document, out, figure)
 
 
-def _draw(made: ProvedAverager, figure: Path, origin: dict[str, Any]) -> list[dict[str, float]]:
+def _draw(made: ProvedAverager, figure: Path, origin: Document) -> list[dict[str, float]]:
     construction, function = made.construction, made.arguments
     title = f"{function.servers} servers, {function.bits} bits, {construction.network.nonlinearity}"
     subject = Subject(construction.network, construction.function, f"{construction.name}, {made.mzi_count} MZIs")
     return draw_noise(subject, made.noise_limit, made.evaluations, title, figure, origin)
 
 
-def _print(found: dict[str, Any], out: Path | None, figure: Path | None) -> None:
-    console = make_console()
-    how = "all" if found["exhaustive"] else "the hardest and random"
+def _print(document: Document, out: Path | None, figure: Path | None) -> None:
+    console, units = make_console(), document["mzi_count_of_p_and_t"]
+    how = "all" if document["exhaustive"] else "the hardest and random"
     rows = [
-        ("construction", f"{found['construction']}, {found['nonlinearity']}"),
-        ("wrong outputs", f"{found['wrong_outputs']:,} of {found['checked_inputs']:,} inputs ({how})"),
-        ("MZIs", f"{found['mzi_count']:,} (economy {found['mzi_count_economy']:,}; P and T {_of_units(found)} more)"),
-        ("signals", "-".join(str(n) for n in found["layers"])),
-        ("largest gain", f"{found['largest_gain']:,.4g}"),
-        ("noise limit", f"{found['noise_limit']:.3g} of full scale (no network bears more than {_bound(found)})"),
-        ("proved tolerance", f"{found['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
+        ("construction", f"{document['construction']}, {document['nonlinearity']}"),
+        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} inputs ({how})"),
+        ("MZIs", f"{document['mzi_count']:,} (economy {document['mzi_count_economy']:,}; P and T {units:,} more)"),
+        ("signals", "-".join(str(n) for n in document["layers"])),
+        ("largest gain", f"{document['largest_gain']:,.4g}"),
+        ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {_bound(document)})"),
+        ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
     ]
-    title = f"{found['servers']} servers, {found['bits']} bits, {found['rounding']}"
+    title = f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"
     console.print(facts_table(rows, title=title))
     console.print("proof")
-    for step in found["proof"]:
+    for step in document["proof"]:
         console.print(f"  {step}", soft_wrap=True)
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(provenance_line(document["provenance"]), style="dim")
     for name, path in (("network", out), ("drawn", figure)):
         if path is not None:
             console.print(f"{name}: {path}", soft_wrap=True)
 
 
-def _of_units(found: dict[str, Any]) -> str:
-    return f"{found['mzi_count_of_p_and_t']:,}"
-
-
-def _bound(found: dict[str, Any]) -> str:
+def _bound(found: Document) -> str:
     return f"{found['noise_bound_of_any_network']:.3g}"
 
 
@@ -143,7 +140,7 @@ def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: in
     made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(made, tuples, advance=advance)
-    document: dict[str, Any] = {
+    document: Document = {
         "schema": "lightloom.onn-cascade/1",
         "groups": groups,
         "servers": servers,
@@ -177,7 +174,7 @@ def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: in
     console.print(provenance_line(document["provenance"]), style="dim")
 
 
-def _level(made: Cascade, name: str) -> dict[str, Any]:
+def _level(made: Cascade, name: str) -> Document:
     construction: Construction = getattr(made, name)
     verification = construction.verify()
     return {
@@ -194,18 +191,18 @@ def _level(made: Cascade, name: str) -> dict[str, Any]:
 def _scenarios(draws: int, as_json: bool) -> None:
     origin = provenance(["scenarios", draws], 0)
     with progress("Networks", ROWS) as advance:
-        found = scenario_rows(advance, draws)
+        rows = scenario_rows(advance, draws)
     if as_json:
-        print_json({"schema": "lightloom.onn-scenarios/1", "rows": found, "provenance": origin})
+        print_json({"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin})
         return
     console = make_console()
     columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain", "noise limit"]
-    console.print(plain_table(columns, [_scenario_cells(row) for row in found], title="the paper's four scenarios"))
+    console.print(plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios"))
     console.print("–: the paper states none", style="dim")
     console.print(provenance_line(origin), style="dim")
 
 
-def _scenario_cells(row: dict[str, Any]) -> list[str]:
+def _scenario_cells(row: Document) -> list[str]:
     def shown(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form)
 

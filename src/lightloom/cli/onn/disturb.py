@@ -15,6 +15,7 @@ from lightloom.cli.options import Json, MeshKind, Network, figure_option
 from lightloom.cli.output import check_outputs, print_json, read_count
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.devices import NonIdealities
@@ -155,8 +156,8 @@ def _monte_carlo(
     sweeps: list[tuple[str, list[float]]],
     network: LayeredNetwork,
     arguments: FunctionArguments,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+    options: Document,
+) -> Document:
     mapped = map_network(network, options["form"], options["mesh"])
     function, draws, seed = arguments.function(), options["draws"], options["seed"]
     chosen = {"calibrated": options["calibrated"], "correct": options["correct"]}
@@ -188,7 +189,7 @@ def _monte_carlo(
     }
 
 
-def _draw(document: dict[str, Any], figure: Path) -> None:
+def _draw(document: Document, figure: Path) -> None:
     title = (
         f"{document['servers']} servers, {document['bits']} bits: {document['mzi_count']:,} MZIs, mean and range of "
         f"{document['draws']} fabrications{', corrected' if document['correct'] else ''}"
@@ -196,27 +197,28 @@ def _draw(document: dict[str, Any], figure: Path) -> None:
     save(sweep_figure(document["sweeps"], title), figure, provenance_line(document["provenance"]))
 
 
-def _print(found: dict[str, Any], network: Path, figure: Path | None) -> None:
+def _print(document: Document, network: Path, figure: Path | None) -> None:
     console = make_console()
-    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["devices"].items() if value) or "none"
-    how = "every grid point" if found["exhaustive"] else "drawn grid points"
-    title = f"{network}: {found['mzi_count']:,} MZIs in {found['columns']:,} columns, {found['draws']} fabrications"
+    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in document["devices"].items() if value) or "none"
+    how = "every grid point" if document["exhaustive"] else "drawn grid points"
+    mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
+    title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
     rows = [
         ("errors of devices", errors),
-        ("averaged rightly", _spread(found["accuracy"])),
-        ("inputs", f"{found['points']:,}, {how}"),
-        ("amplifiers", "make up for even loss" if found["calibrated"] else "as drawn"),
-        ("couplers, crosstalk", "measured and made up for" if found["correct"] else "as fabricated"),
+        ("averaged rightly", _spread(document["accuracy"])),
+        ("inputs", f"{document['points']:,}, {how}"),
+        ("amplifiers", "make up for even loss" if document["calibrated"] else "as drawn"),
+        ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
     ]
     console.print(facts_table(rows, title=title))
-    for sweep in found["sweeps"]:
+    for sweep in document["sweeps"]:
         cells = [
             [f"{row['value']:.4g}", *(f"{100 * row[name]:.4f}" for name in ("mean", "least", "largest"))]
             for row in sweep["rows"]
         ]
         columns = [WORDS[sweep["parameter"]], "averaged rightly, %", "worst", "best"]
         console.print(plain_table(columns, cells))
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(provenance_line(document["provenance"]), style="dim")
     if figure is not None:
         console.print(f"drawn: {figure}", soft_wrap=True)
 

@@ -35,11 +35,11 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
     try:
         with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
+            matrix = np.load(file, allow_pickle=False)
     except OSError as error:
         raise ConfigError(f"{str(path)!r}: {error.strerror or 'cannot be read'}") from error
     except (ValueError, EOFError) as error:
         raise ConfigError(f"{str(path)!r}: not a .npy file of numbers") from error
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biufc":
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "biufc":
         raise ConfigError(f"{str(path)!r}: not a .npy file of numbers")
-    return found
+    return matrix

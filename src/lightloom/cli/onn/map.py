@@ -15,6 +15,7 @@ from lightloom.cli.output import check_outputs, print_json
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes import FORMS, KINDS, Mesh, decompose, map_blocks, map_matrix
@@ -151,7 +152,7 @@ def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str) -> dict[str
     return parts
 
 
-def _row(name: str, part: Part, matrix: NDArray[Any]) -> dict[str, Any]:
+def _row(name: str, part: Part, matrix: NDArray[Any]) -> Document:
     outputs, inputs = matrix.shape
     off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {
@@ -169,11 +170,11 @@ def _row(name: str, part: Part, matrix: NDArray[Any]) -> dict[str, Any]:
 
 def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> None:
     """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
-    found = load_phases(path)
-    off = check_belongs(found, parts, repr(str(path)))
+    phases = load_phases(path)
+    off = check_belongs(phases, parts, repr(str(path)))
     if not off <= _TOLERANCE:
         raise ConfigError(f"{str(path)!r}: phases of other matrices than {str(like)!r}, off by up to {off:.2g}")
-    mzis = sum(each.mzis for each in found.values())
+    mzis = sum(part.mzis for part in phases.values())
     if as_json:
         origin = provenance([str(path.name), str(like.name)])
         print_json(
@@ -196,7 +197,7 @@ def _draw(
     figure: Path | None,
     name: str,
     chain: Path | None,
-    origin: dict[str, Any],
+    origin: Document,
 ) -> None:
     line = provenance_line(origin)
     if figure is not None:
@@ -206,7 +207,7 @@ def _draw(
         save(chain_figure(chain_parts(parts), title), chain, line)
 
 
-def _print(found: dict[str, Any], source: Path, written: dict[str, Path]) -> None:
+def _print(document: Document, source: Path, written: dict[str, Path]) -> None:
     console = make_console()
     cells = [
         [
@@ -219,15 +220,15 @@ def _print(found: dict[str, Any], source: Path, written: dict[str, Path]) -> Non
             f"{row['gain']:.4g}",
             f"{row['largest_error']:.1e}",
         ]
-        for row in [*found["parts"], _total(found)][: None if len(found["parts"]) > 1 else 1]
+        for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
     ]
     columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain", "largest error"]
-    console.print(plain_table(columns, cells, title=f"{source}: {found['form']}, {found['mesh']} meshes"))
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes"))
+    console.print(provenance_line(document["provenance"]), style="dim")
     for name, path in written.items():
         console.print(f"{name}: {path}", soft_wrap=True)
 
 
-def _total(found: dict[str, Any]) -> dict[str, Any]:
-    ends = {"inputs": found["parts"][0]["inputs"], "outputs": found["parts"][-1]["outputs"]}
-    return {**found, **ends, "name": "all", "gain": found["largest_gain"]}
+def _total(document: Document) -> Document:
+    ends = {"inputs": document["parts"][0]["inputs"], "outputs": document["parts"][-1]["outputs"]}
+    return {**document, **ends, "name": "all", "gain": document["largest_gain"]}

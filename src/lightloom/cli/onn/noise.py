@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.core.provenance import provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging import AveragingFunction, LayeredNetwork, noisy_accuracy
 from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.reports.figures.base import save
@@ -24,7 +25,7 @@ class Subject(NamedTuple):
 
 
 def draw_noise(
-    subject: Subject, limit: float, evaluations: int, title: str, figure: Path, origin: dict[str, Any]
+    subject: Subject, limit: float, evaluations: int, title: str, figure: Path, origin: Document
 ) -> list[dict[str, float]]:
     """Draw the share of wrong outputs against noise, and return the curve's points for JSON."""
     network, function, name = subject

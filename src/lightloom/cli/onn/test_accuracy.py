@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.provenance import provenance_line
+from lightloom.core.results import Document
 from lightloom.reports.console import facts_table, make_console
 from lightloom.reports.onn.sweep import WORDS
 from lightloom.reports.progress import progress
@@ -34,7 +35,7 @@ def measured_accuracy(
     network: LayeredNetwork,
     arguments: FunctionArguments,
     run: TrainingRun,
-) -> dict[str, Any]:
+) -> Document:
     """Train twice, with gradients averaged in float32 and on the devices.
 
     Raises:
@@ -54,20 +55,20 @@ def measured_accuracy(
     return {"schema": "lightloom.onn-test-accuracy/1", **result.to_json()}
 
 
-def print_accuracy(found: dict[str, Any], network: Path) -> None:
+def print_accuracy(document: Document, network: Path) -> None:
     """Print the accuracies as a table."""
     console = make_console()
-    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in found["how"].items() if value) or "none"
-    difference = 100 * (found["test_accuracy"] - found["test_accuracy_float32"])
+    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in document["how"].items() if value) or "none"
+    difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
     rows = [
         ("errors of devices", errors),
         (
             "wrong mean codes",
-            f"{100 * found['code_error_rate']:.4g} %, RMS {found['rms_error_lsb']:.3g} of the last place",
+            f"{100 * document['code_error_rate']:.4g} %, RMS {document['rms_error_lsb']:.3g} of the last place",
         ),
-        ("test accuracy", f"{100 * found['test_accuracy']:.2f} %"),
-        ("averaged in float32", f"{100 * found['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
+        ("test accuracy", f"{100 * document['test_accuracy']:.2f} %"),
+        ("averaged in float32", f"{100 * document['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
     ]
-    run = f"{found['servers']} servers, {found['bits']} bits, {found['iterations']:,} iterations"
+    run = f"{document['servers']} servers, {document['bits']} bits, {document['iterations']:,} iterations"
     console.print(facts_table(rows, title=f"{network}: LeNet on MNIST, {run}"))
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(provenance_line(document["provenance"]), style="dim")

@@ -13,6 +13,7 @@ from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figu
 from lightloom.cli.output import check_outputs, print_json, read_count
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
 from lightloom.reports.console import facts_table, make_console, plain_table
@@ -67,7 +68,7 @@ def train(
     if out is not None:
         check_network_name(out)
     check_outputs([figure])
-    options: dict[str, Any] = {
+    options: Document = {
         "noise": noise,
         "nonlinearity": nonlinearity,
         "rounding": rounding,
@@ -128,27 +129,27 @@ def _recipe(
     layers: str | None,
     form: str | None,
     approximated: str | None,
-    options: dict[str, Any],
+    options: Document,
 ) -> TrainingRecipe:
     own = (servers, bits, layers)
     if scenario is not None and any(own):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
     if any(own) and not all(own):
         raise ConfigError("give --servers, --bits and --layers together")
-    found = _need_torch()
+    trained = _need_torch()
     chosen = options if form is None else {**options, "form": form}
     if approximated is not None:
         chosen["approximated"] = read_list(approximated, "--approximated")
     if not all(own):
         return cast(
-            "TrainingRecipe", found.TrainingRecipe.scenario(read_count(scenario or "1", "--scenario"), **chosen)
+            "TrainingRecipe", trained.TrainingRecipe.scenario(read_count(scenario or "1", "--scenario"), **chosen)
         )
     signals = read_list(str(layers), "--layers", "-")
     if chosen.setdefault("form", "cayley") != "free":
         chosen.setdefault("approximated", tuple(range(1, len(signals))))
     return cast(
         "TrainingRecipe",
-        found.TrainingRecipe(
+        trained.TrainingRecipe(
             servers=read_count(str(servers), "--servers"),
             bits=read_count(str(bits), "--bits"),
             layers=signals,
@@ -162,27 +163,30 @@ def _run(recipe: TrainingRecipe, folder: Path | None) -> Trained:
         return cast("Trained", _need_torch().train(recipe, folder, advance))
 
 
-def _print(found: dict[str, Any], recipe: TrainingRecipe, written: dict[str, Path | None]) -> None:
+def _print(document: Document, recipe: TrainingRecipe, written: dict[str, Path | None]) -> None:
     console = make_console()
-    how = "every point of the grid" if found["exhaustive"] else "sampled"
+    how = "every point of the grid" if document["exhaustive"] else "sampled"
     rows = [
         ("signals", "-".join(str(n) for n in recipe.layers)),
         ("approximated", ", ".join(str(n) for n in recipe.approximated) or "none"),
-        ("accuracy", f"{100 * found['accuracy']:.4f} % ({how})"),
-        ("wrong outputs", f"{found['wrong_outputs']:,} of {found['checked_inputs']:,}"),
-        ("MZIs", f"{found['mzi_count']:,}"),
-        ("largest gain", f"{found['largest_gain']:.4g}"),
-        ("trained", f"{found['epochs']} epochs, {found['cpu_seconds']:.0f} CPU seconds, {found['seconds']:.0f} s"),
+        ("accuracy", f"{100 * document['accuracy']:.4f} % ({how})"),
+        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,}"),
+        ("MZIs", f"{document['mzi_count']:,}"),
+        ("largest gain", f"{document['largest_gain']:.4g}"),
+        (
+            "trained",
+            f"{document['epochs']} epochs, {document['cpu_seconds']:.0f} CPU seconds, {document['seconds']:.0f} s",
+        ),
     ]
     title = f"{recipe.servers} servers, {recipe.bits} bits, {recipe.form}, {recipe.nonlinearity}"
     console.print(facts_table(rows, title=title))
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(provenance_line(document["provenance"]), style="dim")
     for name, path in written.items():
         if path is not None:
             console.print(f"{name}: {path}", soft_wrap=True)
 
 
-def _draw(trained: Trained, figure: Path, origin: dict[str, Any]) -> None:
+def _draw(trained: Trained, figure: Path, origin: Document) -> None:
     recipe = trained.recipe
     title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
     save(training_figure(trained.history, recipe.function.points, title), figure, provenance_line(origin))
@@ -201,9 +205,7 @@ def _function(scenario: str | None, servers: str | None, bits: str | None, round
     return FunctionArguments(servers=count, bits=width, rounding=cast(Any, rounding))
 
 
-def _search(
-    function: Any, widths: str, depths: str, options: dict[str, Any], folder: Path | None, as_json: bool
-) -> None:
+def _search(function: Any, widths: str, depths: str, options: Document, folder: Path | None, as_json: bool) -> None:
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
@@ -211,24 +213,24 @@ def _search(
     budget = options.pop("epochs", 160)
     rest = {name: value for name, value in options.items() if name != "rounding"}
     with progress("Epochs", work(wide, deep, budget)) as advance:
-        found: SearchResult = search(function, wide, deep, budget, folder, advance, **rest)
+        result: SearchResult = search(function, wide, deep, budget, folder, advance, **rest)
     origin = provenance([asdict(function), wide, deep, budget, rest], options["seed"])
     if as_json:
-        print_json({"schema": "lightloom.onn-search/1", **found.to_json(), "provenance": origin})
+        print_json({"schema": "lightloom.onn-search/1", **result.to_json(), "provenance": origin})
         return
     console = make_console()
     cells = [
         [
-            "-".join(str(n) for n in each.layers),
-            f"{each.mzi_count:,}",
-            f"{100 * each.accuracy:.4f}",
-            f"{each.noise_limit:.2g}",
-            f"{each.epochs}",
-            "front" if each in found.front else "",
+            "-".join(str(n) for n in trial.layers),
+            f"{trial.mzi_count:,}",
+            f"{100 * trial.accuracy:.4f}",
+            f"{trial.noise_limit:.2g}",
+            f"{trial.epochs}",
+            "front" if trial in result.front else "",
         ]
-        for each in found.trials
+        for trial in result.trials
     ]
     columns = ["signals", "MZIs", "accuracy, %", "noise limit", "epochs", ""]
-    title = f"{function.servers} servers, {function.bits} bits: {len(found.trials)} networks"
+    title = f"{function.servers} servers, {function.bits} bits: {len(result.trials)} networks"
     console.print(plain_table(columns, cells, title=title))
     console.print(provenance_line(origin), style="dim")

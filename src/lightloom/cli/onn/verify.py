@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from lightloom.cli.options import Json, Network, figure_option
 from lightloom.cli.output import check_outputs, print_json, read_count
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.core.results import Document
 from lightloom.photonics.averaging import (
     Construction,
     FunctionArguments,
@@ -76,7 +77,7 @@ def verify(
 
 def _document(
     weights: LayeredNetwork, arguments: FunctionArguments, check: Verification, construction: Construction | None
-) -> dict[str, Any]:
+) -> Document:
     return {
         "schema": "lightloom.onn-verify/1",
         "servers": arguments.servers,
@@ -99,32 +100,32 @@ def _document(
     }
 
 
-def _print(found: dict[str, Any], network: Path, figure: Path | None) -> None:
+def _print(document: Document, network: Path, figure: Path | None) -> None:
     console = make_console()
-    how = "every point of the grid" if found["exhaustive"] else "sampled, half beside carries"
+    how = "every point of the grid" if document["exhaustive"] else "sampled, half beside carries"
     rows = [
-        ("function", f"{found['servers']} servers, {found['bits']} bits, {found['rounding']}"),
-        ("wrong outputs", f"{found['wrong_outputs']:,} of {found['checked_inputs']:,} ({how})"),
-        ("accuracy", f"{100 * found['accuracy']:.6g} %"),
-        ("largest deviation", f"{found['largest_deviation']:.3g} levels (receivers allow half a step)"),
+        ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),
+        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} ({how})"),
+        ("accuracy", f"{100 * document['accuracy']:.6g} %"),
+        ("largest deviation", f"{document['largest_deviation']:.3g} levels (receivers allow half a step)"),
     ]
-    if "noise_limit" in found:
-        rows.append(("noise limit", f"{found['noise_limit']:.3g} of full scale"))
-    if found["noise"] is not None:
-        rows.append((f"accuracy at noise {found['noise']:g}", f"{100 * found['accuracy_at_noise']:.6g} %"))
+    if "noise_limit" in document:
+        rows.append(("noise limit", f"{document['noise_limit']:.3g} of full scale"))
+    if document["noise"] is not None:
+        rows.append((f"accuracy at noise {document['noise']:g}", f"{100 * document['accuracy_at_noise']:.6g} %"))
     console.print(facts_table(rows, title=str(network)))
-    if found["errors"]:
+    if document["errors"]:
         cells = [
-            [f"{each['error']:+d}", f"{each['count']:,}", f"{100 * each['share_of_errors']:.3g} %"]
-            for each in found["errors"][:_SHOWN]
+            [f"{error['error']:+d}", f"{error['count']:,}", f"{100 * error['share_of_errors']:.3g} %"]
+            for error in document["errors"][:_SHOWN]
         ]
         console.print(plain_table(["error, last place", "times", "of errors"], cells))
-        if len(found["errors"]) > _SHOWN:
-            console.print(f"and {len(found['errors']) - _SHOWN} other sizes", style="dim")
-    if found["proof"]:
-        console.print(f"proof ({found['construction']})")
-        for step in found["proof"]:
+        if len(document["errors"]) > _SHOWN:
+            console.print(f"and {len(document['errors']) - _SHOWN} other sizes", style="dim")
+    if document["proof"]:
+        console.print(f"proof ({document['construction']})")
+        for step in document["proof"]:
             console.print(f"  {step}", soft_wrap=True)
-    console.print(provenance_line(found["provenance"]), style="dim")
+    console.print(provenance_line(document["provenance"]), style="dim")
     if figure is not None:
         console.print(f"drawn: {figure}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What all figures share: size, type, colours, and the way to a file. No pyplot, so nothing is kept between figures."""
+"""What all figures share: fonts, colours and saving. Without pyplot, so that no state remains between figures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _look() -> Iterator[None]:
 
 
 def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
-    """Draw with our type and colours, whatever the user's matplotlib settings are."""
+    """Make a function draw with lightloom's fonts and colours, whatever the user's matplotlib settings are."""
 
     @wraps(draw)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Figure:
@@ -73,33 +73,33 @@ def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib shows as it is: a dollar sign does not start a formula."""
+    """Return text that matplotlib shows as it is: a dollar sign does not start a formula."""
     return text.replace("$", r"\$")
 
 
 def to_svg(figure: Figure, origin: str = "") -> str:
-    """The figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
+    """Return the figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
     buffer = io.StringIO()
     with _look():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Description": origin or None})
-    # The type is measured in DejaVu Sans, which is wide: any common sans-serif fits where it does.
+    # Text is measured in DejaVu Sans, which is wide: any common sans-serif fits where it does.
     return re.sub(
         r"'DejaVu Sans'(, '?[\w ]+'?)*", "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif", buffer.getvalue()
     )
 
 
 def check_format(path: Path) -> None:
-    """Refuse a name that :func:`save` could not write.
+    """Refuse a file name that :func:`save` cannot write.
 
     Raises:
-        ConfigError: the suffix is none of ours.
+        ConfigError: the suffix is none of :data:`FORMATS`.
     """
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
 
 
 def save(figure: Figure, path: Path, origin: str = "") -> Path:
-    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; whole or not at all.
+    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; completely or not at all.
 
     ``origin`` (one line of provenance) goes into the file's metadata.
 

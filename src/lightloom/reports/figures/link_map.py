@@ -13,6 +13,7 @@ from lightloom.reports.figures.occupancy import lightpaths, link_use
 from lightloom.reports.figures.palette import cyclic_colours, light_ramp
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _WIDTH = 9.0
@@ -88,7 +89,7 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     return figure
 
 
-def _circuits(axes: Any, x: Any, y: Any, colours: Any, ranks: int) -> None:
+def _circuits(axes: Axes, x: Any, y: Any, colours: Any, ranks: int) -> None:
     side = float(np.clip(150 / ranks, 1.2, 10))
     # Many thousand squares are smaller and faster as one picture.
     axes.scatter(x, y, s=side**2, c=colours, marker="s", linewidths=0, rasterized=len(x) > 2000)

@@ -11,6 +11,7 @@ from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, INK, KINDS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*Xph"
@@ -74,7 +75,7 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     return figure
 
 
-def _scales(axes: Any, points: Sequence[Point]) -> None:
+def _scales(axes: Axes, points: Sequence[Point]) -> None:
     """Logarithmic, with a little air, and ticks in units for people."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -99,13 +100,13 @@ def _scales(axes: Any, points: Sequence[Point]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _line(axes: Any, front: Sequence[Point]) -> None:
+def _line(axes: Axes, front: Sequence[Point]) -> None:
     times, joules = [each.time for each in front], [each.energy for each in front]
     axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
     axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
 
 
-def _names(figure: Any, axes: Any, side: Any, named: Sequence[Point]) -> None:
+def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
     """Names in a column of their own, in the order of their dots, a thin line from each to its dot."""
     from matplotlib.patches import ConnectionPatch
 

@@ -7,7 +7,7 @@ device 1        ▒▒ ▒▒ ██ ██    │ ██████       busy
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, TASKS, ramp
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lightloom.parallelism.hybrid import HybridPlan
@@ -67,7 +68,7 @@ def placement_figure(plan: HybridPlan) -> Figure:
     return figure
 
 
-def _load(axes: Any, plan: HybridPlan) -> None:
+def _load(axes: Axes, plan: HybridPlan) -> None:
     """Seconds of a step that each device computes."""
     from matplotlib.ticker import MaxNLocator
 

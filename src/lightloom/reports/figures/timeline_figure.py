@@ -21,6 +21,7 @@ from lightloom.simulation.timeline import SHARES as SHARE_OF
 from lightloom.simulation.timeline import Interval, Timeline
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _WIDTH = 9.0
@@ -140,7 +141,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     return figure
 
 
-def _draw(axes: Any, row: int, stretch: Stretch, colours: Any, total: float) -> None:
+def _draw(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
     words, colour = colours[stretch.key]
     width = stretch.end - stretch.start
     low = row >= 1 and colours is SHARES

@@ -20,6 +20,7 @@ from lightloom.reports.figures.base import styled
 from lightloom.reports.figures.palette import FAINT, PARALLELISM, RELAYED, ramp
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lightloom.parallelism.circuits import Assignment
@@ -138,7 +139,7 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
     return figure
 
 
-def _matrix(figure: Any, axes: Any, panel: _Panel, ground: _Ground) -> None:
+def _matrix(figure: Any, axes: Axes, panel: _Panel, ground: _Ground) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator
@@ -180,7 +181,7 @@ def _ticks(least: float, largest: float, words: Callable[[float], str]) -> tuple
     return values, [words(value) for value in values]
 
 
-def _cross(axes: Any, relayed: NDArray[np.bool_]) -> None:
+def _cross(axes: Axes, relayed: NDArray[np.bool_]) -> None:
     row, column = np.nonzero(relayed)
     size = max(2.0, min(36.0, (140.0 / max(relayed.shape)) ** 2))
     axes.scatter(column, row, s=size, marker="x", color=RELAYED, linewidth=0.8, zorder=3)

@@ -23,6 +23,7 @@ from lightloom.reports.figures.occupancy import Lightpaths, channel_map, in_step
 from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours, light_ramp
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _WAYS = ("clockwise", "counter-clockwise")
@@ -123,7 +124,7 @@ def _channel_word(fabric: Fabric) -> str:
     return "wavelength" if fibres == 1 else f"wavelength, {fibres} fibres"
 
 
-def _paint(axes: Any, sources: Any, colours: Any, fabric: Fabric) -> None:
+def _paint(axes: Axes, sources: Any, colours: Any, fabric: Fabric) -> None:
     """One direction in one step; ``sources`` has shape [channels, links]."""
     channels, links = sources.shape
     picture = np.zeros((channels, links, 4))

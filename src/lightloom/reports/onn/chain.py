@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lightloom.photonics.meshes.phase_files import Part
@@ -89,7 +90,7 @@ def chain_figure(parts: Sequence[ChainPart], title: str = "") -> Figure:
     return figure
 
 
-def _box(axes: Any, part: ChainPart, x: float, width: float, height: float, most: float) -> None:
+def _box(axes: Axes, part: ChainPart, x: float, width: float, height: float, most: float) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
@@ -112,7 +113,7 @@ def _box(axes: Any, part: ChainPart, x: float, width: float, height: float, most
     axes.text(x + width / 2, -most / 2 - 0.2, "\n".join(words), ha="center", va="top", fontsize=7, color=INK)
 
 
-def _guides(axes: Any, start: float, end: float, count: int, left: float, right: float, units: bool) -> None:
+def _guides(axes: Axes, start: float, end: float, count: int, left: float, right: float, units: bool) -> None:
     from matplotlib.collections import LineCollection
 
     shown = min(count, _MOST_GUIDES)

@@ -23,8 +23,8 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
 
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
     axes = figure.subplots()
-    epochs = np.array([each["epoch"] for each in history])
-    wrong = np.array([1 - each["accuracy"] for each in history])
+    epochs = np.array([epoch_record["epoch"] for epoch_record in history])
+    wrong = np.array([1 - epoch_record["accuracy"] for epoch_record in history])
     none = 0.5 / points
     axes.plot(epochs, np.maximum(wrong, none), "o-", color=_WRONG, markersize=3, lw=1.4, label="averaged wrongly")
     done = wrong * points < 0.5
@@ -37,7 +37,7 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
         markerfacecolor="white",
         label=f"none of {points:,} wrong",
     )
-    axes.plot(epochs, [each["loss"] for each in history], "-", color=_LOSS, lw=1.0, label="loss")
+    axes.plot(epochs, [epoch_record["loss"] for epoch_record in history], "-", color=_LOSS, lw=1.0, label="loss")
     axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
