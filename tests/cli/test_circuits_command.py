@@ -164,7 +164,7 @@ def test_bad_options_are_one_clear_line(
 def test_circuits_that_leave_ranks_apart_are_refused(circuits: Command, tmp_path: Path) -> None:
     path = written(tmp_path, [[0, 9e6, 1e3], [9e6, 0, 0], [0, 0, 0]])
     done = circuits(str(path), *_SWITCH, "--objective", "throughput")
-    _refused(done, "rank 0 has no circuit to rank 2 and no way over others' circuits")
+    _refused(done, "rank 0 has no circuit to rank 2 and no path over others' circuits")
     assert "expected more holds, more circuits a rank, or the max-min objective" in done.err
     assert circuits(str(path), *_SWITCH).code == 0
 

@@ -1,1 +1,1 @@
-"""What computes."""
+"""Accelerators: peak rates, memory, and the time of operators."""

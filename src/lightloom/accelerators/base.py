@@ -69,7 +69,7 @@ class Accelerator(Config):
     """Source of each value, by field name (``peak.bf16`` for one precision)."""
 
     def peak_rate(self, precision: Precision) -> float:
-        """Peak FLOP/s at one precision.
+        """Return the peak FLOP/s at one precision.
 
         Raises:
             UnsupportedError: this accelerator has no rate for it.
@@ -82,7 +82,7 @@ class Accelerator(Config):
         return self.peak[precision]
 
     def compute_time(self, flops: Amount, precision: Precision) -> Amount:
-        """Seconds of arithmetic at the attained rate.
+        """Return the seconds of arithmetic at the attained rate.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.
@@ -90,11 +90,11 @@ class Accelerator(Config):
         return flops / (self.efficiency * self.peak_rate(precision))
 
     def memory_time(self, nbytes: Amount) -> Amount:
-        """Seconds to move ``nbytes`` to or from memory; 0 where the memory is not in the model."""
+        """Return the seconds to move ``nbytes`` to or from memory; 0 where the memory is not in the model."""
         return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (self.efficiency * self.memory_bandwidth)
 
     def operator_times(self, work: Work, precision: Precision) -> Floats:
-        """Seconds of each operator in one pass.
+        """Return the seconds of each operator in one pass.
 
         The longer of :meth:`compute_time` and :meth:`memory_time`, plus ``kernel_launch``; an operator without work is
         not launched and takes no time.

@@ -22,15 +22,15 @@ class ChipLink(Config):
     """A link to a neighbouring chip."""
 
     bidirectional_bandwidth: Bandwidth
-    """Bytes a second of both directions together, as Table 1 prints it."""
+    """Bandwidth of both directions together in bytes per second, as Table 1 prints it."""
     latency: Seconds
-    """Seconds from a chip to its neighbour."""
+    """Latency from a chip to its neighbour, in seconds."""
     phy_power: Watts | None = None
     """Peak watts of one PHY; null when no source gives them."""
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second in one direction."""
+        """Bandwidth of one direction, in bytes per second."""
         return self.bidirectional_bandwidth / 2
 
 
@@ -38,7 +38,7 @@ class DaDianNao(Config):
     """One chip and the links that it can be built with."""
 
     frequency: Annotated[float, Field(gt=0)]
-    """Hertz."""
+    """Clock frequency, in hertz."""
     tiles: Count
     multipliers: Count
     """16-bit multipliers of a tile."""
@@ -53,17 +53,17 @@ class DaDianNao(Config):
     central_edram: Size
     """Bytes of the eDRAM that all tiles share."""
     local_edram_cycles: Count
-    """Latency of an access."""
+    """Latency of an access, in clock cycles."""
     central_edram_cycles: Count
-    """Latency of an access."""
+    """Latency of an access, in clock cycles."""
     neuron_buffer: Size
     """Bytes of a tile's SRAM buffer."""
     power: Watts
     """Peak watts of the chip without its PHYs."""
     phys: Count
-    """Links of a chip."""
+    """Number of links of a chip."""
     edge: Annotated[float, Field(gt=0)]
-    """Metres; the chip is square."""
+    """Edge of the square chip, in metres."""
     links: dict[str, ChipLink]
     """The kinds of links that it can be built with, by name."""
     edram_bandwidth: Bandwidth | None = None
@@ -92,11 +92,11 @@ class DaDianNao(Config):
         return self.tiles * self.local_edram + self.central_edram
 
     def computation_time(self, products: float, sums: float) -> float:
-        """Eq. 1, seconds: the kind of operation that takes longest."""
+        """Return the seconds of Eq. 1: those of the kind of operation that takes longest."""
         return max(products / self.product_rate, sums / self.sum_rate)
 
     def edram_time(self, nbytes: float, *, central: bool = False) -> float:
-        """Eq. 2, seconds: the transfer, and the latency once, as accesses are pipelined."""
+        """Return the seconds of Eq. 2: the transfer, and the latency once, as accesses are pipelined."""
         cycles = self.central_edram_cycles if central else self.local_edram_cycles
         return self._transfer_time(nbytes) + cycles / self.frequency
 
@@ -109,7 +109,7 @@ class DaDianNao(Config):
         return 0.0 if self.edram_bandwidth is None else nbytes / self.edram_bandwidth
 
     def link(self, name: str) -> ChipLink:
-        """The kind of link of that name.
+        """Return the kind of link of that name.
 
         Raises:
             UnknownNameError: the chip has no such links.
@@ -120,7 +120,7 @@ class DaDianNao(Config):
 
 
 def load_dadiannao() -> DaDianNao:
-    """The chip of Table 1, with the source of every value."""
+    """Return the chip of Table 1, with the source of every value."""
     fields = {key: value for key, value in read_yaml(FILE).items() if key != "description"}
     chip: DaDianNao = validate(DaDianNao, fields, FILE.stem)
     return chip

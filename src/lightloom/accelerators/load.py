@@ -15,12 +15,12 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Names in the catalog, plug-ins included."""
+    """Return the names in the catalog, plug-ins included."""
     return sorted({path.stem for path in CATALOG.glob("*.yaml")} | load_plugins("accelerators").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """A catalog entry (or a YAML file, when ``name`` ends in ``.yaml``) as written, with its sources.
+    """Return a catalog entry (or a YAML file, when ``name`` ends in ``.yaml``) as written, with its sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -36,7 +36,7 @@ def description(name: str) -> dict[str, Any]:
 
 
 def registered(name: str) -> Accelerator | None:
-    """The accelerator that a plug-in registered under this name, as an instance of its own class.
+    """Return the accelerator that a plug-in registered under this name, as an instance of its own class.
 
     Raises:
         ConfigError: the plug-in registered something else than an ``Accelerator``.
@@ -50,7 +50,7 @@ def registered(name: str) -> Accelerator | None:
 
 
 def load_accelerator(choice: str | Mapping[str, Any]) -> Accelerator:
-    """An accelerator from the catalog, a plug-in, a YAML file or a mapping of its fields.
+    """Return an accelerator from the catalog, a plug-in, a YAML file or a mapping of its fields.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.

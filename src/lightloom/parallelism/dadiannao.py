@@ -144,7 +144,7 @@ def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
 def communication_time(
     network: Network, batch: int, chips: int, link: Link, strategy: Strategy = "data", hops: Hops = mesh_hops
 ) -> float:
-    """Seconds of one pass: Eq. 3 summed over the layers, each with its own bytes."""
+    """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes."""
     moved = broadcast_bytes(network, batch, strategy)
     latencies = network.layers * broadcast_time(0.0, chips, link, hops)
     return latencies + broadcast_time(moved / chips, chips, Link(bandwidth=link.bandwidth, latency=0.0))
@@ -190,7 +190,7 @@ class Step:
 
 
 def step(chip: DaDianNao, link: Link, *, chips: int, computation: float, communication: float) -> Step:
-    """A step of these seconds at the peak powers of the chip and of its PHYs."""
+    """Return a step of these seconds at the peak powers of the chip and of its PHYs."""
     return Step(
         chips=chips,
         computation=computation,

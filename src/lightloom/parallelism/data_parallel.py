@@ -15,7 +15,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Every rank holds the whole model; each bucket is all-reduced once its last gradient exists.
+    """Return the plan in which every rank holds the model and buckets are all-reduced once complete.
 
     An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter
     counts where it is first used, whose backward pass is the last to add to its gradient.
@@ -54,7 +54,7 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
 
 
 def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Gradient buckets, in backward order.
+    """Return gradient buckets, in backward order.
 
     As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
     size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.

@@ -72,7 +72,7 @@ class HybridPlan:
         return sent
 
     def counterparts(self, device: int) -> Ints:
-        """Ranks [l] that hold the same part of the model, in the order of their ring."""
+        """Return the ranks [l] that hold the same part of the model, in the order of their ring."""
         return np.arange(self.groups) * self.k + device
 
     @cached_property
@@ -89,7 +89,7 @@ class HybridPlan:
         return Traffic(model, ring)
 
     def traffic(self) -> Traffic:
-        """Bytes of one iteration between all ranks.
+        """Return the bytes of one iteration between all ranks.
 
         Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
         they return.
@@ -112,7 +112,7 @@ def hybrid(placement: Placement, balanced: BalancedGraph, k: int, groups: int) -
 
 
 def _within(balanced: BalancedGraph, device: Any, k: int) -> csr_array:
-    """Bytes [k, k] inside a group."""
+    """Return the bytes [k, k] sent inside a group."""
     from scipy.sparse import csr_array
 
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))

@@ -19,7 +19,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"ddp": data_parallel, "fs
 
 
 def make_plan(strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None) -> ParallelPlan:
-    """The plan of one strategy.
+    """Return the plan of one strategy.
 
     Raises:
         UnknownNameError: no such strategy.

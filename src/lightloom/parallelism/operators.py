@@ -31,7 +31,7 @@ def backward_bytes(forward_flops: Floats, backward_flops: Floats, forward_bytes:
 
 
 def graph_times(graph: ComputeGraph, accelerator: Accelerator, precision: Precision) -> tuple[Floats, Floats]:
-    """Seconds of every operator of a graph forward and backward, each of shape [operators].
+    """Return the seconds of every operator of a graph forward and backward, each of shape [operators].
 
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
@@ -51,7 +51,7 @@ class OperatorColumns:
 
     values: Mapping[str, Ints]
     """The counts of :class:`~lightloom.workloads.graph.Operator`; ``read_bytes`` of the first input, and which of them
-    grow with the batch; 0 or 1 for what :class:`TensorSplit` and :class:`ExpertSplit` say."""
+    grow with the batch; the masks of :class:`TensorSplit` and :class:`ExpertSplit` as 0 and 1."""
     batch: int
     stored_bytes: int
     """Bytes of an element in the graph."""
@@ -62,15 +62,15 @@ class OperatorColumns:
         return self.values[name]
 
     def where(self, name: str) -> Ints:
-        """The operators of which this is said."""
+        """Return the operators for which a mask is set."""
         return np.flatnonzero(self.values[name])
 
     def outputs(self, samples: Ints) -> Floats:
-        """Bytes of every operator's output: [rows, operators]."""
+        """Return the bytes of every operator's output: [rows, operators]."""
         return self._bytes(self._scaled("activation_bytes", "output_sampled", samples))
 
     def inputs(self, samples: Ints) -> Floats:
-        """Bytes of every operator's first input: [rows, operators]."""
+        """Return the bytes of every operator's first input: [rows, operators]."""
         return self._bytes(self._scaled("read_bytes", "read_sampled", samples))
 
     def times(
@@ -83,7 +83,7 @@ class OperatorColumns:
         sequence_parallel: Mask | None = None,
         ep: Ints | None = None,
     ) -> tuple[Floats, Floats]:
-        """Seconds of every operator forward and backward, each [rows, operators].
+        """Return the seconds of every operator forward and backward, each [rows, operators].
 
         As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
         parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
@@ -105,7 +105,7 @@ class OperatorColumns:
         )
 
     def alike(self) -> tuple[OperatorColumns, Ints]:
-        """One operator of each sort, and how many of each come before every operator: [operators + 1, sorts]."""
+        """Return one operator of each sort, and how many of each precede every operator: [operators + 1, sorts]."""
         _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
         before = np.zeros((len(sort) + 1, len(first)), np.int64)
         np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
@@ -123,7 +123,7 @@ class OperatorColumns:
 def operator_columns(
     graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int
 ) -> OperatorColumns:
-    """The columns of a graph."""
+    """Return the columns of a graph."""
     operators = graph.operators
     columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
     elements = columns["activation_bytes"] // graph.element_bytes

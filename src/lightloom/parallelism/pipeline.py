@@ -21,7 +21,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 
 def block_starts(graph: ComputeGraph) -> Ints:
-    """Index of the first operator of each block, shape [blocks].
+    """Return the index of the first operator of each block, shape [blocks].
 
     A block is a numbered module (``layers.3``, ``layer2.0``); what lies outside of any belongs to the block before it,
     or to the first.
@@ -42,7 +42,9 @@ def _numbered(block: str) -> str:
 
 
 def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
-    """First operator of each stage, and the number of operators: [stages + 1], least work of the busiest stage.
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    The busiest stage has the least work possible.
 
     Args:
         work: seconds of each operator, shape [operators].

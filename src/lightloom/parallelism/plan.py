@@ -138,5 +138,5 @@ class ParallelPlan:
 
 
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
-    """The graph of one rank: its batch, and elements as large as the arithmetic stores them."""
+    """Return the graph of one rank: its batch, and elements as large as the arithmetic stores them."""
     return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])

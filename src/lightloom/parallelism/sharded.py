@@ -48,7 +48,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
+    """Return the units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
     closed: list[ParameterGroup] = []
     members: list[int] = []

@@ -1,7 +1,6 @@
-"""Joules of a step over all ranks, and what is missing for want of a source.
+"""Joules of a step over all ranks, and which values have no source.
 
-* ``compute_j``: board power x step time x ranks, an upper bound: a board that waits draws less than its rated
-power;
+* ``compute_j``: board power x step time x ranks, an upper bound: a board that waits draws less than its rated power;
 * ``transmission_j``: energy per bit x bits, as each collective's cost counts them;
 * ``interface_j``: the network interfaces' power x step time x ranks, busy or not.
 """
@@ -42,7 +41,7 @@ class StepEnergy:
         return None if self.missing else self.known_j
 
     def to_json(self) -> dict[str, Any]:
-        """Every part, the sums, and what is missing."""
+        """Return every part, the sums, and what is missing."""
         return {
             "total_j": self.total_j,
             "known_j": self.known_j,
@@ -54,7 +53,7 @@ class StepEnergy:
 
 
 def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float) -> StepEnergy:
-    """Joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
+    """Return the joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
     sent = [collective.cost.energy for collective in priced]
     sourced = [joules for joules in sent if joules is not None]
     return step_energy_of(accelerator, fabric, sum(sourced) if len(sourced) == len(sent) else None, step_time)

@@ -1,4 +1,4 @@
-"""The event engine: tasks with durations, resources and dependencies become intervals. It knows nothing else.
+"""The event engine: tasks with durations, resources and dependencies become intervals.
 
 A resource runs one task at a time and never lies idle while a task that is ready waits for it. Among ready tasks the
 smallest ``(priority, position in the list)`` goes first, so that equal inputs give equal timelines. A task that runs
@@ -18,7 +18,7 @@ from lightloom.simulation.timeline import Interval, Timeline
 
 
 class DeadlockError(AssertionError):
-    """Tasks wait for each other in a circle, so whoever made them is wrong."""
+    """Tasks wait for each other in a circle: the code that built them is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +28,15 @@ class Task:
     name: str
     resource: str
     category: str
-    """What the time is spent on; see :mod:`lightloom.simulation.timeline`."""
+    """Category of the time; see :mod:`lightloom.simulation.timeline`."""
     duration: float
-    """Seconds."""
+    """Duration, in seconds."""
     after: tuple[int, ...] = ()
     """Positions in the task list of the tasks that must end before this one starts."""
     priority: int = 0
     """Smaller goes first."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What a trace may show."""
+    """Values that a trace shows."""
 
 
 def run(tasks: Sequence[Task]) -> Timeline:

@@ -27,7 +27,7 @@ from lightloom.workloads.graph import Operator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """What a collective of some size costs on a fabric, and which circuits it needs."""
+    """Cost of a collective of some size on a fabric, and the circuits that it needs."""
 
     cost: Cost
     circuits: Hashable = None
@@ -44,7 +44,7 @@ _FORWARD, _BACKWARD = "forward", "backward"
 def lower(
     plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True
 ) -> tuple[list[Task], list[Priced]]:
-    """The tasks of one step, and the price of each exchange of the plan.
+    """Return the tasks of one step, and the price of each exchange of the plan.
 
     Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
 

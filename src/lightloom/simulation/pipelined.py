@@ -43,7 +43,7 @@ class StageTimes:
 
 
 def lower_pipelined(times: StageTimes, micro_batches: int) -> list[Task]:
-    """The tasks of one step, each array of ``times`` of shape [chunks] or [stages]."""
+    """Return the tasks of one step, each array of ``times`` of shape [chunks] or [stages]."""
     builder = _Builder(times, micro_batches)
     for stage in range(len(times.gather)):
         builder.stage(stage)
@@ -60,7 +60,7 @@ class _Builder:
         self._ends: dict[tuple[str, int, int], int] = {}
         """The task that ends a pass, by direction, chunk and micro-batch."""
         self._awaits: dict[int, tuple[str, int, int]] = {}
-        """The pass of another stage that a task waits for, which may not be listed yet."""
+        """The pass of another stage that a task waits for; it may not be listed yet."""
 
     def stage(self, stage: int) -> None:
         times, last = self._times, None
@@ -74,7 +74,7 @@ class _Builder:
         self._task(f"update {stage}", f"stage {stage}", "update", times.update[stage], last)
 
     def linked(self) -> list[Task]:
-        """The tasks, those that wait for another stage included."""
+        """Return the tasks, those that wait for another stage included."""
         return [
             replace(task, after=(*task.after, self._ends[self._awaits[index]])) if index in self._awaits else task
             for index, task in enumerate(self._tasks)

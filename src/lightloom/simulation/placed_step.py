@@ -4,7 +4,7 @@
     circuits 0→1       ▓▓▓ wait ▓▓
     micro-rings    ░░         ░░         ░░              holds: between them no pipe sends, while devices compute on
 
-One group stands for all. Devices never wait for nothing: of what is ready they take forward passes before backward
+One group stands for all. Devices are never idle while a pass is ready: they take forward passes before backward
 ones, in the order of the placement. A pipe sends one parcel at a time, in the order in which they became ready.
 """
 
@@ -31,17 +31,17 @@ from lightloom.simulation.timeline import SHARES, Timeline
 
 _BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
 MOST_HOLDS = 1_000_000
-"""Of one step, after which the simulation is given up."""
+"""Number of holds of one step after which the simulation is given up."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlacedStep:
-    """What one step of a placed plan takes, in every group."""
+    """Times, bytes and memory of one step of a placed plan, in every group."""
 
     plan: HybridPlan
     circuits: GroupCircuits
     step_time: float
-    """Seconds, to the last event."""
+    """Duration of the step, in seconds."""
     breakdown: dict[str, float]
     """As :meth:`Timeline.breakdown`: compute where any device computes."""
     busy_time: dict[str, float]
@@ -55,9 +55,9 @@ class PlacedStep:
     memory: Floats
     """Bytes [k] that each device holds, as the placement counts."""
     work: PlacedWork
-    """What was to be done."""
+    """The work of the step."""
     events: PlacedEvents
-    """When it was done."""
+    """Times of the work."""
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -74,7 +74,7 @@ def simulate_placed(
     compression_ratio: float = 1.0,
     regrant: Regrant | None = None,
 ) -> PlacedStep:
-    """Run one step.
+    """Simulate one step.
 
     Args:
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
@@ -83,7 +83,7 @@ def simulate_placed(
             before the reconfiguration; the first from all that the step sends. See ``circuits.regrant.regrants``.
 
     Raises:
-        UnsupportedError: two devices that exchange data have no way over the circuits, or the step has no end.
+        UnsupportedError: two devices that exchange data have no path over the circuits, or the step has no end.
         ConfigError: the circuits are of another group size or, to be granted anew, without timing, or the ratio is not
             positive.
     """
@@ -117,7 +117,7 @@ def simulate_best(
     compression_ratio: float = 1.0,
     timing: Timing | None = None,
 ) -> PlacedStep:
-    """The shortest step of all that the fabric can grant (``circuits.group.grants``).
+    """Return the shortest step of all that the fabric can grant (``circuits.group.grants``).
 
     Raises:
         UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
@@ -238,7 +238,7 @@ class _Run:
         return nbytes
 
     def result(self, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
-        """All that was seen."""
+        """Return the figures of the step."""
         work, state = self._work, self.state
         hops = np.flatnonzero(work.nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]

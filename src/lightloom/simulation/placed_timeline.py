@@ -13,7 +13,7 @@ from lightloom.simulation.placed_work import KINDS, PlacedWork
 from lightloom.simulation.timeline import Interval, Timeline
 
 MOST_TRANSFERS = 100_000
-"""That a timeline shows one by one; of more, those that follow at once on one another are shown as one."""
+"""Number of transfers that a timeline shows one by one; beyond it, back-to-back transfers are shown as one."""
 
 
 class Stretches(NamedTuple):
@@ -25,7 +25,7 @@ class Stretches(NamedTuple):
 
 
 class PlacedEvents(NamedTuple):
-    """When the nodes of a :class:`PlacedWork` were done, seconds."""
+    """Times of the nodes of a :class:`PlacedWork`, in seconds."""
 
     ready: Floats
     """[node] all that it waited for had happened."""
@@ -107,14 +107,14 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
 
 
 def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
-    """An order by port and time, and where in it a transfer does not follow at once on the one before."""
+    """Return an order by port and time, and where in it a transfer does not follow at once on the one before."""
     order = np.lexsort((end, start, port))
     follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
     return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
 
 
 def _message_of(work: PlacedWork) -> Ints:
-    """The message of every node; −1 where there is none."""
+    """Return the message of every node; −1 where there is none."""
     message = np.full(len(work.waits), -1)
     hops = work.messages.last - work.messages.first + 1
     offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)

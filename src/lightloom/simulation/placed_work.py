@@ -1,4 +1,4 @@
-"""What one group does in a step of a placed plan: computing, parcels, and who waits for whom.
+"""The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
 
     device a   F(y) ──────────────┐                        ┌──► B(y)
     pipe a→b        [parcel of y] │          [its gradient]│             a parcel is sent once, however many
@@ -78,7 +78,7 @@ def placed_work(
     """Lay out one step.
 
     Raises:
-        UnsupportedError: what two devices exchange has no way over the circuits.
+        UnsupportedError: two devices that exchange data have no path over the circuits.
     """
     builder = _Builder(plan, circuits)
     builder.parcels()
@@ -89,7 +89,7 @@ def placed_work(
 
 
 def held_parameters(plan: HybridPlan) -> Floats:
-    """Elements [k] that each device updates: a part that holds a copy updates all of its operator's."""
+    """Return the parameters [k] that each device updates: a part that holds a copy updates all of its operator's."""
     balanced = plan.balanced
     of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
     copied = np.zeros(balanced.size, np.bool_)
@@ -100,7 +100,7 @@ def held_parameters(plan: HybridPlan) -> Floats:
 
 
 def _shared(plan: HybridPlan) -> Ints:
-    """Sub-operators that exchange gradients of copied parameters with the part before them."""
+    """Return the sub-operators that exchange gradients of copied parameters with the part before them."""
     return np.flatnonzero(plan.balanced.synchronised > 0)
 
 
@@ -253,7 +253,7 @@ class _Builder:
         return first, last
 
     def _join(self, count: int) -> Ints:
-        """Nodes that only wait for others."""
+        """Add nodes that only wait for others, and return them."""
         none = np.full(count, -1)
         self._hops.append((none, np.zeros(count), np.zeros(count), none))
         self._size += count
@@ -261,7 +261,7 @@ class _Builder:
 
 
 def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
-    """Sub-operators of each gradient bucket, device after device, each in backward order.
+    """Return the sub-operators of each gradient bucket, device after device, each in backward order.
 
     A bucket is closed once it has reached its size; the first one of a device has a smaller one.
     """

@@ -17,12 +17,12 @@ from lightloom.simulation.timeline import Timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What one step of a plan takes, in the steady state."""
+    """Times, energy and memory of one step of a plan, in the steady state."""
 
     plan: ParallelPlan
     timeline: Timeline
     step_time: float
-    """Seconds."""
+    """Duration of the step, in seconds."""
     breakdown: dict[str, float]
     """Seconds of the step by what it waits for; adds up to ``step_time``."""
     busy_time: dict[str, float]
@@ -50,7 +50,7 @@ class StepResult:
         return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures of the step in plain types and SI units, without its timeline."""
+        """Return the figures of the step in plain types and SI units, without its timeline."""
         return {
             "strategy": self.plan.strategy,
             "step_time_s": self.step_time,
@@ -67,12 +67,11 @@ class StepResult:
 def simulate_step(
     plan: ParallelPlan, accelerator: Accelerator, fabric: Fabric, price: Price, *, overlap: bool = True
 ) -> StepResult:
-    """Run one step of a plan on a fabric, collectives at the given prices.
+    """Simulate one step of a plan on a fabric, with collectives at the given prices.
 
     Raises:
         UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that
-        the
-            accelerator lacks.
+            the accelerator lacks.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")

@@ -1,4 +1,4 @@
-"""What happened when: intervals on resources. Every figure, trace and joule of a simulated step comes from here.
+"""Intervals on resources, from which every figure, trace and joule of a simulated step comes.
 
 compute   │ forward ████████│ backward ████████████│        ·        │ update ██│
 network   │                 │      reconfigure ░░░ transmit ▓▓▓▓▓▓▓▓▓│
@@ -39,7 +39,7 @@ class Interval:
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Duration, in seconds."""
         return self.end - self.start
 
 
@@ -82,18 +82,18 @@ class Timeline:
         return list(dict.fromkeys(interval.resource for interval in self.intervals))
 
     def on(self, resource: str) -> list[Interval]:
-        """The intervals of one resource."""
+        """Return the intervals of one resource."""
         return [interval for interval in self.intervals if interval.resource == resource]
 
     def busy_time(self) -> dict[str, float]:
-        """Seconds spent in each category, whatever runs beside it."""
+        """Return the seconds spent in each category, whatever runs beside it."""
         seconds = dict.fromkeys(SHARES, 0.0)
         for interval in self.intervals:
             seconds[interval.category] += interval.duration
         return seconds
 
     def breakdown(self) -> dict[str, float]:
-        """The step, second by second, by what it waits for; the values add up to ``step_time``.
+        """Return the seconds of the step by what it waits for; the values add up to ``step_time``.
 
         A moment counts as compute when any computing runs, else as communication, else as reconfiguration,
         else as idle: what the network does beside computing is hidden, the rest is *exposed*.

@@ -1,1 +1,1 @@
-"""What is trained."""
+"""Workloads: compute graphs of models, traced or read."""

@@ -21,18 +21,18 @@ INCEPTION_NETWORKS = ("googlenet", "inception")
 
 
 def synapse_bytes(graph: ComputeGraph) -> int:
-    """Bytes of the weights of convolutions and fully connected layers."""
+    """Return the bytes of the weights of convolutions and fully connected layers."""
     return sum(_weights(operator) for operator in graph.operators) * graph.element_bytes
 
 
 def neuron_bytes(graph: ComputeGraph, batch: int | None = None) -> int:
-    """Bytes of all neurons in one forward pass; of the graph's own batch unless another is asked for."""
+    """Return the bytes of all neurons in one forward pass, by default of the graph's own batch."""
     rescaled = graph if batch is None else graph.with_batch(batch)
     return sum(operator.activation_bytes for operator in layers(rescaled))
 
 
 def layers(graph: ComputeGraph) -> tuple[Operator, ...]:
-    """The operators that the convention counts as layers, the input being one."""
+    """Return the operators that the convention counts as layers, the input being one."""
     kinds = BASE_KINDS if graph.name.startswith(INCEPTION_NETWORKS) else BASE_KINDS | MORE_KINDS
     return tuple(operator for operator in graph.operators if operator.kind in kinds)
 

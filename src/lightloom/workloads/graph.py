@@ -1,4 +1,4 @@
-"""What is trained: operators with named, sized dimensions, in an order in which they can run.
+"""Compute graphs: operators with named, sized dimensions, in an order in which they can run.
 
     input ──► conv1 ──► bn1 ──► relu ──► ... ──► fc
                                   │                ▲
@@ -175,7 +175,7 @@ class ComputeGraph(Result):
         return sum(operator.activation_bytes for operator in self.operators)
 
     def operator(self, name: str) -> Operator:
-        """The operator of that name.
+        """Return the operator of that name.
 
         Raises:
             WorkloadError: there is none.
@@ -194,7 +194,7 @@ class ComputeGraph(Result):
         return {name: tuple(names) for name, names in readers.items()}
 
     def with_batch(self, batch: int) -> ComputeGraph:
-        """The graph for another number of samples.
+        """Return the graph for another number of samples.
 
         FLOPs and activations of an operator with a ``sample`` dimension grow in proportion, parameters and
         the rest stay. An output that has no samples (a mean loss, a sum over the batch) stays too.
@@ -224,7 +224,7 @@ class ComputeGraph(Result):
         )
 
     def with_element_bytes(self, element_bytes: int) -> ComputeGraph:
-        """The graph with every element stored in that many bytes (2 for bfloat16); FLOPs stay."""
+        """Return the graph with every element stored in that many bytes (2 for bfloat16); FLOPs stay."""
 
         def scaled(operator: Operator) -> Operator:
             return replace(
@@ -238,7 +238,7 @@ class ComputeGraph(Result):
         return replace(self, element_bytes=element_bytes, operators=tuple(scaled(op) for op in self.operators))
 
     def to_json(self) -> dict[str, Any]:
-        """A document of plain values, read back by :meth:`from_json`; fields at their default are left out."""
+        """Return a document of plain values, read back by :meth:`from_json`; fields at their default are left out."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -249,12 +249,14 @@ class ComputeGraph(Result):
         }
 
     def summary(self) -> str:
+        """Return one line of totals."""
         return (
             f"{self.name}: {len(self.operators)} operators, {self.parameters:,} parameters, "
             f"{self.forward_flops:.4g} FLOPs forward and {self.backward_flops:.4g} backward at batch {self.batch}"
         )
 
     def rows(self) -> list[dict[str, Any]]:
+        """Return one mapping for each operator, of its name, kind and counts."""
         return [{name: getattr(operator, name) for name in ("name", "kind", *_COUNTS)} for operator in self.operators]
 
     @classmethod

@@ -23,7 +23,7 @@ is the batch."""
 
 
 def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:
-    """The graph of a model.
+    """Return the graph of a model.
 
     Args:
         spec: a zoo name, the name of a plug-in in group ``lightloom.models``, ``package.module:factory`` or
@@ -74,7 +74,7 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
 
 
 def _read(path: Path) -> ComputeGraph | None:
-    """The cached graph; none where the file is missing or damaged."""
+    """Return the cached graph; none where the file is missing or damaged."""
     try:
         return ComputeGraph.from_json(json.loads(path.read_bytes()))
     except (OSError, ValueError, RecursionError):
@@ -92,7 +92,7 @@ def _source_hash() -> str:
 
 
 def _tracer(name: str) -> Callable[..., ComputeGraph]:
-    """The bridge to PyTorch, imported only now that something has to be traced."""
+    """Return the bridge to PyTorch, imported only now that something has to be traced."""
     try:
         from lightloom.workloads.torch.build import trace_factory
     except ModuleNotFoundError as error:

@@ -18,7 +18,7 @@ INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[t
 
 
 def resolve(spec: str) -> Any:
-    """The object that the spec names; importing it runs the user's code.
+    """Return the object that the spec names; importing it runs the user's code.
 
     Raises:
         WorkloadError: no such file, module or attribute, or the import fails.

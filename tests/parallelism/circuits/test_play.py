@@ -136,7 +136,7 @@ def test_disconnected_demands_are_refused() -> None:
     fabric = CircuitSwitch(ranks=3, degree=1)
     one = np.zeros(1, np.int64)
     circuits = Circuits(1, one, one, one + 1, one, one)
-    with pytest.raises(InputError, match=r"rank 0 has no circuit to rank 2 and no way .*\(2 pairs in all\): expected"):
+    with pytest.raises(InputError, match=r"rank 0 has no circuit to rank 2 and no path .*\(2 pairs in all\): expected"):
         play_once(traffic, circuits, fabric, Timing(1.0, 0.1))
 
 

@@ -12,7 +12,7 @@ from lightloom.parallelism.circuits.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Circuits:
-    """One entry a circuit; every array has shape [circuit].
+    """Circuits as columns; every array has shape [circuit].
 
     A channel is what :class:`~lightloom.fabrics.base.Fabric` calls so: ``fibre · wavelengths + wavelength`` on a WDM
     ring, a plane on circuit switches. It is the same on every link that the circuit crosses.
@@ -24,7 +24,7 @@ class Circuits:
     source: Ints
     destination: Ints
     route: Ints
-    """As the fabric numbers its routes: clockwise 0, counter-clockwise 1; 0 on switches."""
+    """Route by the number of the fabric: clockwise 0, counter-clockwise 1; 0 on switches."""
     channel: Ints
 
     def __len__(self) -> int:
@@ -46,13 +46,13 @@ class Circuits:
 
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
-    """The objective of SiP-ML's circuit ILPs: min of circuits over relative demand, ``counts`` [pair] of all holds."""
+    """Return the objective of SiP-ML's circuit ILPs: min of circuits, ``counts`` [pair], over relative demand."""
     service: Floats = counts / traffic.relative
     return float(service.min()) / holds
 
 
 def smallest_counts(nbytes: Floats, service: float) -> Ints:
-    """Fewest whole x with ``x / nbytes >= service``, by the division that defines it, so that no round-off adds."""
+    """Return the fewest whole x with ``x / nbytes >= service``, by that very division, so that no round-off adds."""
     counts = np.maximum(np.ceil(service * nbytes), 1.0)
     counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
     return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
@@ -65,7 +65,7 @@ class Assignment:
     traffic: Traffic
     circuits: Circuits
     bound: float
-    """Of :attr:`max_min`: the fractional optimum, as if a circuit could be cut to any width."""
+    """Upper bound of :attr:`max_min`: the optimum if a circuit could have any width."""
     lost: int = 0
     """Circuits that segment loads admit, but that found no wavelength that is free all the way."""
 

@@ -31,7 +31,7 @@ def arc_load(start: Ints, length: Ints, nodes: int) -> Ints:
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple[Ints, int]:
-    """Colours [arc] such that overlapping arcs of a ring differ, and their number, at least the largest load.
+    """Return colours [arc] such that overlapping arcs of a ring differ, and their number, at least the largest load.
 
     Arcs are shorter than the ring. Cuts with the fewest arcs come first; each takes time linear in arcs.
 

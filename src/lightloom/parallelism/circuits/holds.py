@@ -9,12 +9,12 @@ from lightloom.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One period: ``reconfiguration`` seconds in the dark, then ``hold`` seconds of light."""
+    """One period: a reconfiguration, in which no data moves, then a hold, in which circuits stand."""
 
     hold: float
-    """Seconds that circuits stand."""
+    """Duration of a hold, in seconds."""
     reconfiguration: float
-    """Seconds in which no data moves, before each hold."""
+    """Duration of the reconfiguration before each hold, in seconds."""
     controller_latency: float = 0.0
     """Seconds from reading the senders' counters to the start of the reconfiguration that answers them."""
 

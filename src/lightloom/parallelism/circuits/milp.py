@@ -17,13 +17,13 @@ _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What the solver found and how sure it is."""
+    """A solution, and how far it may be from the optimum."""
 
     values: Floats
-    """Of the variables, shape [variable]; integers are whole numbers."""
+    """Values of the variables, shape [variable]; integers are whole numbers."""
     status: Literal["optimal", "time limit"]
     gap: float
-    """Between the objective and the solver's proved bound, relative; 0 when optimal."""
+    """Relative gap between the objective and the proved bound; 0 when optimal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Traffic played through successive holds: when every pair has sent what it has to send.
+"""Traffic played through successive holds, and when every pair has sent its bytes.
 
 Circuits are fluid pipes. A pair sends on all its circuits at once; one that has no circuit in the whole cycle relays
-over the circuits of others, by the fewest hops, its bytes passing every circuit of the way at one rate. Pairs that
+over the circuits of others, by the fewest hops, its bytes passing every circuit of the path at one rate. Pairs that
 share circuits get max-min fair rates. One that has a circuit in another hold waits for it.
 """
 
@@ -30,7 +30,7 @@ _DONE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of every pair of the traffic; arrays have shape [pair]."""
+    """When and how every pair of the traffic was served; arrays have shape [pair]."""
 
     finish: Floats
     """Seconds from the first reconfiguration's start, or from the first reading of the counters, to the last byte."""
@@ -55,13 +55,13 @@ class Played:
 def play_once(
     traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing, most_holds: int = 100_000
 ) -> Played:
-    """One assignment, planned from the traffic of a whole iteration: set once, or a cycle of holds repeated.
+    """Play traffic on one assignment, planned from a whole iteration: set once, or a cycle of holds repeated.
 
     A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration. The
     controller's latency is not charged: circuits are planned before the iteration.
 
     Raises:
-        InputError: a pair has no circuit in any hold and no way over others' circuits, or ``most_holds`` is too few.
+        InputError: a pair has no circuit in any hold and no path over others' circuits, or ``most_holds`` is too few.
     """
     shares = _cycle(traffic, circuits, fabric)
     length = np.inf if circuits.holds == 1 else timing.hold
@@ -77,7 +77,7 @@ def play_once(
 def play_replanned(
     traffic: Traffic, planner: Planner, fabric: Fabric, timing: Timing, most_holds: int = 100_000
 ) -> Played:
-    """Circuits planned anew for every hold, from what is still to send when the counters were read.
+    """Play traffic on circuits planned anew for every hold, from what was still to send when the counters were read.
 
     The counters of a hold are read ``controller_latency`` seconds before its reconfiguration begins, while the hold
     before still sends; the first are read at time 0. Pairs without a circuit wait: as others finish, theirs becomes the
@@ -151,7 +151,7 @@ def _advance(state: _State, sharing: Sharing, start: float, length: float) -> No
 
 
 def _cycle(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
-    """How pairs share each hold's circuits.
+    """Return how pairs share the circuits of each hold.
 
     Raises:
         InputError: a pair can be served in no hold.

@@ -22,11 +22,11 @@ _HALVINGS = 12
 
 
 def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
-    """Circuits whose least service comes near the fractional optimum, as far as whole circuits can.
+    """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
 
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two ways as the relaxation does
-    and turned round where a link overflows, all find a wavelength. Free wavelengths then go to the longest transfers;
-    where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
+    and sent the other way where a link overflows, all find a wavelength. Free wavelengths then go to the longest
+    transfers; where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
 
     Args:
         holds: of the cycle over which circuits take turns.
@@ -84,7 +84,7 @@ def assign_longest(traffic: Traffic, fabric: WdmRing, most: Ints | None = None) 
 def realise(
     traffic: Traffic, fabric: WdmRing, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
-    """Wavelengths with continuity for counts [pair, way], and how many circuits found none.
+    """Return circuits with wavelength continuity for counts [pair, way], and how many found no wavelength.
 
     Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, both
     ways, on whatever is free.
@@ -136,7 +136,7 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None.
+    """Return counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None.
 
     Divided as the relaxation does, else the shorter way round: the relaxation fills links, which fewer circuits than it
     promises need not.
@@ -151,7 +151,7 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 
 
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
-    """Whole circuits of each pair and way near the given shares, and whether the links can carry them."""
+    """Return the whole circuits of each pair and way near the given shares, and whether the links can carry them."""
     from lightloom.parallelism.circuits import _arc_kernels as kernels
 
     nodes = traffic.ranks
@@ -165,7 +165,7 @@ def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: i
 
 
 def _arcs(traffic: Traffic, counts: Ints, way: int) -> tuple[Ints, Ints, Ints]:
-    """Pair, first link and number of links of each circuit of one way."""
+    """Return the pair, first link and number of links of each circuit of one way."""
     pair = np.repeat(np.arange(len(traffic)), counts[:, way])
     first, last = traffic.source[pair], traffic.destination[pair]
     if way != CLOCKWISE:

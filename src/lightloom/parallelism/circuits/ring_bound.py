@@ -30,7 +30,7 @@ class Relaxation:
 
 
 def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxation:
-    """The largest t at which ``t · T`` fits on the links, T relative to the largest demand.
+    """Return the largest t at which ``t · T`` fits on the links, T relative to the largest demand.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
     traffic, each in few rows.

@@ -13,7 +13,7 @@ from lightloom.parallelism.circuits.traffic import Traffic
 
 
 def solve(traffic: Traffic, fabric: WdmRing, holds: int = 1, time_limit: float = 10.0) -> Counts:
-    """Whole λ[direction, fibre, pair]; the largest t with ``sum of λ >= t · T`` for every demand, T relative.
+    """Return whole λ[direction, fibre, pair]; the largest t with ``sum of λ >= t · T`` for every demand, T relative.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
     only: whether they can be coloured with continuity is `ring.realise`'s to find.

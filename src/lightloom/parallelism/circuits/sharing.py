@@ -1,4 +1,4 @@
-"""Who sends over which circuits of one hold, and at what rate."""
+"""Rates at which pairs share the circuits of one hold."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lightloom.parallelism.circuits.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Ways of pairs over pipes; a pipe is all circuits from one rank to another."""
+    """Paths of pairs over pipes; a pipe is all circuits from one rank to another."""
 
     capacity: Floats
     """Bytes per second of each pipe, shape [pipe]."""
-    ways: sparse.csr_array
-    """1 where a pair's way takes a pipe, shape [pair, pipe]."""
+    paths: sparse.csr_array
+    """1 where the path of a pair takes a pipe, shape [pair, pipe]."""
     hops: Ints
-    """Pipes of each pair's way, shape [pair]; 0 where it has none."""
+    """Pipes on the path of each pair, shape [pair]; 0 where it has none."""
     shared: NDArray[np.bool_]
     """Pairs on a pipe that others take too, shape [pair]."""
     alone: Floats
-    """Bytes per second of each pair as long as nobody else sends, shape [pair]; 0 where it has no way."""
+    """Bytes per second of each pair while no other pair sends, shape [pair]; 0 where it has no path."""
 
 
 def direct(counts: Ints, bandwidth: float) -> Sharing:
-    """Every pair on its own circuits: ``counts`` [pair] of ``bandwidth`` bytes per second."""
+    """Give every pair its own circuits: ``counts`` [pair] of ``bandwidth`` bytes per second."""
     hops = (counts > 0).astype(np.int64)
     paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
     rates: Floats = counts * np.float64(bandwidth)
@@ -37,7 +37,7 @@ def direct(counts: Ints, bandwidth: float) -> Sharing:
 
 
 def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
-    """Pairs on their own circuits, and the ``stranded`` ones over the fewest circuits that lead there.
+    """Give pairs their own circuits, and let the ``stranded`` ones relay over the fewest circuits that lead there.
 
     Args:
         granted: circuits between ranks, shape [rank, rank].
@@ -75,7 +75,7 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
 
 
 def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
-    """Max-min fair rates of the active pairs, bytes per second, shape [pair]; 0 for the others and where no way leads.
+    """Return the max-min fair rates of the active pairs in bytes per second, shape [pair]; 0 for all others.
 
     Rates rise together; when a pipe is full, the pairs on it keep theirs (progressive filling).
     """
@@ -83,7 +83,7 @@ def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
     rising = active & sharing.shared
     remaining = sharing.capacity.copy()
     while rising.any():
-        takers = rising.astype(np.float64) @ sharing.ways
+        takers = rising.astype(np.float64) @ sharing.paths
         used = takers > 0
         level = np.full(len(remaining), np.inf)
         level[used] = remaining[used] / takers[used]
@@ -91,5 +91,5 @@ def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
         rate[rising] += more
         remaining -= more * takers
         full = used & (level <= more * (1 + 1e-12))
-        rising &= ~(sharing.ways @ full.astype(np.float64) > 0)
+        rising &= ~(sharing.paths @ full.astype(np.float64) > 0)
     return rate

@@ -31,7 +31,7 @@ def circuit_bandwidth(wavelengths: int, degree: int, wavelength_bandwidth: float
 
 
 def assign(traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-min", holds: int = 1) -> Assignment:
-    """Circuits by the fast way, which is exact for both objectives.
+    """Return circuits by the fast method, which is exact for both objectives.
 
     max-min leaves ports free; they go to the longest transfers that can use them. Time: demands times the peers of a
     rank for the counts, circuits times ranks for the colouring.
@@ -54,7 +54,7 @@ def assign(traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-
 
 
 def bound(traffic: Traffic, fabric: CircuitSwitch) -> float:
-    """The fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest line sum."""
+    """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest line sum."""
     return fabric.degree / float(_line_sums(traffic, traffic.relative).max())
 
 
@@ -75,7 +75,7 @@ def check_degree(traffic: Traffic, planes: int) -> None:
 
 
 def max_min_counts(traffic: Traffic, planes: int) -> Ints:
-    """Fewest circuits that reach the largest m with ``x_ij >= m · T_ij``, shape [pair].
+    """Return the fewest circuits that reach the largest m with ``x_ij >= m · T_ij``, shape [pair].
 
     Exact. Any x that reaches m has ``x_ij >= ceil(m T_ij)``, being whole, so m is feasible if and only if the matrix
     ``ceil(m T)`` has line sums of at most Q. That is one condition a line, each of which holds up to some m_line: the
@@ -96,7 +96,7 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def throughput_counts(traffic: Traffic, planes: int) -> Ints:
-    """Circuits with the largest ``sum T_ij x_ij``, shape [pair].
+    """Return the circuits with the largest ``sum T_ij x_ij``, shape [pair].
 
     Exact, and of little use alone: nothing limits x_ij but the ports, so that the heaviest single permutation, set on
     every plane, is optimal (the transportation polytope of line sums Q is Q times that of permutations).
@@ -171,7 +171,7 @@ def realise(traffic: Traffic, fabric: CircuitSwitch, counts: Ints, holds: int = 
 
 
 def permutations(circuits: Circuits, fabric: CircuitSwitch) -> Ints:
-    """The settings of all planes, shape [hold, plane, rank]: entry j at rank i is a circuit from i to j.
+    """Return the settings of all planes, shape [hold, plane, rank]: entry j at rank i is a circuit from i to j.
 
     Ports without a circuit are joined to themselves where both sides are free, else in ascending order.
     """
@@ -187,13 +187,13 @@ def permutations(circuits: Circuits, fabric: CircuitSwitch) -> Ints:
 
 
 def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
-    """Sums over the demands of each source, then of each destination, shape [2 · ranks]."""
+    """Return the sums over the demands of each source, then of each destination, shape [2 · ranks]."""
     lines = np.concatenate([traffic.source, traffic.ranks + traffic.destination])
     return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
 
 
 def _lines(ends: Ints) -> list[Ints]:
-    """Demands of each rank that has any."""
+    """Return the demands of each rank that has any."""
     order = np.argsort(ends, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(ends[order])) + 1)
 

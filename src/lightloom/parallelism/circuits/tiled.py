@@ -43,7 +43,7 @@ class _Pipes(NamedTuple):
 def assign_tiled(
     traffic: Traffic, fabric: WdmRing, k: int, holds: int = 1, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
+    """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
 
     The largest t at which ``ceil(t · T)`` circuits a pair fit, free wavelengths then to the longest transfers. Where
     not even one circuit a pair fits, all go to the longest, and some pairs have none (gap 1).
@@ -70,7 +70,7 @@ def longest_tiled(traffic: Traffic, fabric: WdmRing, k: int, most: Ints) -> Circ
 
 
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
-    """Wavelengths for counts [pipe] of one group, and the same in all others."""
+    """Assign wavelengths to counts [pipe] of one group, and the same in all others."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _colours(pipes, pipe)
     groups = traffic.ranks // k
@@ -99,7 +99,7 @@ def _pipes(traffic: Traffic, k: int) -> _Pipes:
 
 
 def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
-    """Circuits on each link [way, k]."""
+    """Return the number of circuits on each link [way, k]."""
     change = np.zeros((2, k + 1), np.int64)
     np.add.at(change, (pipes.way, pipes.first), counts)
     np.subtract.at(change, (pipes.way, pipes.last), counts)
@@ -107,7 +107,7 @@ def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
 
 
 def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
-    """Circuits of the best service that fits, shape [pipe]; none where one a pipe is too many."""
+    """Return circuits of the best service that fits, shape [pipe]; none where one a pipe is too many."""
     relative = pipes.nbytes / pipes.nbytes.max()
     best = np.ones(len(relative), np.int64)
     if _loads(pipes, k, best).max() > channels:
@@ -142,7 +142,7 @@ def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None 
 
 
 def _colours(pipes: _Pipes, pipe: Ints) -> Ints:
-    """A wavelength of each circuit: the lowest that is free where it begins."""
+    """Return a wavelength of each circuit: the lowest that is free where it begins."""
     colour = np.empty(len(pipe), np.int64)
     first, last = pipes.first[pipe], pipes.last[pipe]
     for way in (CLOCKWISE, COUNTERCLOCKWISE):

@@ -15,7 +15,7 @@ from lightloom.fabrics.base import Fabric
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Demands in ascending order of (source, destination); every array has shape [pair]."""
+    """Demands between ranks, in ascending order of (source, destination); every array has shape [pair]."""
 
     ranks: int
     source: Ints
@@ -62,7 +62,7 @@ class Traffic:
         return relative
 
     def with_bytes(self, nbytes: Floats) -> Traffic:
-        """The pairs that still have bytes above 0."""
+        """Return the pairs that still have bytes above 0."""
         sending = nbytes > 0
         return replace(self, source=self.source[sending], destination=self.destination[sending], nbytes=nbytes[sending])
 
@@ -74,7 +74,7 @@ class Traffic:
         return np.where(keys[position] == requested, position, -1)
 
     def period(self) -> int:
-        """The least number of ranks, a divisor of all, by which the traffic can be turned without changing it."""
+        """Return the smallest rotation of the ranks, a divisor of their number, that leaves the traffic unchanged."""
         for shift in range(1, self.ranks):
             if self.ranks % shift == 0:
                 rotated = self.find((self.source + shift) % self.ranks, (self.destination + shift) % self.ranks)

@@ -190,7 +190,7 @@ def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
 
 @njit_without_arrays
 def _arrival(state: PlacementState, arrivals: Arrivals, to: int) -> float:
-    """Seconds at which all inputs are on a device."""
+    """Return the seconds at which all inputs are on a device."""
     return float(max(state.latest[to], arrivals.second if to == arrivals.first_device else arrivals.first))
 
 

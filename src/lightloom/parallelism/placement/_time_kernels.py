@@ -44,7 +44,7 @@ def ranks(after: Neighbours, duration: Floats) -> Floats:
 def pass_time(
     order: Ints, before: Neighbours, duration: Floats, device: Int32s, devices: int, begin: Floats, end: Floats
 ) -> float:
-    """Seconds of one pass in a fixed order: each starts when its device is free and its inputs have arrived.
+    """Return the seconds of one pass in a fixed order: each starts when its device is free and its inputs have arrived.
 
     ``begin`` and ``end`` [sub-operators] receive the times.
     """
@@ -69,7 +69,7 @@ def pass_time(
 
 @njit(cache=True)
 def iteration_time(problem: PlacementProblem, device: Int32s, times: Floats) -> float:
-    """Seconds of a forward pass in the order of the problem and of the backward pass in the reverse order.
+    """Return the seconds of a forward pass in the order of the problem and of the backward pass in the reverse order.
 
     ``times`` [4, sub-operators] receives begin and end of both, the backward pass counted from its own beginning.
     """

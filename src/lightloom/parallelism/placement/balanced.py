@@ -53,5 +53,5 @@ class BalancedGraph:
         return float(self.nbytes.sum())
 
     def label(self, x: int) -> str:
-        """A sub-operator for people: operator and part."""
+        """Return the display name of a sub-operator: operator and part."""
         return f"{self.operators[self.operator[x]]}/{self.part[x]}"

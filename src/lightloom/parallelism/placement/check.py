@@ -1,4 +1,4 @@
-"""An independent look at a placement: it imports no code that makes one, and works on sets of pairs."""
+"""Check a placement without code that makes one: it works on sets of pairs of devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLACK = 1e-9
 
 
 def check(placement: Placement, balanced: BalancedGraph, memory: float | None = None) -> None:
-    """Every sub-operator placed; degrees, memory, order and times hold.
+    """Check that every sub-operator is placed, and that degrees, memory, order and times hold.
 
     Raises:
         VerificationError: names the sub-operator or device at fault.

@@ -102,7 +102,7 @@ class Partitions:
         self._exchanges: dict[tuple[Layout, Need, int], tuple[Exchange, float]] = {}
 
     def __call__(self, k: int, quantum: float) -> BalancedGraph:
-        """The balanced graph; equal wishes give the same object."""
+        """Return the balanced graph; equal numbers of parts give the same object."""
         if k < 1 or not quantum >= 0:
             raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
         wishes = tuple(

@@ -25,7 +25,7 @@ class Problem(NamedTuple):
 
 
 def start_order(balanced: BalancedGraph) -> Ints:
-    """Sub-operators in the order in which they start where several could: longest path to the end first."""
+    """Return the sub-operators in the order in which they start where several could: longest path to the end first."""
     from lightloom.parallelism.placement._time_kernels import transpose
 
     rows = Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)
@@ -41,7 +41,7 @@ def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
 
 
 def iteration_time(problem: Problem, device: Int32s, times: Floats) -> float:
-    """Seconds of a forward and a backward pass, which every placement is judged by.
+    """Return the seconds of a forward and a backward pass, by which placements are compared.
 
     Sub-operators start in the order of the problem, as soon as their device is free and their inputs have arrived,
     latency + bytes / bandwidth after they were computed elsewhere; backward in reverse. ``times`` [4, sub-operators]

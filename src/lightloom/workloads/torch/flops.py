@@ -1,4 +1,4 @@
-"""What one ATen call costs in arithmetic.
+"""FLOPs of one ATen call.
 
 Matrix products and convolutions: two FLOPs per multiply-accumulate, and the same again in the backward pass
 for each of the two operands that needs a gradient. Moved data: nothing. Anything else: one FLOP per element
@@ -96,11 +96,11 @@ MOVES = frozenset(_MOVES.split())
 
 
 def product(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    """Cost of the call if it is a matrix product or convolution."""
+    """Return the cost of a call if it is a matrix product or convolution."""
     rule = _PRODUCTS.get(name)
     return rule(*args, **kwargs) if rule else None
 
 
 def elements(tensors: Sequence[Tensor]) -> int:
-    """FLOPs of any other arithmetic: elements of the largest tensor."""
+    """Return the FLOPs of any other arithmetic: the elements of the largest tensor."""
     return max((tensor.numel() for tensor in tensors), default=0)

@@ -1,4 +1,4 @@
-"""What a recorder remembers: the origin of each storage, and the torch function in progress."""
+"""The state of a recorder: the origin of each storage, and the torch function in progress."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Frame:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested tuples, lists and mappings."""
+    """Yield every tensor in nested tuples, lists and mappings."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -63,12 +63,12 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def key_of(tensor: Tensor) -> int:
-    """Identity of the storage that a tensor looks into."""
+    """Return the identity of the storage that a tensor is a view of."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def distinct_elements(tensors: list[Tensor]) -> int:
-    """Elements that views cover together, an expanded axis counted once: at most those of each storage."""
+    """Return the elements that views cover together, an expanded axis counted once: at most those of each storage."""
     by_storage: dict[int, tuple[int, int]] = {}
     for tensor in tensors:
         capacity = tensor.untyped_storage().nbytes() // tensor.element_size()

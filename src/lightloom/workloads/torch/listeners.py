@@ -47,7 +47,7 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _without_override_check(function: Any) -> Any:
-    """The function with its own ``has_torch_function`` test always false.
+    """Return the function with its own ``has_torch_function`` test always false.
 
     ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function mode it
     asks the mode first and would ask for ever; so its body runs with that one test switched off, and the mode sees its

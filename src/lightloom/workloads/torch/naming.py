@@ -58,7 +58,7 @@ def label(function: Any) -> str:
 
 
 def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, stacked: bool = False) -> str:
-    """Kind of one call.
+    """Return the kind of one call.
 
     Args:
         word: the call's :func:`label`.
@@ -128,12 +128,12 @@ def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
 
 
 def _named(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
-    """Sizes by name; an axis of size zero is left out, since nothing can be split along it."""
+    """Return the sizes by name; an axis of size zero is left out, since nothing can be split along it."""
     return {name: int(size) for name, size in zip(names, shape, strict=False) if size > 0}
 
 
 def input_axes(tensor: Tensor) -> tuple[str, ...] | None:
-    """Images are floats of rank 4 and up, tokens are integers (B, T)."""
+    """Return the axes of an input: images are floats of rank 4 and up, tokens are integers (B, T)."""
     if tensor.is_floating_point():
         return image_axes(tensor.dim()) if tensor.dim() >= 4 else None
     return ("sample", "sequence") if tensor.dim() == 2 else None
@@ -148,7 +148,7 @@ def image_axes(rank: int) -> tuple[str, ...] | None:
 def linear_dimensions(
     shape: Sequence[int], batch: int | None, summed: int
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """A linear layer's last axis is its channels, whatever comes before; weights number C·K."""
+    """Name the axes of a linear layer's output, of which the last is the channels; weights number C·K."""
     sizes, axes = output_dimensions(shape, batch, None)
     if "channel" not in sizes:
         sizes.pop(f"axis_{len(shape) - 1}", None)
@@ -158,14 +158,14 @@ def linear_dimensions(
 
 
 def experts_dimensions(shape: Sequence[int], batch: int | None, summed: int) -> dict[str, int]:
-    """Of an output (experts, visits, channels); the sequence is what one sample sends to each expert."""
+    """Name the axes (experts, visits, channels); the sequence is what one sample sends to each expert."""
     experts, visits, channels = (int(size) for size in shape)
     sizes = {"expert": experts, "sequence": max(visits // (batch or 1), 1), "channel": channels, "in_channel": summed}
     return ({} if batch is None else {"sample": batch}) | sizes
 
 
 def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
-    """What a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
+    """Return what a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
     kernel = {f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)}
     in_channel = w.shape[0] if transposed else w.shape[1] * groups
     return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}

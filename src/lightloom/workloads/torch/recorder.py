@@ -26,7 +26,7 @@ ELEMENT_BYTES = 4
 
 
 class Recorder:
-    """Collects the operators of one forward pass of ``module`` (inside :meth:`watching`)."""
+    """Collects the operators of one forward pass of ``module`` ."""
 
     def __init__(self, module: nn.Module, batch: int) -> None:
         self.operators: list[Operator] = []
@@ -69,12 +69,12 @@ class Recorder:
     # Functions and ATen calls
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
-        """A torch function begins."""
+        """Open a frame: a torch function begins."""
         self._frame = Frame(naming.label(function), (*args, *kwargs.values()))
         return self._frame
 
     def abandon(self) -> None:
-        """A torch function has raised; if the model catches that, nothing of it is kept."""
+        """Drop the frame of a torch function that has raised, which the model may catch."""
         self._frame = None
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -146,7 +146,7 @@ class Recorder:
                 frame.own[key] = origin
 
     def close(self, frame: Frame, result: Any) -> None:
-        """A torch function has returned: write down its operator, if it computed anything."""
+        """Add the operator of a torch function that has returned, if it computed anything."""
         self._frame = None
         outputs = [t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed] or frame.last
         sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
@@ -202,7 +202,7 @@ class Recorder:
         return operator, axes
 
     def _first_used(self, sources: list[tuple[Tensor, Origin]]) -> int:
-        """Parameters that no earlier operator has used."""
+        """Return the number of parameters that no earlier operator has used."""
         used = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
         fresh = used.keys() - self._counted
         self._counted |= fresh
@@ -251,7 +251,7 @@ class Recorder:
     def _inherited_axes(
         self, kind: str, sources: list[tuple[Tensor, Origin]], output: Tensor
     ) -> tuple[str, ...] | None:
-        """Names of the output's axes where its kind or an input of the same rank tells."""
+        """Return the names of the output's axes where its kind or an input of the same rank tells."""
         if kind == "conv":
             return naming.image_axes(output.dim())
         if kind == "embedding":
@@ -262,7 +262,7 @@ class Recorder:
         return naming.image_axes(output.dim()) if kind in ("pool", "batch_norm", "lrn") else None
 
     def _place(self, word: str) -> tuple[str, str]:
-        """Name and block of a new operator, from the module that is running."""
+        """Return the name and block of a new operator, from the module that is running."""
         path, leaf = self._scopes[-1]
         name = path if leaf else f"{path}.{word}" if path else word
         return self._unique(name), path.rpartition(".")[0] if leaf else path

@@ -77,7 +77,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _meta_copy(value: Any) -> Any:
-    """The same nest with every tensor on the meta device, each with a storage of its own."""
+    """Return the same nest with every tensor on the meta device, each with a storage of its own."""
     if isinstance(value, Tensor):
         return torch.empty_like(value, device="meta", requires_grad=value.requires_grad)
     if isinstance(value, Mapping):

@@ -119,5 +119,5 @@ def googlenet(*, auxiliary: bool = True) -> GoogLeNet:
 
 
 def googlenet_2014() -> GoogLeNet:
-    """The published form without its auxiliary heads: 5 x 5 branch, biases, local response normalisation."""
+    """Return the published form without its auxiliary heads: 5 x 5 branch, biases, local response normalisation."""
     return GoogLeNet(conv=ConvBias, large=5, lrn=True, last_pool=3, auxiliary=False)

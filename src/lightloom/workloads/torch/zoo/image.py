@@ -12,7 +12,7 @@ class ImageModel(nn.Module):
     image_size = 224
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
-        """Images (batch, 3, size, size)."""
+        """Return images (batch, 3, size, size)."""
         return (torch.empty(batch, 3, self.image_size, self.image_size),)
 
 

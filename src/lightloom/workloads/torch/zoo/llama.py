@@ -120,7 +120,7 @@ def llama2_7b() -> Llama:
 
 
 def optinc_llama() -> Llama:
-    """The Llama-like network of OptINC: 8 layers, hidden 384, 8 heads.
+    """Return the Llama-like network of OptINC: 8 layers, hidden 384, 8 heads.
 
     The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward
     width (1024), a separate output layer as in Llama 2, sequences of 256 tokens.
