@@ -126,7 +126,7 @@ _RING = ["--fabric", "sip-ring"]
 _SWITCH = ["--fabric", "circuit-switch"]
 BAD_OPTIONS: list[tuple[list[str], str]] = [
     (["--fabric", "sip-rnig"], "unknown fabric 'sip-rnig': did you mean 'sip-ring'"),
-    (["--fabric", "switch"], "a switch has no circuits: expected a wdm-ring or a circuit-switch"),
+    (["--fabric", "switch"], "no circuits on a switch: expected wavelengths around a sound ring"),
     ([*_RING, "--solver", "exact"], "unknown solver 'exact': expected one of fast, milp"),
     ([*_RING, "--objective", "fair"], "unknown objective 'fair'"),
     ([*_RING, "--objective", "throughput"], "--objective throughput is of circuit switches"),

@@ -69,7 +69,7 @@ def test_the_document_says_what_the_table_says(
         (["--slow", "twice"], "--slow 'twice': expected a number of times"),
         (["--slow", "0.5"], "slower=0.5: expected a factor of 1 or more"),
         (["--late", "soon"], "soon"),
-        (["--fabric", "mesh"], "damage to a Mesh: expected a ring of wavelengths"),
+        (["--fabric", "mesh"], "failures of a mesh are not modelled"),
     ],
 )
 def test_what_is_wrong_is_one_line(

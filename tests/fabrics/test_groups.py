@@ -1,15 +1,23 @@
-"""A group's part of a fabric has its ranks where they are: in one domain, alone in many, or a few in each."""
+"""A group of ranks is priced with what its siblings load on the links that they share, whatever the fabric."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar, Literal
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import find
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.fabrics import derived
+from lightloom.fabrics.base import Fabric, GroupFabric
+from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 
 @given(st.sampled_from([1, 2, 3, 4, 6, 8]), st.integers(1, 12), st.integers(2, 12), st.integers(1, 12))
@@ -20,19 +28,18 @@ def test_domains_of_a_group_are_those_that_its_ranks_fall_into(
     if whole % (ranks * stride):
         return
     part = TwoTierSwitch(ranks=whole, domain_size=size).group(ranks, stride)
-    # Interleaved groups fill stretches of ranks · apart.
+    # Interleaved groups fill stretches of ranks · stride.
     spread = {
-        frozenset(Counter((begin + first + stride * each) // size for each in range(ranks)).values())
+        frozenset(Counter((begin + first + stride * place) // size for place in range(ranks)).values())
         for begin in range(0, whole, ranks * stride)
         for first in range(stride)
     }
-    if part is None:
-        assert len(spread) > 1 or len(next(iter(spread))) > 1
-    else:
-        assert spread == {frozenset([part.domain_size])} and part.ranks == ranks
+    assert part is not None and part.ranks == ranks
+    if isinstance(part, TwoTierSwitch):
+        assert spread == {frozenset([part.domain_size])}
 
 
-def test_other_fabrics_see_groups_as_themselves() -> None:
+def test_a_group_on_a_star_is_a_smaller_star_and_on_a_ring_of_wavelengths_a_smaller_ring() -> None:
     for fabric in (PacketSwitch(ranks=12), WdmRing(ranks=12, wavelengths=4)):
         part = fabric.group(3, 4)
         assert part is not None and part == fabric.model_copy(update={"ranks": 3})
@@ -44,3 +51,74 @@ def test_sends_out_of_a_domain_share_the_tree() -> None:
     assert fabric.pair(8)[0] == pytest.approx(12.5e9)
     assert fabric.pair(1) == (50e9, 4e-6)
     assert TwoTierSwitch(ranks=8, domain_size=8, domain_bandwidth=450e9).pair(4)[0] == 450e9
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_group_that_is_a_two_tier_switch_costs_what_footprints_give(data: st.DataObject) -> None:
+    """Every algorithm, on the smaller switch of ``group`` and on the links of the whole one."""
+    size = data.draw(st.sampled_from([2, 4, 6]))
+    ranks, stride = data.draw(st.sampled_from([(2, 1), (2, 2), (4, 2), (3, 2), (3, 4), (4, 6), (2, 12), (6, 4)]))
+    fabric = TwoTierSwitch(
+        ranks=24,
+        domain_size=size,
+        hop_latency=1e-6,
+        domain_latency=2e-7,
+        oversubscription=data.draw(st.sampled_from([1.0, 3.0])),
+    )
+    part = fabric.group(ranks, stride)
+    assert part is not None
+    kind = data.draw(st.sampled_from(KINDS))
+    algorithm = find(data.draw(st.sampled_from(["ring", "ring-two-way", "one-stage", "binomial-tree"])))
+    if algorithm.refusal(kind, part) is None:
+        exchange = Collective(kind, ranks, 1e6)  # type: ignore[arg-type]
+        shared = GroupFabric.of(fabric, ranks, stride)
+        assert evaluate(algorithm, exchange, part).cost.time == pytest.approx(
+            evaluate(algorithm, exchange, shared).cost.time, rel=1e-12
+        )
+
+
+@pytest.mark.parametrize(("grid", "messages"), [(Mesh(ranks=64), 4), (Torus(ranks=64), 2)])
+def test_groups_on_a_grid_share_its_links(grid: Mesh, messages: int) -> None:
+    """Ranks 0, 4, 8, ... of an 8 x 8 grid are two columns; the four groups send along the same rows."""
+    part = grid.group(16, 4)
+    assert part is not None
+    seconds = grid.bandwidth * (1 / part.pair(1)[0])
+    assert seconds == pytest.approx(messages)
+    exchange = Collective("all-reduce", 16, 16e6)
+    time = evaluate(find("recursive-doubling"), exchange, part).cost.time
+    alone = evaluate(find("recursive-doubling"), exchange, type(grid)(ranks=16)).cost.time
+    assert time > alone
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_no_schedule_of_a_group_beats_its_bound(data: st.DataObject) -> None:
+    """:func:`evaluate` raises where a cost lies below the bound that follows from the links."""
+    whole: Fabric = data.draw(
+        st.sampled_from([Mesh(ranks=24, hop_latency=1e-7), Torus(ranks=36, rows=4), Ring(ranks=24, hop_latency=1e-6)])
+    )
+    ranks, stride = data.draw(st.sampled_from([(2, 1), (2, 3), (4, 1), (4, 3), (6, 2), (3, 4), (12, 1), (2, 12)]))
+    part = whole.group(ranks, stride)
+    if part is None:
+        assert whole.ranks % (ranks * stride)
+        return
+    kind = data.draw(st.sampled_from(KINDS))
+    for name in ("ring", "ring-two-way", "one-stage", "recursive-doubling", "worker-aggregator"):
+        if find(name).refusal(kind, part) is None:
+            evaluate(find(name), Collective(kind, ranks, 1e6), part)  # type: ignore[arg-type]
+
+
+class _Relay(PacketSwitch):
+    """A star on which rank 0 is near everyone, so that relaying over it is quicker than sending straight."""
+
+    kind: Literal["relay"] = "relay"  # type: ignore[assignment]
+    distance_matters: ClassVar[bool] = True
+
+    def latency(self, source: np.ndarray, destination: np.ndarray, route: np.ndarray) -> np.ndarray:
+        return np.where((source == 0) | (destination == 0), 1e-6, 1e-3)
+
+
+def test_the_farthest_ranks_hear_of_each_other_over_others() -> None:
+    assert derived.diameter_latency(_Relay(ranks=8)) == pytest.approx(2e-6)
+    assert derived.neighbour_latency(_Relay(ranks=8)) == pytest.approx(1e-6)

@@ -65,7 +65,7 @@ def test_a_program_is_checked_without_a_fabric(
         (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "has no program"),
         (
             ["export", "all-gather", "a.json", "--fabric", "switch", "--ranks", "6", "--nbytes", "1MB"],
-            "synthesis needs a ring, a mesh",
+            "synthesis needs a ring of wavelengths",
         ),
         (["import", "none.json", "b.json"], "cannot read 'none.json': No such file"),
         (["import", "none.et", "b.json"], "cannot read 'none.0.et'"),

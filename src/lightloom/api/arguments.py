@@ -9,7 +9,6 @@ from typing import TypeAlias, cast
 from lightloom.clusters import load as clusters
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.fabrics import load as fabrics
@@ -48,8 +47,7 @@ def load_fabric(
             settings["ranks"] = ranks
         if not settings:
             return fabric
-        changed: Fabric = validate(type(fabric), fabric.model_dump() | settings, "fabric")
-        return changed
+        return fabrics.changed(fabric, settings)
     if ranks is None:
         raise ConfigError(f"fabric {str(fabric)!r}: expected a number of ranks, e.g. ranks=64")
     return fabrics.load_fabric(str(fabric), ranks, settings)

@@ -14,13 +14,13 @@ from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import Collective
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.core.units import format_size, format_time, parse
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.damage import Failure, damaged
 from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.reports.console import make_console, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.figures.damage_figure import damage_figure
@@ -80,10 +80,9 @@ def damage(
         _print(document, figure, provenance_line(origin))
 
 
-def _ring(name: str, ranks: int, settings: Document) -> WdmRing:
+def _ring(name: str, ranks: int, settings: Document) -> Fabric:
     on = load_fabric(name, ranks, settings)
-    if not isinstance(on, WdmRing):
-        raise UnsupportedError(f"damage to a {type(on).__name__}: expected a ring of wavelengths (wdm-ring)")
+    damaged(on, [])
     return on
 
 
@@ -95,7 +94,7 @@ def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
     return (0.0 if late is None else parse(late, "time")), slower
 
 
-def _measured(request: Collective, ring: WdmRing, failures: list[Failure], together: bool) -> list[Document]:
+def _measured(request: Collective, ring: Fabric, failures: list[Failure], together: bool) -> list[Document]:
     """Rows of the undamaged ring and then of each case."""
     cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
     fabrics = [damaged(ring, case) if case else ring for case in cases]
@@ -120,7 +119,7 @@ def _measured(request: Collective, ring: WdmRing, failures: list[Failure], toget
     return rows
 
 
-def _stragglers(request: Collective, ring: WdmRing, late: float, slower: float) -> list[Document]:
+def _stragglers(request: Collective, ring: Fabric, late: float, slower: float) -> list[Document]:
     """Delays by the worst and by the average rank on the undamaged ring, by algorithm."""
     rows = []
     for algorithm in admitted(request.kind, ring):

@@ -1,4 +1,4 @@
-"""What every fabric says about itself: its links, what a transfer occupies, what a cut can carry, what it can do.
+"""The contract of fabrics: links, the links that a transfer occupies, latencies, and what a fabric can do.
 
 A fabric has directed *links*, numbered from 0. A transfer from one rank to another along a *route* occupies a few
 runs of consecutive links, its :class:`Footprint`. Two ways of sharing a link exist:
@@ -8,46 +8,31 @@ runs of consecutive links, its :class:`Footprint`. Two ways of sharing a link ex
 * packet-switched: transfers share a link's bandwidth, whatever their number. Bandwidths of such links are those of the
   data in the packets (:mod:`lightloom.fabrics.packets`).
 
-Capabilities (wavelengths, reconfiguration time, multicast taps, in-network reduction) are fields, so that an algorithm
-asks for what it needs and never for a class.
+A subclass states its links, their names and bandwidths, the footprint of transfers, and their latency unless it is
+``hop_latency`` for each link. Everything else follows from these (:mod:`lightloom.fabrics.derived`), groups of ranks
+and their sharing included; a method that a subclass overrides for speed returns the same.
+:func:`lightloom.fabrics.conformance.check_fabric` tests a fabric against the contract.
+
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.fields import Config, JoulesPerBit, Ranks, Seconds, Watts
+from lightloom.core.fields import Count, JoulesPerBit, Ranks, Seconds, Watts
+from lightloom.fabrics import derived
+from lightloom.fabrics.capabilities import Capabilities
+from lightloom.fabrics.derived import Ports
+from lightloom.fabrics.footprint import Footprint
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """The links that transfers occupy, as runs of consecutive links on cyclic tracks.
-
-    Each array has shape [transfer, run]. Run ``r`` of transfer ``t`` occupies the links
-    ``base + (start + k) % period`` for ``k < length``.
-    """
-
-    base: Ints
-    start: Ints
-    length: Ints
-    period: Ints
-
-    @classmethod
-    def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
-        """Stack ``(base, start, length, period)`` runs, each broadcast to one entry a transfer."""
-        columns = [np.broadcast_arrays(*run) for run in runs]
-        return cls(*(np.stack([c[i] for c in columns], axis=-1).astype(np.int64) for i in range(4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +44,7 @@ class Cut:
     capacity: float
 
 
-class Fabric(Config):
+class Fabric(Capabilities):
     """Common fields and the geometry that the verifier, the cost models and the bounds ask for."""
 
     ranks: Ranks
@@ -73,75 +58,6 @@ class Fabric(Config):
     """Power of a rank's network interface while the job runs, busy or not."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Where each field's value comes from, by field name."""
-
-    exclusive: ClassVar[bool] = False
-    routes: ClassVar[int] = 1
-    """Values that a transfer's ``route`` may take."""
-    in_network_reduction: ClassVar[bool] = False
-    wavelength_routed: ClassVar[bool] = False
-
-    tiered: ClassVar[bool] = False
-    """Whether neighbours reach each other in another way than ranks that lie apart."""
-
-    @property
-    def channels(self) -> int:
-        """Channels of a link that circuits hold alone; 0 on packet fabrics."""
-        return 0
-
-    @property
-    def fibre_channels(self) -> int:
-        """Channels of one fibre of a link: channel ``fibre · fibre_channels + wavelength``. 1 for switch planes."""
-        return 1
-
-    @property
-    def usable_channels(self) -> int:
-        """Channels of each link that schedules may fill without any node running out of transceivers."""
-        return self.channels
-
-    @property
-    def channel_bandwidth(self) -> float:
-        """Bytes per second of one channel of a circuit-switched link."""
-        raise NotImplementedError
-
-    @property
-    def setup_time(self) -> float:
-        """Seconds to change circuits; 0 on packet fabrics."""
-        return 0.0
-
-    @property
-    def step_overhead(self) -> float:
-        """Seconds that every step pays for conversion between light and electrons."""
-        return 0.0
-
-    @property
-    def piece_overhead(self) -> float:
-        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
-        return 0.0
-
-    @property
-    def taps(self) -> int:
-        """Destinations that one lightpath can serve; 1 without optical multicast."""
-        return 1
-
-    @property
-    def reach(self) -> int | None:
-        """Most links that one lightpath may pass; None without limit."""
-        return None
-
-    @property
-    def transmitters(self) -> int | None:
-        """Channels that a node can send on at once (and receive on at once); None if never binding."""
-        return None
-
-    def blocked(self) -> NDArray[np.bool_] | None:
-        """Channels of links that no light passes, for something has failed: [links, channels]; None where all are
-        sound."""
-        return None
-
-    def blocked_ends(self) -> NDArray[np.bool_] | None:
-        """Channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes, channels]; None
-        where all are sound."""
-        return None
 
     @property
     @abstractmethod
@@ -177,40 +93,58 @@ class Fabric(Config):
         crossed: Ints = self.footprint(source, destination, route).length.sum(axis=-1)
         return crossed
 
-    @abstractmethod
     def cuts(self) -> list[Cut]:
         """Cuts that may bind, the single ranks' among them."""
+        receive, send = derived.rank_bandwidths(self)
+        return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 
-    @abstractmethod
     def total_receive_bandwidth(self) -> float:
         """Sum over ranks of what each can receive, bytes per second."""
+        return float(derived.rank_bandwidths(self)[0].sum())
 
-    @abstractmethod
     def diameter(self) -> int:
         """Links between the two ranks farthest apart."""
+        return derived.diameter(self)
 
     def diameter_latency(self) -> float:
         """Seconds below which the farthest two ranks cannot hear of each other."""
-        return self.hop_latency * self.diameter()
+        return derived.diameter_latency(self)
 
-    def group(self, ranks: int, stride: int = 1) -> Self | None:
-        """This fabric as a group of some ranks sees it that lie ``apart`` from each other, all other fields equal; None
-        where it has no such group."""
-        return self._with(ranks=ranks)
+    def neighbour_latency(self) -> float:
+        """Seconds below which no rank hears of any other."""
+        return derived.neighbour_latency(self)
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once."""
+        return derived.simultaneous(self, stride)
+
+    def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        """Ports and rates of transfers while all ports are busy; None where ranks have no links of their own."""
+        return None if self.joins_ranks else derived.ports(self, source, destination)
+
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """A group of ``ranks`` at a ``stride`` as a fabric, while its sibling groups exchange the same.
+
+        None where the groups do not tile the fabric, or where a circuit-switched fabric does not say what its parts
+        are.
+        """
+        if self.exclusive or self.in_network_reduction or self.ranks % (ranks * stride):
+            return None
+        return self if ranks == self.ranks else GroupFabric.of(self, ranks, stride)
+
+    def siblings(self) -> tuple[Fabric, Ints]:
+        """The fabric whose links this one uses, and the ranks there of this group and its siblings: [group, rank]."""
+        return self, np.arange(self.ranks)[None]
+
+    def channel_sharing(self, stride: Ints) -> Ints:
+        """Groups whose ranks lie ``stride`` apart that divide the same channels, besides what ``group`` counts."""
+        return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
         try:
             return type(self).model_validate(self.model_dump() | fields)
         except ValidationError:
             return None
-
-    def pair(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency from every rank to the one that lies so far on, all at once."""
-        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
-
-    def neighbour_latency(self) -> float:
-        """Seconds below which no rank hears of any other."""
-        return self.hop_latency
 
     def ring_order(self) -> Ints:
         """An order of the ranks in which neighbours are near each other, for ring algorithms."""
@@ -228,3 +162,87 @@ class Fabric(Config):
     def switch_rank(self) -> int:
         """The number by which schedules address the in-network reducer: one past the last rank."""
         return self.ranks
+
+
+class GroupFabric(Fabric):
+    """A group of a packet fabric's ranks, while all sibling groups exchange the same on the links that they share.
+
+        fabric of 12 ranks    0  1  2  3 | 4  5  6  7 | 8  9 10 11
+        groups of 2 at 2      a  b  a  b | c  d  c  d | e  f  e  f      siblings: every rank is in one group
+
+    A transfer from a to b stands for the transfers between the ranks in the same places of all groups, each on the
+    route that the fabric chooses for it. Its footprint is the links of all of them, so that whatever the siblings load
+    on a link counts, and no price is optimistic about sharing.
+    """
+
+    kind: Literal["group"] = "group"
+    whole: InstanceOf[SerializeAsAny[Fabric]]
+    """The fabric that the groups share."""
+    stride: Count = 1
+    """Distance between neighbouring ranks of a group."""
+
+    @model_validator(mode="after")
+    def _groups_tile_the_fabric(self) -> Self:
+        if self.whole.ranks % (self.ranks * self.stride):
+            raise ValueError(
+                f"groups of {self.ranks} ranks at stride {self.stride} do not tile {self.whole.ranks} ranks: expected "
+                "a product that divides them"
+            )
+        if self.whole.exclusive or self.whole.in_network_reduction:
+            raise ValueError(f"a {self.whole.kind_name} carries no packets: expected links that transfers share")
+        return self
+
+    @classmethod
+    def of(cls, whole: Fabric, ranks: int, stride: int) -> GroupFabric:
+        """The group with the fabric's common fields."""
+        common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
+        return cls(whole=whole, ranks=ranks, stride=stride, **common)
+
+    def siblings(self) -> tuple[Fabric, Ints]:
+        """The fabric, and the ranks of every group: [group, rank]."""
+        blocks = np.arange(0, self.whole.ranks, self.ranks * self.stride)[:, None, None]
+        members = blocks + np.arange(self.stride)[:, None] + self.stride * np.arange(self.ranks)
+        return self.whole, members.reshape(-1, self.ranks)
+
+    def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
+        """Source, destination and route of the transfers of all groups, those that belong together in a row."""
+        _, members = self.siblings()
+        ends = members.T[source].ravel(), members.T[destination].ravel()
+        return *ends, self.whole.route(*ends)
+
+    @property
+    def links(self) -> int:
+        return self.whole.links
+
+    def link_name(self, link: int) -> str:
+        return self.whole.link_name(link)
+
+    def link_bandwidth(self) -> Floats:
+        return self.whole.link_bandwidth()
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        runs = self.whole.footprint(*self._of_all(source, destination))
+        shape = (len(np.asarray(source)), -1)
+        return Footprint(*(part.reshape(shape) for part in (runs.base, runs.start, runs.length, runs.period)))
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        seconds = self.whole.latency(*self._of_all(source, destination))
+        slowest: Floats = seconds.reshape(len(np.asarray(source)), -1).max(axis=1)
+        return slowest
+
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Links that the transfer of the group with the longest way crosses."""
+        links = self.whole.hops(*self._of_all(source, destination))
+        most: Ints = links.reshape(len(np.asarray(source)), -1).max(axis=1)
+        return most
+
+    def ring_order(self) -> Ints:
+        """The fabric's order, of the first group's ranks."""
+        position = np.argsort(self.whole.ring_order())
+        return np.argsort(position[self.siblings()[1][0]])
+
+    def wire_bytes(self, nbytes: float) -> float:
+        return self.whole.wire_bytes(nbytes)
+
+    def with_smaller_packets(self, ratio: float) -> Self:
+        return self.model_copy(update={"whole": self.whole.with_smaller_packets(ratio)})

@@ -30,6 +30,7 @@ class CircuitSwitch(StarGeometry):
     """Seconds to set new permutations."""
 
     exclusive: ClassVar[bool] = True
+    switch_planes: ClassVar[bool] = True
 
     @property
     def channels(self) -> int:

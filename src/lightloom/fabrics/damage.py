@@ -13,7 +13,7 @@ Failures count nodes as they were. Ranks are those of the nodes that are left, i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, mo
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import validate
-from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import CLOCKWISE, Cut
-from lightloom.fabrics.wdm_ring import WavelengthRing, WdmRing
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.fabrics.base import CLOCKWISE, Cut, Fabric
+from lightloom.fabrics.wdm_ring import WavelengthRing
 
 _WAYS = ("clockwise", "counter-clockwise")
 _FORMS = {
@@ -96,6 +96,12 @@ class DamagedWdmRing(WavelengthRing):
     kind: Literal["damaged-wdm-ring"] = "damaged-wdm-ring"
     failures: tuple[_Written, ...] = ()
     """What has failed."""
+
+    damaged: ClassVar[bool] = True
+
+    @property
+    def failures_text(self) -> str:
+        return ", ".join(failure.text() for failure in self.failures)
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
@@ -187,6 +193,12 @@ class DamagedWdmRing(WavelengthRing):
         stride = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
+    def neighbour_latency(self) -> float:
+        """Between the nearest ranks with a working link between them."""
+        gap = (np.roll(self.survivors, -1) - self.survivors) % self.nodes
+        dark = self.blocked().all(axis=1).reshape(2, self.ranks).all(axis=0)
+        return self.hop_latency * float(gap[~dark].min())
+
     def _longest_detour(self) -> int:
         """Links between the ends of a broken link, the other way round."""
         dark = np.flatnonzero(self.blocked().all(axis=1)) % self.ranks
@@ -237,14 +249,20 @@ class DamagedWdmRing(WavelengthRing):
         """Groups differ with where they lie."""
 
 
-def damaged(ring: WdmRing, failures: Iterable[Failure]) -> DamagedWdmRing:
+def damaged(ring: Fabric, failures: Iterable[Failure]) -> DamagedWdmRing:
     """What is left of a ring.
 
     Raises:
+        UnsupportedError: failures of this kind of fabric are not modelled.
         ConfigError: something failed that the ring does not have, or parts of the ring cannot reach each other.
     """
-    gone = tuple(dict.fromkeys(failures))
-    dead = {each.at for each in gone if each.what in ("node", "dark-node")}
-    fields = ring.model_dump(exclude={"kind"}) | {"ranks": ring.ranks - len(dead), "failures": gone}
-    found: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
-    return found
+    if not ring.models_failures:
+        raise UnsupportedError(
+            f"failures of a {ring.kind_name} are not modelled (models_failures): expected a ring of wavelengths "
+            "(wdm-ring)"
+        )
+    failed = tuple(dict.fromkeys(failures))
+    dead = {each.at for each in failed if each.what in ("node", "dark-node")}
+    fields = ring.model_dump(exclude={"kind"}) | {"ranks": ring.ranks - len(dead), "failures": failed}
+    remaining: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
+    return remaining

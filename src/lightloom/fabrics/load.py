@@ -59,6 +59,16 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
     return fabric_from(read_yaml(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
 
 
+def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
+    """A fabric with single fields replaced.
+
+    Raises:
+        ConfigError: a field is unknown or out of range.
+    """
+    result: Fabric = validate(type(fabric), fabric.model_dump() | dict(settings), "fabric")
+    return result
+
+
 def fabric_from(
     data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
 ) -> Fabric:

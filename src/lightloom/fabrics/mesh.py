@@ -15,7 +15,10 @@ from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
-from lightloom.fabrics.base import Cut, Fabric, Footprint
+from lightloom.fabrics import derived
+from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.capabilities import Grid
+from lightloom.fabrics.footprint import Footprint
 
 
 class Mesh(Fabric):
@@ -27,6 +30,7 @@ class Mesh(Fabric):
     rows: Count | None = None
     """Rows of the grid; must divide ``ranks``."""
 
+    joins_ranks: ClassVar[bool] = True
     wraps: ClassVar[bool] = False
 
     @model_validator(mode="after")
@@ -40,6 +44,10 @@ class Mesh(Fabric):
         """(rows, columns)."""
         rows = self.rows or next(r for r in range(isqrt(self.ranks), 0, -1) if self.ranks % r == 0)
         return rows, self.ranks // rows
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(*self.shape, self.wraps)
 
     @property
     def links(self) -> int:
@@ -82,7 +90,7 @@ class Mesh(Fabric):
         first = np.where(forward, start, end)
         return base + np.where(forward, 0, self.ranks) + track * size, first, length, size
 
-    def _degrees(self) -> tuple[int, int]:
+    def _degrees(self) -> tuple[float, float]:
         """(smallest degree of a rank, sum of the degrees)."""
         rows, columns = self.shape
         per_row, per_column = (min(columns - 1, 1), min(rows - 1, 1))
@@ -118,6 +126,12 @@ class Mesh(Fabric):
         rows, columns = self.shape
         return rows - 1 + columns - 1
 
+    def diameter_latency(self) -> float:
+        return self.hop_latency * self.diameter()
+
+    def neighbour_latency(self) -> float:
+        return self.hop_latency
+
     def ring_order(self) -> Ints:
         """A snake through the rows, so that only the closing hop of a mesh is long."""
         rows, columns = self.shape
@@ -133,10 +147,14 @@ class Torus(Mesh):
 
     wraps: ClassVar[bool] = True
 
-    def _degrees(self) -> tuple[int, int]:
+    def _degrees(self) -> tuple[float, float]:
         rows, columns = self.shape
-        each = 2 * (columns > 1) + 2 * (rows > 1)
-        return each, each * self.ranks
+        if self.ranks <= 4:
+            # Routes leave some of the links unused that join the same two ranks.
+            receive, send = derived.rank_bandwidths(self)
+            return float(np.maximum(receive, send).min()) / self.bandwidth, float(receive.sum()) / self.bandwidth
+        degree = 2 * (columns > 1) + 2 * (rows > 1)
+        return degree, degree * self.ranks
 
     def diameter(self) -> int:
         rows, columns = self.shape

@@ -18,7 +18,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
-from lightloom.fabrics.base import Cut, Footprint
+from lightloom.fabrics.base import Cut
+from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.star import StarGeometry
 
 Positive = Annotated[float, Field(gt=0)]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut, Footprint
+from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.derived import Ports
+from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.star import StarGeometry
 
@@ -42,7 +44,6 @@ class TwoTierSwitch(PacketFabric):
     """
 
     kind: Literal["two-tier-switch"] = "two-tier-switch"
-    tiered: ClassVar[bool] = True
     domain_size: Count = 8
     """Ranks of a domain; must divide ``ranks``."""
     domain_bandwidth: Bandwidth = 450e9
@@ -110,13 +111,8 @@ class TwoTierSwitch(PacketFabric):
 
     def cuts(self) -> list[Cut]:
         alone = self._domains == 1
-        cuts = [
-            Cut(
-                "what one rank's ports can receive",
-                1,
-                self._inside + (0 if alone else self._across),
-            )
-        ]
+        inside, across = (self.domain_size > 1) * self._inside, (not alone) * self._across
+        cuts = [Cut("what one rank's ports can receive", 1, inside + across)]
         if not alone:
             cuts.append(Cut("the tree links into one domain", self.domain_size, self._tree))
         return cuts
@@ -124,31 +120,49 @@ class TwoTierSwitch(PacketFabric):
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self.cuts()[0].capacity
 
-    def group(self, ranks: int, stride: int = 1) -> Self | None:
-        """Ranks that begin at a multiple of ``ranks · apart``: as many in a domain as fall into one, with their ports
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """Ranks that begin at a multiple of ``ranks · stride``: as many in a domain as fall into one, with their ports
         and their part of the tree."""
+        if self.ranks % (ranks * stride):
+            return None
         if self.domain_size % (ranks * stride) == 0:
             inside = ranks
-        elif stride >= self.domain_size:
+        elif stride % self.domain_size == 0:
             inside = 1
-        elif self.domain_size % stride == 0:
+        elif self.domain_size % stride == 0 and ranks * stride % self.domain_size == 0:
             inside = self.domain_size // stride
         else:
-            return None
+            return super().group(ranks, stride)
         return self._with(ranks=ranks, domain_size=inside)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Those that leave their domain send through their network ports and the tree."""
+        """Ranks that leave their domain send through their network ports and the tree."""
         if self._domains == 1:
             return self._inside, 2 * self.domain_latency
-        return min(self._across, self._tree / min(stride, self.domain_size)), 4 * self.hop_latency
+        leaving = min(stride % self.ranks, self.ranks - stride % self.ranks, self.domain_size)
+        rate, latency = min(self._across, self._tree / leaving), 4 * self.hop_latency
+        if leaving < self.domain_size:
+            rate, latency = min(rate, self._inside), max(latency, 2 * self.domain_latency)
+        return rate, latency
+
+    def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        """A rank has a port into its domain and one into the tree, whose link all ports of a domain divide."""
+        across = source // self.domain_size != destination // self.domain_size
+        rate = np.where(across, min(self._across, self._tree / self.domain_size), self._inside)
+        return Ports(across.astype(np.int64), rate)
 
     def diameter(self) -> int:
         return 2 if self._domains == 1 else 4
 
     def diameter_latency(self) -> float:
-        return 2 * self.domain_latency if self._domains == 1 else 4 * self.hop_latency
+        inside, across = 2 * self.domain_latency, 4 * self.hop_latency
+        if self._domains == 1:
+            return inside
+        # Two transfers between domains may be quicker than one inside.
+        return across if self.domain_size == 1 else max(across, min(inside, 2 * across))
 
     def neighbour_latency(self) -> float:
-        inside = 2 * self.domain_latency
-        return inside if self._domains == 1 else min(inside, 4 * self.hop_latency)
+        inside, across = 2 * self.domain_latency, 4 * self.hop_latency
+        if self.domain_size == 1:
+            return across
+        return inside if self._domains == 1 else min(inside, across)

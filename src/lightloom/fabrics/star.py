@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
+import numpy as np
+
 from lightloom.core.arrays import Ints
-from lightloom.fabrics.base import Fabric, Footprint
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.derived import Ports
+from lightloom.fabrics.footprint import Footprint
 
 
 class StarGeometry(Fabric):
     """Link i leads from rank i to the middle, link N + i from the middle to rank i."""
+
+    distance_matters: ClassVar[bool] = False
 
     @property
     def links(self) -> int:
@@ -22,5 +30,18 @@ class StarGeometry(Fabric):
     def diameter(self) -> int:
         return 2
 
+    def diameter_latency(self) -> float:
+        return 2 * self.hop_latency
+
     def neighbour_latency(self) -> float:
         return self.diameter_latency()
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
+
+    def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        rate = float(self.link_bandwidth()[0])
+        return Ports(np.zeros(len(source), np.int64), np.full(len(source), rate))
+
+    def group(self, ranks: int, stride: int = 1) -> Self | None:
+        return self._with(ranks=ranks)

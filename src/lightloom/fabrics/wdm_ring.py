@@ -13,7 +13,8 @@ from pydantic import Field
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric, Footprint
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric
+from lightloom.fabrics.footprint import Footprint
 
 
 class RingGeometry(Fabric):
@@ -50,6 +51,12 @@ class RingGeometry(Fabric):
     def diameter(self) -> int:
         return self.ranks // 2
 
+    def diameter_latency(self) -> float:
+        return self.hop_latency * self.diameter()
+
+    def neighbour_latency(self) -> float:
+        return self.hop_latency
+
 
 class WavelengthRing(RingGeometry):
     """Nodes on a ring of fibres, each fibre carrying many wavelengths; micro-rings add, drop or pass each of them.
@@ -81,6 +88,10 @@ class WavelengthRing(RingGeometry):
 
     exclusive: ClassVar[bool] = True
     wavelength_routed: ClassVar[bool] = True
+    distance_matters: ClassVar[bool] = False
+    group_assumption: ClassVar[str] = (
+        "the ring of a group's neighbours closes, as SiP-ML assumes; groups that interleave divide the wavelengths"
+    )
 
     @property
     def channels(self) -> int:
@@ -123,6 +134,18 @@ class WavelengthRing(RingGeometry):
     def transmitters(self) -> int | None:
         return self.transceivers
 
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """A ring of as many ranks."""
+        return self._with(ranks=ranks)
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """All that a rank can receive, from its neighbour: circuits go where they are needed."""
+        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
+
+    def channel_sharing(self, stride: Ints) -> Ints:
+        """Groups that interleave have as many rings as their ranks lie apart."""
+        return stride
+
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.channels * self.wavelength_bandwidth)
 
@@ -144,6 +167,8 @@ class WdmRing(WavelengthRing):
 
     kind: Literal["wdm-ring"] = "wdm-ring"
 
+    models_failures: ClassVar[bool] = True
+
 
 class Ring(RingGeometry):
     """An electrical ring: each neighbour pair joined by one link each way, packets forwarded hop by hop."""
@@ -151,6 +176,8 @@ class Ring(RingGeometry):
     kind: Literal["ring"] = "ring"
     bandwidth: Bandwidth = 50e9
     """Bytes per second of a link, per direction."""
+
+    joins_ranks: ClassVar[bool] = True
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.bandwidth)

@@ -115,7 +115,7 @@ def test_what_was_kept_is_found_again_and_broken_files_are_replaced(
         whole.unlink()
         verify(synthesized(wanted, fabric), fabric)
         assert design.read_bytes() != broken
-    with pytest.raises(UnsupportedError, match="not a PacketSwitch"):
+    with pytest.raises(UnsupportedError, match="and a switch has none of them"):
         synthesized(wanted, PacketSwitch(ranks=12))
 
 

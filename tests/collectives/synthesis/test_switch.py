@@ -174,7 +174,7 @@ def test_schedules_of_a_circulant_look_the_same_from_every_rank() -> None:
 
 
 def test_other_fabrics_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="Torus"):
+    with pytest.raises(UnsupportedError, match="on a torus: expected switch planes"):
         on_switch(Collective("all-gather", 9, 9.0), Torus(ranks=9))
 
 

@@ -213,11 +213,14 @@ def test_what_has_no_pipes_is_refused() -> None:
     plan = drawn(0, 2, 2)
     with pytest.raises(UnsupportedError, match="the plan is for 4 ranks, but the fabric has 8"):
         grant(plan, PacketSwitch(ranks=8))
-    with pytest.raises(UnsupportedError, match="on a mesh: expected a circuit-switch, a wdm-ring, a switch or"):
+    with pytest.raises(
+        UnsupportedError,
+        match="on a mesh: expected wavelengths around a sound ring",
+    ):
         grant(plan, Mesh(ranks=4))
     with pytest.raises(UnsupportedError, match="8 transceivers a rank: expected none stated, or at least the 128"):
         grant(plan, WdmRing(ranks=4, transceivers=8))
-    with pytest.raises(UnsupportedError, match="PacketSwitch of 4 ranks: expected a circuit-switch or a wdm-ring"):
+    with pytest.raises(UnsupportedError, match="on a switch of 4 ranks: expected wavelengths"):
         regrants(plan, PacketSwitch(ranks=4))
 
 

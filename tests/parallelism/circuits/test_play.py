@@ -144,7 +144,7 @@ def test_too_few_holds_and_other_fabrics_are_refused() -> None:
     fabric = WdmRing(ranks=4, wavelengths=1, wavelength_bandwidth=1.0)
     with pytest.raises(InputError, match=r"of the bytes to send after 3 holds: expected a longer hold"):
         play_replanned(uniform(4), longest_first(fabric), fabric, Timing(1e-3, 1e-3), most_holds=3)
-    with pytest.raises(InputError, match="expected a wdm-ring or a circuit-switch"):
+    with pytest.raises(InputError, match="expected wavelengths around a sound ring"):
         longest_first(Mesh(ranks=4))
     with pytest.raises(InputError, match="granted no circuit"):
         play_replanned(uniform(4), lambda traffic, _: empty(), fabric, Timing(1e-3, 1e-3))

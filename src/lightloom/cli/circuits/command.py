@@ -15,9 +15,8 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
-from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Timing
 from lightloom.reports.console import facts_table, make_console
 from lightloom.reports.figures.base import save
@@ -70,9 +69,8 @@ def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
     if ranks != traffic.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
     on = load_fabric(name, traffic.ranks, settings)
-    if not isinstance(on, WdmRing | CircuitSwitch) or on.in_network_reduction:
-        kind = getattr(on, "kind", type(on).__name__)
-        raise UnsupportedError(f"--fabric {name}: a {kind} has no circuits: expected a wdm-ring or a circuit-switch")
+    if not on.assigns_circuits:
+        raise UnsupportedError(f"--fabric {name}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
     return on
 
 

@@ -11,8 +11,6 @@ from lightloom.cli.output import read_count
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import (
     Assignment,
     Played,
@@ -91,10 +89,9 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
     Raises:
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
     """
-    if isinstance(on, CircuitSwitch):
+    if on.switch_planes:
         candidates = [_on_switch(traffic, on, request)]
     else:
-        assert isinstance(on, WdmRing)
         if request.objective != "max-min":
             raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
         candidates = _on_ring(traffic, on, request)
@@ -112,28 +109,26 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
     return min(tried, key=lambda solved: solved[1].makespan)
 
 
-def _on_switch(traffic: Traffic, on: CircuitSwitch, request: Request) -> Solved:
+def _on_switch(traffic: Traffic, on: Fabric, request: Request) -> Solved:
     holds = request.holds or _switch_holds(traffic, on, request)
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
     else:
-        # Holds are more planes, in turn.
-        planes = on.model_copy(update={"degree": on.degree * holds})
-        exact = solve_multiplicities(traffic, planes, request.objective, request.time_limit)
+        exact = solve_multiplicities(traffic, on, request.objective, request.time_limit, holds=holds)
         granted = switch.realise(traffic, on, exact.counts[:, 0], holds)
         solved = _solved(Assignment(traffic, granted, switch.bound(traffic, on)), request, exact)
     verify_permutations(switch.permutations(solved.assignment.circuits, on), solved.assignment.circuits)
     return solved
 
 
-def _switch_holds(traffic: Traffic, on: CircuitSwitch, request: Request) -> int:
+def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> int:
     if request.objective != "max-min":
         return 1
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
-    return math.ceil(peers / on.degree)
+    return math.ceil(peers / on.channels)
 
 
-def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
+def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -159,7 +154,7 @@ def _on_ring(traffic: Traffic, on: WdmRing, request: Request) -> list[Solved]:
     return [_solved(Assignment(traffic, granted, relaxation.service, lost), request, exact)]
 
 
-def _ring_holds(traffic: Traffic, on: WdmRing) -> int:
+def _ring_holds(traffic: Traffic, on: Fabric) -> int:
     """Fewer holds cannot serve all pairs, whatever they send: even fractions of circuits would not do."""
     equal = traffic.with_bytes(np.ones(len(traffic)))
     return max(1, math.ceil(1 / relax(equal, on).service - 1e-9))

@@ -105,7 +105,7 @@ def _codec_notes(codec: Compression | None) -> tuple[str, ...]:
 
 
 def _kind(fabric: Fabric | None) -> str:
-    return str(getattr(fabric, "kind", "fabric"))
+    return "fabric" if fabric is None else fabric.kind_name
 
 
 def _facts(graph: ComputeGraph, on: Cluster, cost_model: str) -> tuple[tuple[str, str], ...]:

@@ -176,8 +176,8 @@ def _chunks(schedule: Schedule) -> NDArray[np.int64]:
     return chunks
 
 
-def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return [rows[begin : begin + _BLOCK] for begin in range(0, len(rows), _BLOCK)]
+def _blocks(rows: NDArray[np.int64], size: int = _BLOCK) -> list[NDArray[np.int64]]:
+    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
 def rows_by_step(schedule: Schedule) -> NDArray[np.int64]:
@@ -210,7 +210,9 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
     load, load_step = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
-    for rows in _blocks(rows_by_step(schedule)):
+    # A transfer of a group of ranks occupies the links of all sibling groups.
+    groups = len(fabric.siblings()[1])
+    for rows in _blocks(rows_by_step(schedule), max(_BLOCK // groups, 1)):
         ends = schedule.ends(rows)
         print_ = fabric.footprint(*ends)
         kernels.busiest(

@@ -24,10 +24,6 @@ from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, stages
 from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import DamagedWdmRing
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
@@ -36,16 +32,19 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
     if kind in kinds:
         return None
     if kinds:
-        return f"synthesis on this {type(fabric).__name__} serves {', '.join(kinds)}, not {kind}"
-    return f"synthesis needs a ring, a mesh, a torus or a circuit switch, not a {type(fabric).__name__}"
+        return f"synthesis on this {fabric.kind_name} serves {', '.join(kinds)}, not {kind}"
+    return (
+        "synthesis needs a ring of wavelengths (wavelength_routed), switch planes (switch_planes) or links between "
+        f"neighbouring ranks (joins_ranks), and a {fabric.kind_name} has none of them"
+    )
 
 
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
-    if isinstance(fabric, WdmRing):
+    if fabric.wavelength_routed and not fabric.damaged:
         return KINDS
-    if isinstance(fabric, CircuitSwitch):
+    if fabric.switch_planes:
         return SERVES
-    return FROM_ALL_GATHER if isinstance(fabric, (DamagedWdmRing, Mesh, Ring)) else ()
+    return FROM_ALL_GATHER if fabric.wavelength_routed or fabric.joins_ranks else ()
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -68,17 +67,17 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    if isinstance(fabric, DamagedWdmRing):
+    if fabric.damaged:
         yield around_damage(collective, fabric)
-    elif isinstance(fabric, WdmRing):
+    elif fabric.wavelength_routed:
         yield from _on_ring(collective, fabric)
-    elif isinstance(fabric, CircuitSwitch):
+    elif fabric.switch_planes:
         yield on_switch(collective, fabric)
     else:
         yield in_rounds(collective, fabric)
 
 
-def _on_ring(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
+def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     if collective.kind in ROOTED:
         yield rooted(collective, fabric)
     elif collective.kind == "all-to-all":

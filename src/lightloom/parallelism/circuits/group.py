@@ -17,9 +17,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment
 from lightloom.parallelism.circuits.holds import Timing
@@ -142,29 +140,24 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
       and the other pairs relay;
     * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where
       some pair has no circuit yet; the same in every group;
-    * packet switches: pairs at the speed of their ports, two-tier trees as if all ports were busy.
+    * packets: pairs at the speed of their ports, links that several ports share as if all of these were busy.
 
     Args:
         timing: of the holds of a ring; by default a hold of ten reconfigurations.
 
     Raises:
-        UnsupportedError: the fabric is none of these or has another number of ranks, or some pair is out of reach
+        UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach
             whatever is granted.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
     matrix = plan.traffic().total
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
-    if not isinstance(fabric, CircuitSwitch | WdmRing | PacketSwitch | TwoTierSwitch):
-        raise UnsupportedError(
-            f"circuits for a placed plan on a {fabric.model_dump()['kind']}: expected a circuit-switch, a wdm-ring, a "
-            "switch or a two-tier-switch"
-        )
     if traffic is None:
         return [_nothing(plan.k)]
-    if isinstance(fabric, CircuitSwitch):
+    if fabric.switch_planes:
         found = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
-    elif isinstance(fabric, WdmRing):
+    elif fabric.assigns_circuits:
         found = _on_ring(plan, traffic, fabric, timing)
     else:
         found = [_ports(plan, traffic, fabric)]
@@ -238,9 +231,9 @@ def _nothing(k: int) -> GroupCircuits:
     )
 
 
-def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
+def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
-    if peers <= fabric.degree:
+    if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
     # Equal transfers go by distance, so that they do not all take the ports of the first ranks.
     order = np.lexsort((traffic.source, (traffic.destination - traffic.source) % traffic.ranks))
@@ -248,11 +241,11 @@ def _on_switch(traffic: Traffic, fabric: CircuitSwitch) -> Assignment:
         traffic, source=traffic.source[order], destination=traffic.destination[order], nbytes=traffic.nbytes[order]
     )
     counts = np.zeros(len(traffic), np.int64)
-    counts[order] = switch.fill_ports(turned, fabric.degree, counts)
+    counts[order] = switch.fill_ports(turned, fabric.channels, counts)
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
-def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: WdmRing, timing: Timing | None) -> list[GroupCircuits]:
+def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
     timing = timing or default_timing(fabric)
     try:
         relaxation = relax(traffic, fabric)
@@ -309,28 +302,30 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
     return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
 
 
-def _ports(plan: HybridPlan, traffic: Traffic, fabric: PacketSwitch | TwoTierSwitch) -> GroupCircuits:
-    """Every pair at the rate of the slowest link it takes, a tree's link divided among the ports below it."""
-    domain = fabric.domain_size if isinstance(fabric, TwoTierSwitch) else fabric.ranks
-    route = fabric.route(traffic.source, traffic.destination)
-    taken = fabric.footprint(traffic.source, traffic.destination, route)
-    rates = fabric.link_bandwidth()
-    rates[4 * fabric.ranks :] /= domain
-    rate = np.where(taken.length > 0, rates[np.minimum(taken.base + taken.start, fabric.links - 1)], np.inf).min(axis=1)
+def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
+    """Every pair at the rate that its port has while all are busy.
+
+    Raises:
+        UnsupportedError: the fabric has neither circuits nor ports of single ranks.
+    """
+    ports = None if fabric.exclusive else fabric.ports(traffic.source, traffic.destination)
+    if ports is None:
+        raise UnsupportedError(
+            f"placed plans on a {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
+        )
     pipe, codes = pipes_of(plan.k, traffic)
-    bandwidth, latency = np.full(len(codes), np.inf), np.zeros(len(codes))
-    np.minimum.at(bandwidth, pipe, rate)
+    bandwidth, latency, port = np.full(len(codes), np.inf), np.zeros(len(codes)), np.zeros(len(codes), np.int64)
+    np.minimum.at(bandwidth, pipe, ports.rate)
+    route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route))
-    # A rank of a two-tier switch has a port into its domain and one into the tree.
-    across = np.zeros(len(codes), np.int64)
-    np.maximum.at(across, pipe, (traffic.source // domain != traffic.destination // domain).astype(np.int64))
+    np.maximum.at(port, pipe, ports.port)
     return GroupCircuits(
         k=plan.k,
         source=codes // (2 * plan.k),
         destination=codes % (2 * plan.k),
         bandwidth=bandwidth[None],
         latency=latency,
-        port=codes // (2 * plan.k) + plan.k * across,
+        port=codes // (2 * plan.k) + plan.k * port,
         timing=None,
         assignment=None,
     )

@@ -9,8 +9,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits.group import GroupCircuits, default_timing, least_of_groups, pipes_of
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.replan import longest_first
@@ -34,10 +33,10 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
     """
     matrix = plan.traffic().total
-    if plan.ranks != fabric.ranks or not isinstance(fabric, CircuitSwitch | WdmRing) or not matrix.sum() > 0:
+    if plan.ranks != fabric.ranks or not fabric.assigns_circuits or not matrix.sum() > 0:
         raise UnsupportedError(
-            f"circuits granted from hold to hold on a {type(fabric).__name__} of {fabric.ranks} ranks: expected a "
-            f"circuit-switch or a wdm-ring of {plan.ranks} ranks, and traffic"
+            f"circuits granted from hold to hold on a {fabric.kind_name} of {fabric.ranks} ranks: {NEEDS_CIRCUITS}, of "
+            f"{plan.ranks} ranks, and traffic"
         )
     timing = timing or default_timing(fabric)
     traffic, circuit_bytes = Traffic.of(matrix), fabric.channel_bandwidth * timing.hold
@@ -45,7 +44,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
 
     def regrant(waiting: Floats) -> Floats:
         known = traffic.with_bytes(waiting[pipe])
-        if isinstance(fabric, WdmRing) and plan.groups > 1:
+        if fabric.wavelength_routed and plan.groups > 1:
             circuits = longest_tiled(known, fabric, plan.k, np.ceil(known.nbytes / circuit_bytes).astype(np.int64))
         else:
             circuits = longest_first(fabric)(known, circuit_bytes)

@@ -10,8 +10,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import CLOCKWISE
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import CLOCKWISE, Fabric
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, least_service, smallest_counts
 from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
@@ -21,7 +20,7 @@ _HALVINGS = 12
 """Of the interval in which the best service is sought: 1/4096 of the bound."""
 
 
-def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
+def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
     """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
 
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two ways as the relaxation does
@@ -46,7 +45,7 @@ def assign(traffic: Traffic, fabric: WdmRing, holds: int = 1, relaxation: Relaxa
 
 
 def assign_in_turns(
-    traffic: Traffic, fabric: WdmRing, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
+    traffic: Traffic, fabric: Fabric, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
     """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else one of ``most_holds``.
 
@@ -67,7 +66,7 @@ def assign_in_turns(
     return assign(traffic, fabric, holds, relaxation)
 
 
-def assign_longest(traffic: Traffic, fabric: WdmRing, most: Ints | None = None) -> Circuits:
+def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
     """One hold by water-filling alone: each circuit to the pair whose transfer is still the longest with it.
 
     Args:
@@ -82,7 +81,7 @@ def assign_longest(traffic: Traffic, fabric: WdmRing, most: Ints | None = None) 
 
 
 def realise(
-    traffic: Traffic, fabric: WdmRing, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
+    traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
     """Return circuits with wavelength continuity for counts [pair, way], and how many found no wavelength.
 

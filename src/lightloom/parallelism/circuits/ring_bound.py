@@ -15,7 +15,7 @@ from scipy import sparse
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.traffic import Traffic
 
 
@@ -29,7 +29,7 @@ class Relaxation:
     """Share of each demand that runs clockwise, shape [pair]."""
 
 
-def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxation:
+def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
     """Return the largest t at which ``t · T`` fits on the links, T relative to the largest demand.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
@@ -65,7 +65,7 @@ def relax(traffic: Traffic, fabric: WdmRing, continuity: bool = True) -> Relaxat
     return Relaxation(float(result.x[-1]) * fabric.channels, share[np.searchsorted(inside, representative)])
 
 
-def check_ring(traffic: Traffic, fabric: WdmRing) -> None:
+def check_ring(traffic: Traffic, fabric: Fabric) -> None:
     """Refuse what ring assignments do not model.
 
     Raises:

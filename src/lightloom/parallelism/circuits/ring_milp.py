@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.parallelism.circuits.milp import Counts, maximise
 from lightloom.parallelism.circuits.ring_bound import check_ring
 from lightloom.parallelism.circuits.traffic import Traffic
 
 
-def solve(traffic: Traffic, fabric: WdmRing, holds: int = 1, time_limit: float = 10.0) -> Counts:
+def solve(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
     """Return whole λ[direction, fibre, pair]; the largest t with ``sum of λ >= t · T`` for every demand, T relative.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
@@ -26,7 +25,7 @@ def solve(traffic: Traffic, fabric: WdmRing, holds: int = 1, time_limit: float =
         InputError: the sizes differ, transceivers bind, or the time ran out without a solution.
     """
     check_ring(traffic, fabric)
-    pairs, sets = len(traffic), fabric.fibres * holds
+    pairs, sets = len(traffic), fabric.channels // fabric.fibre_channels * holds
     ways = np.repeat([CLOCKWISE, COUNTERCLOCKWISE], pairs)
     taken = fabric.footprint(np.tile(traffic.source, 2), np.tile(traffic.destination, 2), ways)
     length = taken.length[:, 0]
@@ -40,8 +39,8 @@ def solve(traffic: Traffic, fabric: WdmRing, holds: int = 1, time_limit: float =
     matrix = sparse.block_array([[loads, None], [granted, demands]], format="csr")
     cells = 2 * pairs * sets
     integral = np.append(np.ones(cells, dtype=bool), False)
-    highest = np.append(np.full(cells, float(fabric.wavelengths)), np.inf)
-    upper = np.concatenate([np.full(sets * fabric.links, float(fabric.wavelengths)), np.full(pairs, np.inf)])
+    highest = np.append(np.full(cells, float(fabric.fibre_channels)), np.inf)
+    upper = np.concatenate([np.full(sets * fabric.links, float(fabric.fibre_channels)), np.full(pairs, np.inf)])
     lower = np.concatenate([np.zeros(sets * fabric.links), np.zeros(pairs)])
     gain = np.append(np.zeros(cells), 1.0)
     solution = maximise(gain, matrix, lower, upper, integral, highest, time_limit)

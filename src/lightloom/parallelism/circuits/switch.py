@@ -16,7 +16,7 @@ from scipy import sparse
 from lightloom.collectives.schedule.wavelengths import colour_planes
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
 from lightloom.parallelism.circuits.traffic import Traffic
 
@@ -30,7 +30,7 @@ def circuit_bandwidth(wavelengths: int, degree: int, wavelength_bandwidth: float
     return wavelengths * wavelength_bandwidth / degree
 
 
-def assign(traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-min", holds: int = 1) -> Assignment:
+def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
     """Return circuits by the fast method, which is exact for both objectives.
 
     max-min leaves ports free; they go to the longest transfers that can use them. Time: demands times the peers of a
@@ -45,7 +45,7 @@ def assign(traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-
     traffic.check_fits(fabric)
     if holds < 1:
         raise InputError(f"a cycle of {holds} holds: expected at least 1")
-    planes = fabric.degree * holds
+    planes = fabric.channels * holds
     if objective == "max-min":
         counts = fill_ports(traffic, planes, max_min_counts(traffic, planes))
     else:
@@ -53,9 +53,9 @@ def assign(traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-
     return Assignment(traffic, realise(traffic, fabric, counts, holds), bound(traffic, fabric))
 
 
-def bound(traffic: Traffic, fabric: CircuitSwitch) -> float:
+def bound(traffic: Traffic, fabric: Fabric) -> float:
     """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest line sum."""
-    return fabric.degree / float(_line_sums(traffic, traffic.relative).max())
+    return fabric.channels / float(_line_sums(traffic, traffic.relative).max())
 
 
 def check_degree(traffic: Traffic, planes: int) -> None:
@@ -161,21 +161,21 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
     return counts
 
 
-def realise(traffic: Traffic, fabric: CircuitSwitch, counts: Ints, holds: int = 1) -> Circuits:
+def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
     """Holds and planes for counts [pair] whose line sums are at most Q · holds: bipartite edge colouring, no loss."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
-    hold, plane = np.divmod(colour, fabric.degree)
+    hold, plane = np.divmod(colour, fabric.channels)
     return Circuits(holds, hold, source, destination, np.zeros_like(hold), plane)
 
 
-def permutations(circuits: Circuits, fabric: CircuitSwitch) -> Ints:
+def permutations(circuits: Circuits, fabric: Fabric) -> Ints:
     """Return the settings of all planes, shape [hold, plane, rank]: entry j at rank i is a circuit from i to j.
 
     Ports without a circuit are joined to themselves where both sides are free, else in ascending order.
     """
-    settings = np.full((circuits.holds, fabric.degree, fabric.ranks), -1, np.int64)
+    settings = np.full((circuits.holds, fabric.channels, fabric.ranks), -1, np.int64)
     settings[circuits.hold, circuits.channel, circuits.source] = circuits.destination
     for setting in settings.reshape(-1, fabric.ranks):
         idle = np.flatnonzero(setting < 0)

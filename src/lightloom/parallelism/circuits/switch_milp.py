@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from lightloom.core.arrays import Floats
-from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.milp import Counts, maximise
 from lightloom.parallelism.circuits.switch import check_degree
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -17,7 +17,7 @@ Objective = Literal["max-min", "throughput"]
 
 
 def solve_permutations(
-    traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-min", time_limit: float = 10.0
+    traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0
 ) -> Counts:
     """Q permutation matrices P[q, i, j], as in SiP-ML's published simulator (section 3.3; its appendix A.2 not seen).
 
@@ -32,8 +32,8 @@ def solve_permutations(
     """
     traffic.check_fits(fabric)
     if objective == "max-min":
-        check_degree(traffic, fabric.degree)
-    n, planes = fabric.ranks, fabric.degree
+        check_degree(traffic, fabric.channels)
+    n, planes = fabric.ranks, fabric.channels
     cells = planes * n * n
     plane, row, column = (a.ravel() for a in np.indices((planes, n, n)))
     cell = traffic.source * n + traffic.destination
@@ -47,23 +47,25 @@ def solve_permutations(
 
 
 def solve_multiplicities(
-    traffic: Traffic, fabric: CircuitSwitch, objective: Objective = "max-min", time_limit: float = 10.0
+    traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0, *, holds: int = 1
 ) -> Counts:
     """The same optimum with one integer a demand: row and column sums of at most Q decompose into Q permutations.
+
+    With ``holds`` there are as many times Q planes, one hold's after the other's.
 
     Raises:
         InputError: as :func:`solve_permutations`.
     """
     traffic.check_fits(fabric)
     if objective == "max-min":
-        check_degree(traffic, fabric.degree)
+        check_degree(traffic, fabric.channels * holds)
     pairs = np.arange(len(traffic))
     lines = np.concatenate([traffic.source, fabric.ranks + traffic.destination])
     sums = sparse.csr_array(
         (np.ones(2 * len(traffic)), (lines, np.tile(pairs, 2))), shape=(2 * fabric.ranks, len(traffic))
     )
     granted = sparse.eye_array(len(traffic), format="csr")
-    values, status, gap = _solve(sums, granted, traffic, objective, 0.0, float(fabric.degree), time_limit)
+    values, status, gap = _solve(sums, granted, traffic, objective, 0.0, float(fabric.channels * holds), time_limit)
     return Counts(values.astype(np.int64)[:, None], status, gap)
 
 

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -41,7 +40,7 @@ class _Pipes(NamedTuple):
 
 
 def assign_tiled(
-    traffic: Traffic, fabric: WdmRing, k: int, holds: int = 1, relaxation: Relaxation | None = None
+    traffic: Traffic, fabric: Fabric, k: int, holds: int = 1, relaxation: Relaxation | None = None
 ) -> Assignment:
     """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
 
@@ -61,7 +60,7 @@ def assign_tiled(
     return Assignment(traffic, _repeated(traffic, pipes, k, counts, holds), relaxation.service)
 
 
-def longest_tiled(traffic: Traffic, fabric: WdmRing, k: int, most: Ints) -> Circuits:
+def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
     """One hold by water-filling alone, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
     check_ring(traffic, fabric)
     pipes = _pipes(traffic, k)

@@ -15,8 +15,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.packet_switch import TwoTierSwitch
-from lightloom.fabrics.star import StarGeometry
+from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.splits import SPLITS, Split, split_size
 from lightloom.planner.pricing.stage_times import Job
@@ -53,11 +52,10 @@ def peers(fabric: Fabric) -> int:
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
     """
-    if fabric.in_network_reduction or not (fabric.exclusive or isinstance(fabric, StarGeometry | TwoTierSwitch)):
-        kind = getattr(fabric, "kind", type(fabric).__name__)
+    ends = np.arange(2)
+    if fabric.in_network_reduction or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
         raise UnsupportedError(
-            f"placed plans need circuits or a packet switch, not a fabric of kind {kind!r}: "
-            "expected wdm-ring, circuit-switch, switch or two-tier-switch"
+            f"placed plans on a {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
         )
     if not fabric.exclusive:
         return fabric.ranks

@@ -35,10 +35,11 @@ def prices_path(
     algorithm: Algorithm, fabric: Fabric, model: CostModel, wanted: Iterable[tuple[Kind, float]]
 ) -> Path | None:
     """Where the prices of these collectives are kept; None where they are not."""
-    ours = (algorithm.build.__module__, type(fabric).__module__)
-    if algorithm.by_size or not all(name.startswith("lightloom.") for name in ours):
+    module, name = fabric.implementation
+    ours = (algorithm.build.__module__, module)
+    if algorithm.by_size or not all(source.startswith("lightloom.") for source in ours):
         return None
-    asked = [algorithm.name, type(fabric).__name__, fabric.model_dump(mode="json"), model, sorted(wanted), _code_hash()]
+    asked = [algorithm.name, name, fabric.model_dump(mode="json"), model, sorted(wanted), _code_hash()]
     return cache_directory() / "prices" / f"{content_hash(asked)}.json"
 
 

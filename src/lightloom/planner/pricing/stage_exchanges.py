@@ -123,7 +123,7 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
     """How far a group's ranks lie apart, where that makes a difference; else 1."""
-    return stride if fabric.tiered else np.ones_like(stride)
+    return stride if fabric.distance_matters else np.ones_like(stride)
 
 
 def _beside(rows: Ints) -> Ints:
@@ -131,4 +131,4 @@ def _beside(rows: Ints) -> Ints:
 
 
 def _interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
-    return stride.astype(np.float64) if sharing and fabric.wavelength_routed else np.ones(len(stride))
+    return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.base import Fabric, Footprint
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import Footprint
 
 _BLOCK = 1 << 19
 _MAXIMUM_CELLS = 1 << 22

@@ -16,13 +16,13 @@ from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.hubs import Circuits, hub_ranks
 from lightloom.collectives.synthesis.engine.trees import Trees
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import Fabric
 
 _Rows = dict[str, Any]
 
 
 def ring_schedule(
-    name: str, collective: Collective, fabric: WdmRing, trees: Trees, notes: tuple[str, ...] = ()
+    name: str, collective: Collective, fabric: Fabric, trees: Trees, notes: tuple[str, ...] = ()
 ) -> Schedule:
     """The schedule of any of the three kinds, not yet verified."""
     circuits, pieces = trees.circuits, len(trees.parent)

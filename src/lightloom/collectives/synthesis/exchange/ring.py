@@ -18,7 +18,7 @@ from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.circuits import Tours, Wiring
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange.search import EFFORT, ExchangeSearch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import Fabric
 
 _NEAR = 1.01
 """Times the bound at which straight circuits suffice."""
@@ -26,7 +26,7 @@ _STEPS = 8
 """In which circuits for all pairs may take turns, as pays where changing them takes no time."""
 
 
-def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
+def exchange(collective: Collective, fabric: Fabric) -> Schedule:
     """The fastest all-to-all found, not yet verified."""
     straight, ranks, reach = None, fabric.ranks, fabric.reach
     few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
@@ -44,7 +44,7 @@ def exchange(collective: Collective, fabric: WdmRing) -> Schedule:
     return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
 
 
-def exchange_schedule(collective: Collective, fabric: WdmRing, found: Plan, notes: tuple[str, ...] = ()) -> Schedule:
+def exchange_schedule(collective: Collective, fabric: Fabric, found: Plan, notes: tuple[str, ...] = ()) -> Schedule:
     """The rows of one period of ranks, on circuits that stand throughout."""
     from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
 

@@ -28,7 +28,6 @@ from lightloom.collectives.synthesis.grid.trees import over_trees
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh
 
 _BLOCK = 1 << 20
 _MOST_ROWS = 1 << 23
@@ -73,7 +72,7 @@ class Links:
         )
         if not (np.diff(links.enter).all() and np.diff(links.leave).all()):
             raise UnsupportedError(
-                f"rounds from neighbour to neighbour on a {type(fabric).__name__}: expected links that join ranks"
+                f"rounds from neighbour to neighbour on a {fabric.kind_name}: expected links that join ranks"
             )
         return links
 
@@ -110,7 +109,7 @@ def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
     doubling = replace(
         recursive_doubling(collective, fabric), algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",)
     )
-    trees = [over_trees(collective, fabric)] if isinstance(fabric, Mesh) else []
+    trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid else []
     return min([found, doubling, *trees], key=lambda each: cost(each, fabric).time)
 
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Ints
-from lightloom.fabrics.mesh import Mesh
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.capabilities import Grid
 
 _MOST_ROWS = 1 << 23
 _LONG_ENOUGH = 200
@@ -39,9 +40,9 @@ class GridTrees:
     tree: Ints
 
     @classmethod
-    def of(cls, grid: Mesh, chunks: int) -> GridTrees:
+    def of(cls, shape: Grid, chunks: int) -> GridTrees:
         """A tree for each of so many chunks, spines in the middle first."""
-        rows, columns = grid.shape
+        rows, columns, wraps = shape
         by_row = _share_of_rows(rows, columns)
         spines: dict[tuple[bool, int, int], int] = {}
         tree = np.empty(chunks, np.int64)
@@ -53,10 +54,10 @@ class GridTrees:
             size, other = (rows, columns) if along_row else (columns, rows)
             spine = (size // 2 + (turn + 1) // 2 * (1 - turn % 2 * 2)) % size
             # Around a torus also the gaps, which lie opposite to the root, take their turns.
-            middle = (other // 2 + turn // size) % other if grid.wraps else other // 2
+            middle = (other // 2 + turn // size) % other if wraps else other // 2
             root = (spine, middle) if along_row else (middle, spine)
             tree[chunk] = spines.setdefault((along_row, *root), len(spines))
-        return cls(np.stack([_parents(grid, *key) for key in spines]), tree)
+        return cls(np.stack([_parents(shape, *key) for key in spines]), tree)
 
 
 def _share_of_rows(rows: int, columns: int) -> float:
@@ -66,11 +67,11 @@ def _share_of_rows(rows: int, columns: int) -> float:
     return (1 - 1 / columns) / (2 - 1 / columns - 1 / rows)
 
 
-def _parents(grid: Mesh, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
+def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
     """The next rank on the way to the root; with a spine along the row, ranks first move to that row."""
-    rows, columns = grid.shape
+    rows, columns, wraps = shape
     y, x = (axis.ravel() for axis in np.indices((rows, columns)))
-    up, across = _toward(y, row, rows, grid.wraps), _toward(x, column, columns, grid.wraps)
+    up, across = _toward(y, row, rows, wraps), _toward(x, column, columns, wraps)
     first = (y != row) if along_row else (x == column)
     parent = np.where(first, up * columns + x, y * columns + across)
     parent[row * columns + column] = -1
@@ -84,7 +85,7 @@ def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
     return (at + np.sign(ahead)) % size
 
 
-def over_trees(collective: Collective, grid: Mesh) -> Schedule:
+def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
     """An all-reduce in rounds, every link carrying one chunk in each; as many chunks as the size asks for. Not yet
     verified.
 
@@ -92,8 +93,8 @@ def over_trees(collective: Collective, grid: Mesh) -> Schedule:
     """
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
-    chunks = _chunks(collective, grid)
-    trees = GridTrees.of(grid, chunks)
+    chunks = _chunks(collective, grid, shape)
+    trees = GridTrees.of(shape, chunks)
     count = 2 * (grid.ranks - 1) * chunks
     rows: dict[str, Any] = {name: np.empty(count, np.int32) for name in ("step", "source", "destination", "chunk")}
     adds = np.empty(count, np.bool_)
@@ -117,13 +118,13 @@ def over_trees(collective: Collective, grid: Mesh) -> Schedule:
     )
 
 
-def _chunks(collective: Collective, grid: Mesh) -> int:
+def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
     """How many chunks to cut: more of them fill links better and pay the latency of more rounds."""
-    rows, columns = grid.shape
+    rows, columns, wraps = shape
     links = rows * (columns - 1) + columns * (rows - 1)
-    if grid.wraps:
+    if wraps:
         links = rows * columns * ((columns > 1) + (rows > 1))
-    deep = 2 * (rows // 2 + columns // 2) + (0 if grid.wraps else max(rows, columns) // 2)
+    deep = 2 * (rows // 2 + columns // 2) + (0 if wraps else max(rows, columns) // 2)
     whole = collective.nbytes / float(grid.link_bandwidth().min())
 
     def seconds(chunks: int) -> float:

@@ -20,13 +20,13 @@ from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.multicast.search import MulticastSearch
 from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, MulticastTrees
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import Fabric
 
 _EFFORT = 0.6
 """Of the effort of a search for chords: taps make a reception dearer."""
 
 
-def multicast(collective: Collective, fabric: WdmRing) -> Schedule:
+def multicast(collective: Collective, fabric: Fabric) -> Schedule:
     """A queued schedule on standing lightpaths with taps, not yet verified.
 
     Raises:
@@ -46,7 +46,7 @@ def multicast(collective: Collective, fabric: WdmRing) -> Schedule:
 
 
 def multicast_schedule(
-    name: str, collective: Collective, fabric: WdmRing, trees: MulticastTrees, notes: tuple[str, ...] = ()
+    name: str, collective: Collective, fabric: Fabric, trees: MulticastTrees, notes: tuple[str, ...] = ()
 ) -> Schedule:
     """Rows of the senders in the first period, turned there from wherever in the tree they are."""
     circuits, (pieces, period, ranks) = trees.circuits, trees.parent.shape
@@ -92,7 +92,7 @@ def _steps(path: Any, number: Any) -> Any:
     return place - place[first][path]
 
 
-def _note(design: MulticastDesign, fabric: WdmRing) -> str:
+def _note(design: MulticastDesign, fabric: Fabric) -> str:
     kinds = "; ".join(_arc(each, fabric.ranks) for each in design.arcs)
     return f"{kinds}; every share travels in {design.pieces} pieces"
 

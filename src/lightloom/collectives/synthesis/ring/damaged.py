@@ -29,9 +29,9 @@ from lightloom.collectives.synthesis.engine.standing import (
 )
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.ring.search import RingSearch
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.base import Fabric
 
 _EFFORT = 1_000
 """Transfers a rank that the search for a sound ring's design may schedule; less than a CPU second for 256 ranks."""
@@ -46,7 +46,7 @@ _TRANSFERS = 1 << 19
 """Of one try; fewer pieces are tried where there would be more."""
 
 
-def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
+def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
     """A queued schedule that uses nothing that has failed, not yet verified.
 
     Raises:
@@ -72,14 +72,14 @@ def around_damage(collective: Collective, fabric: DamagedWdmRing) -> Schedule:
 
 
 def _grown(
-    half: Collective, fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int
+    half: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int
 ) -> tuple[StandingCircuits, Forest]:
     timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
     return circuits, forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter")
 
 
-def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator[StandingCircuits]:
-    broken = bool(fabric.blocked().all(axis=1).any())
+def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[StandingCircuits]:
+    broken = bool(_blocked(fabric).all(axis=1).any())
     designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
     for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
         found = standing_circuits(fabric, chords)
@@ -87,7 +87,7 @@ def _circuits_to_try(collective: Collective, fabric: DamagedWdmRing) -> Iterator
             yield found
 
 
-def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple[Level, ...]:
+def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
     """Chords of a sound ring with so many times the ranks, the same distances apart."""
     ranks, channels = times * fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
@@ -98,7 +98,7 @@ def _design(collective: Collective, fabric: DamagedWdmRing, times: int) -> tuple
     return tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
 
 
-def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
+def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
     """Chords of one to three lengths from every rank, the longest on about half of the wavelengths.
 
     At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
@@ -112,18 +112,18 @@ def _simple(fabric: DamagedWdmRing) -> Iterator[tuple[Level, ...]]:
             yield tuple(chords)
 
 
-def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> StandingCircuits | None:
+def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCircuits | None:
     """All that is left of these chords, and unit links on all that they leave free.
 
     None where the chords do not fit, or where what is left does not lead from every rank to every other.
 
     Hubs are counted from the first broken link on, so that few chords pass it.
     """
-    lit = np.flatnonzero(fabric.lit_channels)[: fabric.usable_channels]
+    lit = np.flatnonzero(~_blocked(fabric).all(axis=0))[: fabric.usable_channels]
     plan = Circuits.of(fabric.ranks, len(lit), chords)
     if plan is None:
         return None
-    blocked, ends = fabric.blocked(), fabric.blocked_ends()
+    blocked, ends = _blocked(fabric), fabric.blocked_ends()
     broken = np.flatnonzero(blocked.all(axis=1))
     turn = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
     free = ~blocked
@@ -133,7 +133,8 @@ def standing_circuits(fabric: DamagedWdmRing, chords: tuple[Level, ...]) -> Stan
         for way in (0, 1):
             source, destination, wanted = _level(plan, level, way, turn, lit, fabric.channels)
             usable = wanted & _free_all_along(free, source, destination, way, fabric.ranks)
-            usable &= ~ends[source, way] & ~ends[destination, way]
+            if ends is not None:
+                usable &= ~ends[source, way] & ~ends[destination, way]
             if fabric.reach is not None:
                 usable &= (fabric.hops(source, destination, way + 0 * source) <= fabric.reach)[:, None]
             which, first, width = _runs(usable)
@@ -177,7 +178,7 @@ def _free_all_along(free: NDArray[np.bool_], source: Ints, destination: Ints, wa
     return taken[first + (last - first) % ranks - 1] == before
 
 
-def _take(free: NDArray[np.bool_], circuits: StandingCircuits, fabric: DamagedWdmRing) -> None:
+def _take(free: NDArray[np.bool_], circuits: StandingCircuits, fabric: Fabric) -> None:
     runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
     for i in range(len(circuits)):
         links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
@@ -206,6 +207,12 @@ def _joined(parts: list[StandingCircuits]) -> StandingCircuits:
     )
 
 
-def _note(fabric: DamagedWdmRing, circuits: StandingCircuits, pieces: int) -> str:
-    around = ", ".join(each.text() for each in fabric.failures) or "nothing"
+def _blocked(fabric: Fabric) -> Mask:
+    """Channels of links that no light passes: [links, channels]."""
+    blocked = fabric.blocked()
+    return np.zeros((fabric.links, fabric.channels), np.bool_) if blocked is None else blocked
+
+
+def _note(fabric: Fabric, circuits: StandingCircuits, pieces: int) -> str:
+    around = fabric.failures_text or "nothing"
     return f"around {around}: {len(circuits)} circuits; every share travels in {pieces} pieces"

@@ -17,13 +17,13 @@ from lightloom.collectives.synthesis.engine.kept import keep_design, read_design
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.fabrics.base import Fabric
 
 _FEW = 64
 """Ranks up to which sums by groups are tried; they move whole vectors."""
 
 
-def gather(collective: Collective, fabric: WdmRing) -> Schedule:
+def gather(collective: Collective, fabric: Fabric) -> Schedule:
     """A queued schedule on standing circuits, not yet verified; the three kinds share the design of the all-gather.
 
     A design that was found before comes from the disk.
@@ -44,7 +44,7 @@ def gather(collective: Collective, fabric: WdmRing) -> Schedule:
     return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
 
 
-def in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
+def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
     if fabric.reach is not None and fabric.reach < fabric.diameter():
         return
@@ -56,7 +56,7 @@ def in_few_steps(collective: Collective, fabric: WdmRing) -> Iterator[Schedule]:
         yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
 
 
-def _note(design: Design, trees: Trees, fabric: WdmRing) -> str:
+def _note(design: Design, trees: Trees, fabric: Fabric) -> str:
     unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
     chords = [_chord(each, fabric.ranks) for each in design.chords]
     return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"

@@ -48,8 +48,8 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     Raises:
         UnsupportedError: no circuit switch, or a kind that circuits of a switch do not serve here.
     """
-    if not fabric.exclusive or fabric.wavelength_routed:
-        raise UnsupportedError(f"circuits of a switch on a {type(fabric).__name__}: expected a circuit switch")
+    if not fabric.switch_planes:
+        raise UnsupportedError(f"circuits of a switch on a {fabric.kind_name}: expected switch planes (switch_planes)")
     if collective.kind not in SERVES:
         raise UnsupportedError(f"circuits of a switch serve {', '.join(SERVES)}, not {collective.kind}")
     # A size of nothing has the circuits of a byte, so that what follows is sent later.

@@ -1,0 +1,149 @@
+"""What a fabric can do, and what its circuits are: fields and properties of every fabric.
+
+Capabilities state what a fabric can do, so that algorithms, synthesis and placed plans ask for what they need and never
+for a class:
+
+* ``exclusive``: circuits; a lightpath holds the channels of its links alone;
+* ``wavelength_routed``: circuits are wavelengths around a ring, and light passes the nodes on its way;
+* ``switch_planes``: circuits are set by switch planes, on each of them any permutation of the ranks;
+* ``joins_ranks``: packets travel over links between neighbouring ranks, which forward them;
+* ``grid``: ranks form rows and columns;
+* ``in_network_reduction``: a switch adds what enters in a step and returns the sum, and ranks send to nobody else;
+* ``damaged``: something has failed, and ``blocked`` and ``blocked_ends`` say which channels;
+* ``models_failures``: :func:`lightloom.fabrics.damage.damaged` returns what is left when something fails;
+* ``ports`` (a method of the fabric): every rank sends over links of its own, so that transfers have known rates;
+* ``distance_matters``: groups whose ranks lie apart perform differently from groups of neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from lightloom.core.arrays import Mask
+from lightloom.core.fields import Config
+
+NEEDS_CIRCUITS = (
+    "expected wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes (switch_planes: "
+    "circuit-switch)"
+)
+"""What a fabric without ``assigns_circuits`` lacks."""
+
+
+class Grid(NamedTuple):
+    """Ranks in rows and columns: rank = row · columns + column; routes run along the row first."""
+
+    rows: int
+    columns: int
+    wraps: bool
+    """Whether the ends of each row and of each column are joined."""
+
+
+class Capabilities(Config):
+    """Capabilities of a fabric that has none; a fabric states its own."""
+
+    exclusive: ClassVar[bool] = False
+    """Whether a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
+    routes: ClassVar[int] = 1
+    """Values that a transfer's ``route`` may take."""
+    in_network_reduction: ClassVar[bool] = False
+    """Whether a switch adds what enters in a step and returns the sum."""
+    wavelength_routed: ClassVar[bool] = False
+    """Whether circuits are wavelengths around a ring."""
+    switch_planes: ClassVar[bool] = False
+    """Whether each channel is a switch plane on which any permutation of the ranks can be set."""
+    joins_ranks: ClassVar[bool] = False
+    """Whether packets travel over links between neighbouring ranks: every rank has transfers of a single link."""
+    damaged: ClassVar[bool] = False
+    """Whether channels of some links or ranks have failed."""
+    models_failures: ClassVar[bool] = False
+    """Whether :func:`lightloom.fabrics.damage.damaged` can say what is left when something fails."""
+    distance_matters: ClassVar[bool] = True
+    """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
+    group_assumption: ClassVar[str] = ""
+    """A modelling assumption under which ``group`` and ``pair`` hold; empty where they follow from footprints."""
+
+    @property
+    def kind_name(self) -> str:
+        """The word that ``kind:`` takes in files."""
+        field = type(self).model_fields.get("kind")
+        return type(self).__name__ if field is None else str(field.default)
+
+    @property
+    def implementation(self) -> tuple[str, str]:
+        """Module and name of the class, which tell results of different code apart."""
+        return type(self).__module__, type(self).__name__
+
+    @property
+    def assigns_circuits(self) -> bool:
+        """Whether circuits can be assigned to any traffic between its ranks."""
+        return self.switch_planes or (self.wavelength_routed and not self.damaged)
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid that ranks form; None where they form none."""
+        return None
+
+    @property
+    def failures_text(self) -> str:
+        """What has failed, for messages; empty where nothing has."""
+        return ""
+
+    @property
+    def channels(self) -> int:
+        """Channels of a link that circuits hold alone; 0 on packet fabrics."""
+        return 0
+
+    @property
+    def fibre_channels(self) -> int:
+        """Channels of one fibre of a link: channel ``fibre · fibre_channels + wavelength``. 1 for switch planes."""
+        return 1
+
+    @property
+    def usable_channels(self) -> int:
+        """Channels of each link that schedules may fill without any node running out of transceivers."""
+        return self.channels
+
+    @property
+    def channel_bandwidth(self) -> float:
+        """Bytes per second of one channel of a circuit-switched link."""
+        raise NotImplementedError
+
+    @property
+    def setup_time(self) -> float:
+        """Seconds to change circuits; 0 on packet fabrics."""
+        return 0.0
+
+    @property
+    def step_overhead(self) -> float:
+        """Seconds that every step pays for conversion between light and electrons."""
+        return 0.0
+
+    @property
+    def piece_overhead(self) -> float:
+        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
+        return 0.0
+
+    @property
+    def taps(self) -> int:
+        """Destinations that one lightpath can serve; 1 without optical multicast."""
+        return 1
+
+    @property
+    def reach(self) -> int | None:
+        """Most links that one lightpath may pass; None without limit."""
+        return None
+
+    @property
+    def transmitters(self) -> int | None:
+        """Channels that a node can send on at once (and receive on at once); None if never binding."""
+        return None
+
+    def blocked(self) -> Mask | None:
+        """Channels of links that no light passes, for something has failed: [links, channels]; None where all are
+        sound."""
+        return None
+
+    def blocked_ends(self) -> Mask | None:
+        """Channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes, channels]; None
+        where all are sound."""
+        return None

@@ -1,0 +1,238 @@
+"""What follows from a fabric's footprints, link bandwidths and latencies alone.
+
+:class:`lightloom.fabrics.base.Fabric` answers with these unless a subclass knows a faster way; an override is for speed
+only, and :func:`lightloom.fabrics.conformance.check_fabric` compares it with the function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics.footprint import Footprint, links_of
+
+T = TypeVar("T")
+_PAIRS = 1 << 18
+"""Pairs of ranks whose footprints are held at once."""
+
+
+class Ports(NamedTuple):
+    """Where transfers leave their sources, and how fast, while all ports are busy."""
+
+    port: Ints
+    """Number of the port among those of the source; transfers through one port take turns."""
+    rate: Floats
+    """Bytes per second."""
+
+
+class Geometry(Protocol):
+    """What derivations ask of a fabric (:class:`lightloom.fabrics.base.Fabric`)."""
+
+    @property
+    def implementation(self) -> tuple[str, str]: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    @property
+    def routes(self) -> int: ...
+    @property
+    def in_network_reduction(self) -> bool: ...
+    @property
+    def switch_rank(self) -> int: ...
+    def link_bandwidth(self) -> Floats: ...
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
+    def route(self, source: Ints, destination: Ints) -> Ints: ...
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
+    def siblings(self) -> tuple[Geometry, Ints]: ...
+    def model_dump_json(self, *, exclude: set[str]) -> str: ...
+
+
+class _Key:
+    """Makes a fabric the key of a cache, by its implementation and its fields."""
+
+    def __init__(self, fabric: Geometry) -> None:
+        self.fabric = fabric
+        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._text == other._text
+
+
+def _cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
+    by_key = lru_cache(maxsize=64)(lambda key: compute(key.fabric))
+    return lambda fabric: by_key(_Key(fabric))
+
+
+def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
+    """Sources and destinations of all ordered pairs of ranks, in blocks."""
+    rows = max(_PAIRS // ranks, 1)
+    for begin in range(0, ranks, rows):
+        source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
+        source = source + begin
+        different = source != destination
+        yield source[different], destination[different]
+
+
+@_cached
+def direct_latency(fabric: Geometry) -> Floats:
+    """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
+    seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
+    dark = fabric.link_bandwidth() <= 0
+    for source, destination in pairs(fabric.ranks):
+        for route in range(fabric.routes):
+            ways = np.full(len(source), route)
+            latency = np.array(fabric.latency(source, destination, ways), dtype=np.float64)
+            if dark.any():
+                transfer, link = links_of(fabric.footprint(source, destination, ways))
+                latency[transfer[dark[link]]] = np.inf
+            seconds[source, destination] = np.minimum(seconds[source, destination], latency)
+    return seconds
+
+
+def neighbour_latency(fabric: Geometry) -> float:
+    """Seconds between the two nearest ranks."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        return float(up.min() + down.min())
+    return float(direct_latency(fabric).min())
+
+
+def diameter_latency(fabric: Geometry) -> float:
+    """Seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        return float(up.max() + down.max())
+    direct = direct_latency(fabric)
+    known = direct[np.isfinite(direct)]
+    if known.max() <= 2 * known.min() and len(known) == fabric.ranks * (fabric.ranks - 1):
+        return float(known.max())
+    start = int(np.argmax(np.where(np.isfinite(direct), direct, -1.0))) // fabric.ranks
+    reach, waiting = direct[start].copy(), np.ones(fabric.ranks, np.bool_)
+    reach[start] = 0.0
+    for _ in range(fabric.ranks):
+        nearest = int(np.argmin(np.where(waiting, reach, np.inf)))
+        waiting[nearest] = False
+        reach = np.minimum(reach, reach[nearest] + direct[nearest])
+    return float(reach.max())
+
+
+def diameter(fabric: Geometry) -> int:
+    """Links between the two ranks farthest apart, on their shortest route."""
+    if fabric.in_network_reduction:
+        return 2
+    farthest = 0
+    for source, destination in pairs(fabric.ranks):
+        ways = [fabric.hops(source, destination, np.full(len(source), way)) for way in range(fabric.routes)]
+        farthest = max(farthest, int(np.minimum.reduce(ways).max()))
+    return farthest
+
+
+def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
+    """Seconds from every rank to the reducing switch, and from there to every rank."""
+    ranks = np.arange(fabric.ranks)
+    switch, route = np.full_like(ranks, fabric.switch_rank), np.zeros_like(ranks)
+    return fabric.latency(ranks, switch, route), fabric.latency(switch, ranks, route)
+
+
+def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
+    """Bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
+    source = np.arange(fabric.ranks)
+    destination = (source + stride) % fabric.ranks
+    route = fabric.route(source, destination)
+    _, link = links_of(fabric.footprint(source, destination, route))
+    load = np.bincount(link, minlength=fabric.links)
+    rate = (fabric.link_bandwidth()[load > 0] / load[load > 0]).min()
+    return float(rate), float(fabric.latency(source, destination, route).max())
+
+
+@_cached
+def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
+    """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
+
+    Whatever enters a rank passes one of a few links, which carry no more than their bandwidths: links are chosen
+    greedily until every transfer to the rank passes one. In a group (:meth:`Fabric.siblings`), the ranks in the same
+    place of all groups are taken together, since all of them exchange the same at once.
+    """
+    whole, members = fabric.siblings()
+    groups, ranks = members.shape
+    bandwidth = whole.link_bandwidth()
+    limits = np.zeros((2, ranks))
+    for rank in range(ranks):
+        others = np.delete(members, rank, axis=1).ravel()
+        own = np.repeat(members[:, rank], ranks - 1)
+        for way, (source, destination) in enumerate(((others, own), (own, others))):
+            routes = [whole.route(source, destination)]
+            if groups == 1:
+                routes = [np.full(len(own), route) for route in range(whole.routes)]
+            parts = [links_of(whole.footprint(source, destination, route)) for route in routes]
+            transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
+            link = np.concatenate([part[1] for part in parts])
+            limits[way, rank] = bandwidth[_cover(transfer, link, whole.links)].sum() / groups
+    return limits[0], limits[1]
+
+
+def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
+    """Links of which every transfer passes one, those that most transfers pass first."""
+    chosen: list[int] = []
+    while len(transfer):
+        chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
+        left = ~np.isin(transfer, transfer[link == chosen[-1]])
+        transfer, link = transfer[left], link[left]
+    return np.array(chosen, dtype=np.int64)
+
+
+class _Users(NamedTuple):
+    """Who uses each link, each array of shape [links]."""
+
+    senders: Ints
+    """Ranks whose transfers pass the link."""
+    receivers: Ints
+    """Ranks to which these transfers go."""
+    number: Ints
+    """Place of a link with a single sender among all such links of that rank."""
+
+
+@_cached
+def _users(fabric: Geometry) -> _Users:
+    uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
+    for source, destination in pairs(fabric.ranks):
+        transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+        uses[0, link, source[transfer]] = True
+        uses[1, link, destination[transfer]] = True
+    senders, receivers = uses.sum(axis=2)
+    owner = np.where(senders == 1, uses[0].argmax(axis=1), fabric.ranks)
+    order = np.argsort(owner, kind="stable")
+    number = np.empty(fabric.links, np.int64)
+    number[order] = np.arange(fabric.links) - np.searchsorted(owner[order], owner[order])
+    return _Users(senders, receivers, number)
+
+
+def ports(fabric: Geometry, source: Ints, destination: Ints) -> Ports | None:
+    """The ports and rates of transfers; None where some rank sends over no link that it has to itself.
+
+    A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
+    are fewer. A transfer's port is the narrowest of the links that its source has to itself.
+    """
+    users = _users(fabric)
+    share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)
+    transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+    rate, narrowest = np.full((2, len(source)), np.inf)
+    np.minimum.at(rate, transfer, share[link])
+    own = users.senders[link] == 1
+    transfer, link = transfer[own], link[own]
+    np.minimum.at(narrowest, transfer, share[link])
+    if not np.isfinite(narrowest).all():
+        return None
+    port = np.full(len(source), fabric.links)
+    narrow = share[link] == narrowest[transfer]
+    np.minimum.at(port, transfer[narrow], link[narrow])
+    return Ports(users.number[port], rate)

@@ -1,0 +1,106 @@
+"""Every fabric keeps the contract, and a broken promise is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.conformance import check_fabric
+from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.load import load_fabric, names
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_fabric_of_the_catalog_keeps_the_contract(name: str) -> None:
+    check_fabric(load_fabric(name, 12, {"hop_latency": 1e-6} if "two-tier" not in name else {"domain_size": 4}))
+
+
+def _broken_ring(*failures: str) -> Fabric:
+    return damaged(WdmRing(ranks=12, wavelengths=6, hop_latency=1e-6), [Failure.parse(text) for text in failures])
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        TwoTierSwitch(ranks=12, domain_size=4, hop_latency=1e-6, domain_latency=1e-7, oversubscription=2),
+        TwoTierSwitch(ranks=12, domain_size=6, hop_latency=1e-7, domain_latency=1e-5),
+        TwoTierSwitch(ranks=6, domain_size=1, hop_latency=1e-6),
+        TwoTierSwitch(ranks=6, domain_size=6),
+        PacketSwitch(ranks=2, packet_payload=1000, packet_header=100, packet_time=1e-7),
+        *(kind(ranks=ranks) for kind in (Mesh, Torus, Ring) for ranks in (2, 3, 4, 5, 9)),
+        Mesh(ranks=12, rows=1),
+        Torus(ranks=16, rows=2),
+        WdmRing(ranks=9, transceivers=6, fibres=2),
+        CircuitSwitch(ranks=8, degree=3),
+        _broken_ring("cable:3", "node:5"),
+        _broken_ring("node:7", "wavelength:5", "transceiver:3:2", "segment:1:clockwise"),
+        Mesh(ranks=12).group(3, 2),
+        TwoTierSwitch(ranks=12, domain_size=4).group(2, 3),
+    ],
+    ids=lambda fabric: f"{fabric.kind_name}-{fabric.ranks}",
+)
+def test_every_kind_of_fabric_keeps_the_contract(fabric: Fabric) -> None:
+    check_fabric(fabric)
+
+
+def _mutated(kind: type[Fabric], **members: Any) -> Callable[[], Fabric]:
+    return lambda: type("Mutated", (kind,), {"__module__": __name__, **members})(ranks=12, hop_latency=1e-6)
+
+
+def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
+    runs = Mesh.footprint(self, *ends)
+    return type(runs)(
+        *(np.concatenate([part, part], axis=1) for part in (runs.base, runs.start, runs.length, runs.period))
+    )
+
+
+@pytest.mark.parametrize(
+    ("fabric", "complaint"),
+    [
+        (_mutated(Mesh, link_bandwidth=lambda self: np.ones(3)), "link_bandwidth has shape"),
+        (_mutated(Mesh, link_bandwidth=lambda self: np.zeros(self.links)), "link_bandwidth is not positive"),
+        (_mutated(Mesh, link_name=lambda self, link: "a link"), "link_name gives 1 names"),
+        (_mutated(Mesh, links=property(lambda self: self.ranks)), "link_bandwidth has shape|outside"),
+        (_mutated(Mesh, footprint=_first_link_twice), "occupies a link twice"),
+        (_mutated(Mesh, hops=lambda self, a, b, route: Mesh.hops(self, a, b, route) + 1), "other hops than links"),
+        (_mutated(Ring, reverse_route=lambda self, route: route), "reverse_route"),
+        (_mutated(Mesh, latency=lambda self, a, b, route: 1e-6 * (a + 1.0)), "of the way back"),
+        (_mutated(Mesh, latency=lambda self, a, b, route: a - b + 0.0), "negative"),
+        (_mutated(Mesh, neighbour_latency=lambda self: 2e-6), "neighbour_latency is 2e-06"),
+        (_mutated(Mesh, diameter_latency=lambda self: 1e-6), "diameter_latency is 1e-06"),
+        (_mutated(Mesh, diameter=lambda self: 2, diameter_latency=lambda self: 5e-6), "diameter is 2"),
+        (_mutated(Mesh, ring_order=lambda self: np.zeros(12, np.int64)), "ring_order"),
+        (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1.0)]), "a rank carry 1.0"),
+        (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1e30)]), "the cut of a single rank"),
+        (_mutated(Mesh, cuts=lambda self: []), "lacks the cut of a single rank"),
+        (_mutated(Mesh, total_receive_bandwidth=lambda self: 1.0), "less than an all-to-all"),
+        (_mutated(Mesh, total_receive_bandwidth=lambda self: 1e30), "all ranks together receive"),
+        (_mutated(Mesh, pair=lambda self, stride: (1e9, 0.0)), r"pair\(1\)"),
+        (_mutated(Mesh, group=lambda self, ranks, stride=1: Mesh(ranks=ranks, hop_latency=1e-6)), r"group\("),
+        (_mutated(Mesh, group=lambda self, ranks, stride=1: None), "is not a fabric of"),
+        (
+            _mutated(TwoTierSwitch, domain_size=4, distance_matters=False, __annotations__={"domain_size": int}),
+            "first gave",
+        ),
+        (_mutated(PacketSwitch, ports=lambda self, a, b: None), "ports differ"),
+        (_mutated(PacketSwitch, joins_ranks=True), "joins_ranks, but"),
+        (_mutated(PacketSwitch, switch_planes=True), "only circuits"),
+        (_mutated(CircuitSwitch, switch_planes=False), "either wavelengths"),
+        (_mutated(WdmRing, channel_bandwidth=property(lambda self: 1.0)), "differs from channels"),
+        (_mutated(WdmRing, routes=3), "has 2 routes"),
+        (_mutated(PacketSwitch, damaged=True), "damaged and blocked"),
+        (_mutated(PacketSwitch, wire_bytes=lambda self, nbytes: nbytes / 2), "wire_bytes"),
+    ],
+)
+def test_a_broken_promise_is_named(fabric: Callable[[], Fabric], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_fabric(fabric())
