@@ -248,21 +248,29 @@ def _types(error: BaseException) -> list[str]:
     return own + (_types(error.__cause__) if error.__cause__ is not None else [])
 
 
-def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether numba compiles a function."""
-    return any("njit" in ast.unparse(decorator) for decorator in function.decorator_list)
+def compilers(tree: ast.Module) -> frozenset[str]:
+    """Return the names under which a module decorates kernels: ``njit``, and names assigned from a call of it."""
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and "njit" in ast.unparse(node.value)]
+    return frozenset({"njit"} | {ast.unparse(target) for node in assigned for target in node.targets})
+
+
+def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef, names: frozenset[str]) -> bool:
+    """Return whether numba compiles a function, given the names from `compilers`."""
+    decorators = [getattr(decorator, "func", decorator) for decorator in function.decorator_list]
+    return any(ast.unparse(decorator).split(".")[-1] in names for decorator in decorators)
 
 
 def reaching_code(text: str, path: Path, name: str) -> CodeType:
     """Compile a module whose functions note that they were entered; kernels cannot."""
     tree = ast.parse(text)
+    names = compilers(tree)
 
     def visit(body: list[ast.stmt], prefix: str) -> None:
         for statement in body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 own = f"{prefix}.{statement.name}".removeprefix(".")
                 visit(statement.body, own)
-                if not isinstance(statement, ast.ClassDef) and not is_kernel(statement):
+                if not isinstance(statement, ast.ClassDef) and not is_kernel(statement, names):
                     note = ast.parse(f"__reached__({f'{name}:{own}'!r})").body
                     place = int(ast.get_docstring(statement) is not None)
                     for node in ast.walk(note[0]):

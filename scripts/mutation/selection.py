@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
 
-from scripts.mutation.children import ROOT, Child, Task, is_kernel, reaching_code, start
+from scripts.mutation.children import ROOT, Child, Task, compilers, is_kernel, reaching_code, start
 
 SOURCE = ROOT / "src"
 LEFT_OUT = ("training", "sweeps", "benchmarks", "reports", "interchange", "studies", "cli", "workloads", "accelerators")
@@ -138,9 +138,10 @@ def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:
     uses: dict[str, set[str]] = {}
     compiled: set[str] = set()
     for module in modules.values():
+        decorators = compilers(module.tree)
         for own, node in _functions(module.tree.body, ""):
             function = f"{module.name}:{own}"
-            if is_kernel(node):
+            if is_kernel(node, decorators):
                 kernels[own.split(".")[-1]].add(function)
                 compiled.add(function)
             names = (getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(node))

@@ -169,14 +169,14 @@ def last(**fields: Any) -> Callable[[list[Node]], list[Node]]:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (first(control=(999999,)), "depends on node 999999, which is not there"),
+        (first(control=(999999,)), "depends on node 999999, which does not exist"),
         (lambda nodes: [replace(each, control=(nodes[-1].id,)) for each in nodes], "a cycle of dependencies"),
         (last(data=(), control=()), "its schedule needs"),
-        (lambda nodes: nodes[:-1], "nobody sends row|is missing"),
+        (lambda nodes: nodes[:-1], "no node sends row|is missing"),
         (lambda nodes: [*nodes, nodes[0]], "its id occurs twice"),
         (lambda nodes: [*nodes, replace(nodes[0], id=9999)], "is sent twice|no part of the schedule"),
         (first(type=0), "unknown type 0"),
-        (first(type=COMPUTE), "nobody sends row|its schedule needs"),
+        (first(type=COMPUTE), "no node sends row|its schedule needs"),
         (first(attributes={}), "attribute 'lightloom.row' is missing or no row"),
     ],
 )
@@ -244,7 +244,7 @@ def test_other_versions_and_traces_from_elsewhere_are_refused(tmp_path: Path) ->
     with pytest.raises(ConfigError, match=r"version '2\.0\.0': expected 1\.0\.0"):
         read_traces(tmp_path / "t")
     path.write_bytes(encode([], {}))
-    with pytest.raises(ConfigError, match="a trace from elsewhere, which says no chunks"):
+    with pytest.raises(ConfigError, match="the trace is of another tool and does not name chunks"):
         read_traces(tmp_path / "t")
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match="empty"):
@@ -254,6 +254,6 @@ def test_other_versions_and_traces_from_elsewhere_are_refused(tmp_path: Path) ->
 def test_a_switch_that_reduces_has_no_trace(tmp_path: Path) -> None:
     fabric = OpticalAverager(ranks=4)
     schedule = build(find("in-network"), Collective("all-reduce", 4, 1e6), fabric)
-    with pytest.raises(UnsupportedError, match="a switch that reduces"):
+    with pytest.raises(UnsupportedError, match="cannot express a switch that reduces"):
         write_traces(tmp_path / "t", schedule, fabric)
     assert not list(tmp_path.iterdir())

@@ -46,7 +46,7 @@ def test_flops_and_gradients_come_to_the_layer_they_belong_to(tmp_path: Path, la
     nodes = step(layers)
     shuffled.shuffle(nodes)  # type: ignore[attr-defined]
     found = read_chakra_workload(written(tmp_path, nodes), batch=8)
-    graph, lost = found.graph, found.lost
+    graph, lost = found.graph, found.unrecorded
     assert [each.forward_flops for each in graph.operators] == [100] * layers
     assert [each.backward_flops for each in graph.operators] == [200] * layers
     # The last layer's backward pass comes first, and its gradients with it.
@@ -61,7 +61,7 @@ def test_a_name_stands_for_rank_0_and_a_trace_without_backward_takes_twice_the_f
     found = read_chakra_workload(tmp_path / "step.et", batch=1)
     (operator,) = found.graph.operators
     assert (operator.backward_flops, operator.parameters) == (20, 0)
-    assert any("1 compute nodes without FLOPs" in each for each in found.lost)
+    assert any("1 compute nodes without FLOPs" in each for each in found.unrecorded)
 
 
 def test_what_only_the_backward_pass_adds_up_is_taken_for_parameters(tmp_path: Path) -> None:

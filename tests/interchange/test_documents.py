@@ -149,7 +149,7 @@ def test_a_wrong_document_is_refused_in_one_line(
         ("{\n\n  oops", "line 3"),
         ("[1]", "expected an object"),
         ('{"columns": {}, "columns": {}}', "field 'columns' occurs twice"),
-        ('{"columns": NaN}', "NaN is no number"),
+        ('{"columns": NaN}', "NaN is not a number"),
         ("[" * 100_000, "not JSON"),
         ("9" * 10_000, "not JSON"),
     ],

@@ -107,7 +107,7 @@ def test_a_trace_says_what_the_module_says(tmp_path: Path, name: str) -> None:
     assert products(read.graph) == products(own)
     kinds = [op.kind for op in read.graph.operators if op.kind in TENSOR_KINDS]
     assert kinds == [op.kind for op in own.operators if op.kind in TENSOR_KINDS]
-    assert read.lost == ("module names: operators are named by what they call, and numbered",)
+    assert read.unrecorded == ("module names: operators are named by what they call, and numbered",)
 
 
 @pytest.mark.parametrize("name", ["residual", "transformer"])
@@ -134,10 +134,10 @@ def test_the_graph_is_one_that_plans_take(tmp_path: Path) -> None:
 
 def test_what_is_lost_is_said(tmp_path: Path) -> None:
     forward = read_execution_trace(recorded(tmp_path, "residual", backward=False))
-    assert any("no backward pass" in line for line in forward.lost)
+    assert any("no backward pass" in line for line in forward.unrecorded)
     assert [backward for _, backward in products(forward.graph)] == [2 * f for f, _ in products(forward.graph)]
     whole = read_execution_trace(recorded(tmp_path, "residual", optimiser=True))
-    assert any("optimiser" in line for line in whole.lost)
+    assert any("optimiser" in line for line in whole.unrecorded)
     assert products(whole.graph) == products(traced("residual"))
 
 
@@ -172,7 +172,7 @@ def change(name: str, key: str, value: Any) -> Callable[[Any], None]:
         (lambda d: d["nodes"].append(7), "of nodes: expected an object"),
         (lambda d: d["nodes"].append(dict(d["nodes"][3])), "its id occurs twice"),
         (lambda d: d.update(nodes=[]), "holds no operator"),
-        (change("aten::relu", "ctrl_deps", 10**9), "made by node 1000000000, which is not there"),
+        (change("aten::relu", "ctrl_deps", 10**9), "made by node 1000000000, which does not exist"),
         (change("aten::relu", "ctrl_deps", "x"), "ctrl_deps is 'x'"),
         (change("aten::relu", "inputs", []), "inputs: expected values, shapes and types"),
         (change("aten::relu", "attrs", {}), "attrs: expected a list"),

@@ -104,7 +104,7 @@ def test_many_chunks_and_many_peers_spread_over_channels() -> None:
     assert program_of(many, fabric).channels == 1
     with pytest.raises(UnsupportedError, match="218 threadblocks on a GPU: MSCCL's runtime has 216"):
         program("one-stage", "all-gather", 110)
-    with pytest.raises(UnsupportedError, match="all-to-all has no program"):
+    with pytest.raises(UnsupportedError, match="all-to-all has no MSCCL program"):
         program("one-stage", "all-to-all")
 
 
@@ -169,13 +169,13 @@ BAD: list[tuple[Callable[[Program], None], str]] = [
     (_set(_step, source=("x", 0)), "buffer 'x': there are 0"),
     (_set(_step, depends=(0, 0)), "waits for threadblock 0: expected another"),
     (_set(_step, depends=(9, 0)), "waits for threadblock 9"),
-    (_set(_step, depends=(1, 99)), "waits for step 99 of threadblock 1, which is not there"),
+    (_set(_step, depends=(1, 99)), "waits for step 99 of threadblock 1, which does not exist"),
     (_unawaited, "says hasdep=0"),
     (lambda made: block(made).steps.insert(0, Step(type="nop")), "a nop, and what follows one, must wait"),
     (lambda made: block(made).steps.append(Step(type="nop")), "ends with a nop"),
     (lambda made: block(made).steps.extend([Step(type="nop", depends=(1, 0))] * 256), "steps: at most 256"),
-    (lambda made: block(made).steps.clear(), "leaves a message|waits for ever|waits for step 0"),
-    (_crossed, "waits for ever"),
+    (lambda made: block(made).steps.clear(), "leaves a message|waits forever|waits for step 0"),
+    (_crossed, "waits forever"),
     (_hurry, "nothing orders it after GPU"),
 ]
 
@@ -202,7 +202,7 @@ def test_a_broken_rule_is_refused(tmp_path: Path, change: Callable[[Program], No
         (' s="0"', ' s="3"', "line 4: <step>: s=3: expected 0"),
         ('ngpus="4"', 'ngpus="5"', "ngpus=5, but there are 4 GPUs"),
         ('hasdep="0"', 'hasdep="2"', "hasdep='2'"),
-        ("<algo", '<!DOCTYPE x [<!ENTITY y "z">]><algo', "line 1: a document type declaration"),
+        ("<algo", '<!DOCTYPE x [<!ENTITY y "z">]><algo', "line 1: a program has no document type declaration"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
@@ -280,7 +280,7 @@ def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path) -> None:
         read_program(written(tmp_path, program()), PacketSwitch(ranks=5), 1e6)
     made = program("ring", "all-gather")
     made.gpus[2].blocks = []
-    with pytest.raises(ConfigError, match="waits for ever"):
+    with pytest.raises(ConfigError, match="waits forever"):
         read_program(written(tmp_path, made), switch, 1e6)
     made = program("ring", "all-gather")
     for gpu in made.gpus:

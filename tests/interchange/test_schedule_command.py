@@ -62,7 +62,7 @@ def test_a_program_is_checked_without_a_fabric(
         (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
         (["export", "scatter", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'scatter'"),
         (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
-        (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "has no program"),
+        (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "no MSCCL program"),
         (
             ["export", "all-gather", "a.json", "--fabric", "switch", "--ranks", "6", "--nbytes", "1MB"],
             "synthesis needs a ring of wavelengths",
@@ -70,7 +70,7 @@ def test_a_program_is_checked_without_a_fabric(
         (["import", "none.json", "b.json"], "cannot read 'none.json': No such file"),
         (["import", "none.et", "b.json"], "cannot read 'none.0.et'"),
         (["import", "none.xml", "b.json"], "give --fabric, --ranks and --nbytes"),
-        (["import", "none.json", "b.json", "--nbytes", "1MB"], "says its own size"),
+        (["import", "none.json", "b.json", "--nbytes", "1MB"], "states its size"),
         (["import", "none.json", "b.json", "--ranks", "6"], "--fabric and --ranks go together"),
         (["check", "none.xml"], "cannot read 'none.xml'"),
         (["check", "cut.json"], "cut.json, line 2, column 1: not JSON"),

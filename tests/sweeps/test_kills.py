@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_is_told_in_one_line_and_resumed(tmp_path: Path)
     _workers(process)[0].kill()
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
-    assert err.startswith("error: a worker was ended")
+    assert err.startswith("error: a worker was killed")
     assert err.count("\n") == 1
     assert len(kept(folder)) >= before
     assert f"{POINTS} points" in finished(run(experiment, folder, 2))

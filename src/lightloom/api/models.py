@@ -79,7 +79,7 @@ def _from_file(path: Path, batch: int, sequence_length: int | None) -> tuple[Com
         record = read_chakra_workload(path, batch=batch)
     else:
         record = read_execution_trace(path)
-    return record.graph.with_batch(batch), record.lost
+    return record.graph.with_batch(batch), record.unrecorded
 
 
 def _from_module(

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and the cache folder."""
+"""Atomic writing of files, and the cache folder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lightloom.core.errors import ConfigError
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
-    """Write aside, then rename, so that a reader never sees half a file.
+    """Write a temporary file and rename it, so that a reader never sees half a file.
 
     Raises:
-        ConfigError: the place cannot be written to.
+        ConfigError: the file cannot be written.
     """
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -26,10 +26,10 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """The same for content that comes piece by piece: the file appears when the block ends, and not if it raises.
+    """Open a file that appears when the block ends, and not if the block raises.
 
     Raises:
-        ConfigError: the place cannot be written to.
+        ConfigError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_writable(path: Path) -> None:
-    """Say before the work, not after it, that a file cannot be written; leaves nothing behind.
+    """Check before the work that a file can be written; leaves nothing behind.
 
     Raises:
         ConfigError: the path is a folder, or its folder cannot be written to.
@@ -67,7 +67,7 @@ def check_writable(path: Path) -> None:
 
 
 def cache_directory() -> Path:
-    """``$LIGHTLOOM_CACHE``, else ``lightloom`` under ``$XDG_CACHE_HOME`` (``~/.cache``)."""
+    """Return ``$LIGHTLOOM_CACHE``, else ``lightloom`` under ``$XDG_CACHE_HOME`` (``~/.cache``)."""
     own = os.environ.get("LIGHTLOOM_CACHE")
     if own:
         return Path(own)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def plugins_of(group: str, kind: type[T]) -> list[T]:
-    """The plug-ins of a group, each of which must be a ``kind``.
+    """Return the plug-ins of a group, each of which must be a ``kind``.
 
     Raises:
         ConfigError: one is something else, or cannot be imported (names the entry point).
@@ -32,17 +32,17 @@ def plugins_of(group: str, kind: type[T]) -> list[T]:
 
 @cache
 def load_plugins(group: str) -> dict[str, Any]:
-    """Every object that installed packages registered under ``lightloom.<group>``, by entry-point name.
+    """Return every object that installed packages register under ``lightloom.<group>``, by entry-point name.
 
     Raises:
         ConfigError: a registered object cannot be imported (names the entry point).
     """
-    found: dict[str, Any] = {}
+    plugins: dict[str, Any] = {}
     for point in entry_points(group=f"lightloom.{group}"):
         try:
-            found[point.name] = point.load()
+            plugins[point.name] = point.load()
         except Exception as error:
             raise ConfigError(
                 f"plug-in {point.name!r} ({point.value}) in group lightloom.{group} fails: {error}"
             ) from error
-    return found
+    return plugins

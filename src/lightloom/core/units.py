@@ -1,4 +1,4 @@
-"""Quantities as people write them, read into SI floats, and written back for people.
+"""Read quantities with units into SI floats, and format SI floats with units.
 
 >>> parse("40Gbps", "bandwidth"), parse("50 GiB/s", "bandwidth"), parse("25us", "time"), parse("64MiB", "size")
 (5000000000.0, 53687091200.0, 2.5e-05, 67108864.0)
@@ -83,24 +83,24 @@ def _name(dimension: Dimension) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Seconds for people: the largest unit that keeps the number at or above one."""
+    """Format a time in the largest unit that keeps the number at or above one."""
     return _scaled(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)))
 
 
 def format_size(nbytes: float) -> str:
-    """Bytes for people, in powers of 1024."""
+    """Format a number of bytes, in powers of 1024."""
     return _scaled(
         nbytes, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))
     )
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
-    """A rate for people, in bits per second as network links are sold."""
+    """Format a rate in bits per second."""
     return _scaled(bytes_per_second * 8, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0)))
 
 
 def format_energy(joules: float | None) -> str:
-    """Joules for people; ``not sourced`` when some part has no published value."""
+    """Format an energy; ``not sourced`` when a part of it has no published value."""
     if joules is None:
         return "not sourced"
     return _scaled(joules, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6)))

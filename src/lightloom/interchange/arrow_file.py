@@ -21,7 +21,7 @@ KEY = b"lightloom.schedule"
 
 
 def to_parquet(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Content of a Parquet file.
+    """Return the content of a Parquet file.
 
     Raises:
         UnsupportedError: pyarrow is not installed.
@@ -32,7 +32,7 @@ def to_parquet(schedule: Schedule, fabric: Fabric | None) -> bytes:
 
 
 def to_arrow(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Content of an Arrow IPC file.
+    """Return the content of an Arrow IPC file.
 
     Raises:
         UnsupportedError: pyarrow is not installed.
@@ -44,7 +44,7 @@ def to_arrow(schedule: Schedule, fabric: Fabric | None) -> bytes:
 
 
 def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
-    """The schedule in a Parquet (``.parquet``) or Arrow IPC file, not yet verified, and its fabric, if said.
+    """Return the schedule in a Parquet (``.parquet``) or Arrow IPC file, not yet verified, and its fabric or None.
 
     Raises:
         ConfigError: unreadable, damaged, or not a schedule (names the column, and the row where one is at fault).
@@ -57,7 +57,7 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     try:
         table = _read(arrow, content, path.suffix == ".parquet")
-        # pyarrow does not look into values before they are needed.
+        # pyarrow checks values only when they are used.
         table.validate(full=True)
     except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
@@ -80,7 +80,7 @@ def _table(schedule: Schedule, fabric: Fabric | None) -> Any:
     return arrow.table(columns).replace_schema_metadata({KEY: header.encode()})
 
 
-def _header(table: Any, path: Path) -> Any:
+def _header(table: Any, path: Path) -> object:
     text = (table.schema.metadata or {}).get(KEY)
     if text is None:
         raise ConfigError(f"{path}: metadata {KEY.decode()!r} is missing: not a schedule")
@@ -91,7 +91,7 @@ def _header(table: Any, path: Path) -> Any:
 
 
 def _columns(table: Any, path: Path) -> dict[str, Column]:
-    arrow, found = _pyarrow(), {}
+    arrow, columns = _pyarrow(), {}
     for name in table.column_names:
         if name not in COLUMNS or table.column_names.count(name) > 1:
             raise ConfigError(f"{path}: column {name!r}: expected {', '.join(COLUMNS)}, each once")
@@ -104,8 +104,8 @@ def _columns(table: Any, path: Path) -> dict[str, Column]:
         if column.null_count:
             row = column.is_null().to_numpy().argmax()
             raise ConfigError(f"{path}: column {name!r}, row {row}: null")
-        found[name] = np.asarray(column.to_numpy(), dtype=kind)
-    return found
+        columns[name] = np.asarray(column.to_numpy(), dtype=kind)
+    return columns
 
 
 def _pyarrow() -> Any:

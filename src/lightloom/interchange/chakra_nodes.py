@@ -33,7 +33,7 @@ from lightloom.interchange.protobuf import (
 VERSION = "1.0.0"
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 TYPES = range(1, 8)
-"""From metadata, 1, to collectives, 7."""
+"""Types of nodes, from metadata (1) to collectives (7)."""
 
 _INT32, _INT64, _INT64_LIST, _UINT32, _UINT64, _BOOL, _TEXT = 7, 9, 10, 11, 13, 27, 29
 _WHOLE = (_INT32, _INT64, _UINT32, _UINT64)
@@ -50,17 +50,17 @@ class Node:
     name: str
     type: int
     control: tuple[int, ...] = ()
-    """Nodes that must have ended, for the order's sake."""
+    """Nodes that must end first, to keep an order."""
     data: tuple[int, ...] = ()
-    """Nodes that must have ended, for what they deliver."""
+    """Nodes that must end first, because they deliver data."""
     duration: int = 0
-    """Microseconds."""
+    """Duration in microseconds."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
 def encode(nodes: Iterable[Node], header: Mapping[str, Value]) -> bytes:
-    """The content of a trace file."""
-    start = bytes_field(1, VERSION.encode()) + b"".join(_attribute(2, *each) for each in header.items())
+    """Return the content of a trace file."""
+    start = bytes_field(1, VERSION.encode()) + b"".join(_attribute(2, *entry) for entry in header.items())
     return framed(start) + b"".join(framed(_node(node)) for node in nodes)
 
 
@@ -72,7 +72,7 @@ def _node(node: Node) -> bytes:
         + packed(4, node.control)
         + packed(5, node.data)
         + whole_field(7, node.duration)
-        + b"".join(_attribute(10, *each) for each in node.attributes.items())
+        + b"".join(_attribute(10, *entry) for entry in node.attributes.items())
     )
 
 
@@ -90,11 +90,11 @@ def _attribute(number: int, name: str, value: Value) -> bytes:
 
 
 def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
-    """The nodes of a trace file, and the attributes of its header.
+    """Return the nodes of a trace file and the attributes of its header.
 
     Raises:
         ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, a dependency on a
-            node that is not there, or a cycle; names the file and the node.
+            missing node, or a cycle; names the file and the node.
     """
     try:
         content = path.read_bytes()
@@ -162,20 +162,20 @@ def _decoded(frame: bytes) -> Node:
 
 def _decoded_attribute(content: bytes) -> tuple[str, Value]:
     name = ""
-    found: Value | None = None
+    decoded: Value | None = None
     for number, wire, value in fields(content):
         if number == 1:
             name = _bytes(wire, value).decode()
         elif number in _WHOLE:
-            found = signed(_whole(value)) if number in (_INT32, _INT64) else _whole(value)
+            decoded = signed(_whole(value)) if number in (_INT32, _INT64) else _whole(value)
         elif number == _BOOL:
-            found = bool(_whole(value))
+            decoded = bool(_whole(value))
         elif number == _TEXT:
-            found = _bytes(wire, value).decode()
+            decoded = _bytes(wire, value).decode()
         elif number == _INT64_LIST:
-            lists = [unpacked(*each[1:]) for each in fields(_bytes(wire, value)) if each[0] == 1]
-            found = tuple(signed(each) for part in lists for each in part)
-    return name, "" if found is None else found
+            lists = [unpacked(*element[1:]) for element in fields(_bytes(wire, value)) if element[0] == 1]
+            decoded = tuple(signed(element) for part in lists for element in part)
+    return name, "" if decoded is None else decoded
 
 
 def _bytes(wire: int, value: int | bytes) -> bytes:
@@ -204,10 +204,10 @@ def _check_graph(nodes: list[Node], path: Path) -> None:
         for before in (*node.control, *node.data):
             if before not in known:
                 raise ConfigError(
-                    f"{path}: node {node.id} ({node.name!r}): depends on node {before}, which is not there"
+                    f"{path}: node {node.id} ({node.name!r}): depends on node {before}, which does not exist"
                 )
             followers[before].append(node.id)
-    ready = [each for each, count in waits.items() if not count]
+    ready = [number for number, count in waits.items() if not count]
     ended = 0
     while ready:
         ended += 1

@@ -1,16 +1,17 @@
-"""Chakra traces of training steps as compute graphs: compute nodes with FLOPs, gradients by the collectives.
+"""Chakra traces of training steps as compute graphs: compute nodes with FLOPs, gradients from the collectives.
 
     forward     compute nodes, in the order in which they can run
-    backward    those whose name says so; their FLOPs go to the forward operator at the mirrored place
-    parameters  what the backward pass all-reduces and reduce-scatters, of the operator that made it last
+    backward    nodes named so; their FLOPs go to the forward operator at the mirrored position
+    parameters  what the backward pass all-reduces and reduce-scatters, counted for the last operator that made it
 
-A trace holds neither shapes nor samples, so that little can be rescaled: what is assumed is said in the reading.
+A trace holds neither shapes nor samples, so that little can be rescaled; the result lists what is assumed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from pathlib import Path
 
@@ -27,10 +28,10 @@ _ELEMENT_BYTES = 4
 
 
 def read_chakra_workload(path: Path, *, batch: int) -> TraceReading:
-    """The graph of the step that one rank's trace holds; ``NAME.et`` also stands for ``NAME.0.et``.
+    """Return the graph of the step in one rank's trace; ``NAME.et`` also stands for ``NAME.0.et``.
 
     Args:
-        batch: samples in the trace, which does not say.
+        batch: number of samples in the trace, which the trace does not state.
 
     Raises:
         ConfigError: unreadable or malformed (names the node).
@@ -43,15 +44,15 @@ def read_chakra_workload(path: Path, *, batch: int) -> TraceReading:
     if not forward:
         raise WorkloadError(f"{path}: no compute node of a forward pass says its FLOPs (num_ops)")
     backward = [node for node in computing if _is_backward(node)]
-    made, by_id = _Graph(path, forward, backward, batch), {node.id: node for node in nodes}
+    builder, by_id = _Graph(path, forward, backward, batch), {node.id: node for node in nodes}
     for node in order:
         if node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS:
-            made.add_gradients(node, by_id)
-    return TraceReading(made.graph(), tuple(made.lost(order)))
+            builder.add_gradients(node, by_id)
+    return TraceReading(builder.graph(), tuple(builder.unrecorded(order)))
 
 
 class _Graph:
-    """Forward operators, and what the rest of the trace adds to them."""
+    """Builder of the graph: forward operators, and what the rest of the trace adds to them."""
 
     def __init__(self, path: Path, forward: Sequence[Node], backward: Sequence[Node], batch: int) -> None:
         self._path, self._forward, self._backward, self._batch = path, forward, backward, batch
@@ -60,29 +61,34 @@ class _Graph:
         self._parameters = [0] * len(forward)
         ends = list(accumulate(_count(node, "num_ops", path) for node in forward))
         behind = 0
-        whole = sum(_count(node, "num_ops", path) for node in backward)
+        total = sum(_count(node, "num_ops", path) for node in backward)
         for node in backward:
             flops = _count(node, "num_ops", path)
-            place = bisect_left(ends, ends[-1] * (1 - (behind + flops / 2) / whole))
+            place = bisect_left(ends, ends[-1] * (1 - (behind + flops / 2) / total))
             self._place[node.id] = place
             self._backward_flops[place] += flops
             behind += flops
 
     def add_gradients(self, node: Node, by_id: dict[int, Node]) -> None:
-        """Count what a collective carries among the parameters of the operator whose backward pass it waits for."""
-        seen, at = {node.id}, [node.id]
-        while at:
-            found = [each for each in at if each in self._place]
-            if found:
-                if any(_is_backward(by_id[each]) for each in found):
-                    place = min(self._place[each] for each in found)
+        """Add the size of a collective to the parameters of the operator whose backward pass it waits for."""
+        seen, frontier = {node.id}, [node.id]
+        while frontier:
+            operators = [number for number in frontier if number in self._place]
+            if operators:
+                if any(_is_backward(by_id[number]) for number in operators):
+                    place = min(self._place[number] for number in operators)
                     self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
                 return
-            at = [before for each in at for before in (*by_id[each].data, *by_id[each].control) if before not in seen]
-            seen.update(at)
+            frontier = [
+                before
+                for number in frontier
+                for before in (*by_id[number].data, *by_id[number].control)
+                if before not in seen
+            ]
+            seen.update(frontier)
 
     def graph(self) -> ComputeGraph:
-        """One operator a forward node, each reading the one before."""
+        """Return one operator per forward node, each reading the previous one."""
         names = [f"{node.name or 'compute'} {node.id}" for node in self._forward]
         operators = tuple(
             self._operator(place, node, names[place], names[max(place - 1, 0) : place])
@@ -104,8 +110,8 @@ class _Graph:
             forward_bytes=_count(node, "tensor_size", self._path),
         )
 
-    def lost(self, order: Sequence[Node]) -> Iterator[str]:
-        """What the trace does not say, and what is assumed instead."""
+    def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
+        """Yield what the trace does not record, and what is assumed instead."""
         yield f"shapes: no operator can be split; the trace is taken to hold {self._batch} samples a rank"
         yield "activations: memory is counted without them"
         if not self._backward:
@@ -116,9 +122,9 @@ class _Graph:
             yield "parameters: as many float32 as its backward pass adds up over ranks (data parallelism alone)"
         else:
             yield "parameters: its backward pass adds nothing up over ranks, so a plan exchanges nothing"
-        left = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
-        if left:
-            yield f"{left} compute nodes without FLOPs are left out"
+        unused = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
+        if unused:
+            yield f"{unused} compute nodes without FLOPs are left out"
 
 
 def _is_backward(node: Node) -> bool:
@@ -133,16 +139,14 @@ def _count(node: Node, attribute: str, path: Path) -> int:
 
 
 def _runnable(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes in an order that dependencies allow, the smallest number first among those that could run."""
-    from heapq import heapify, heappop, heappush
-
+    """Return the nodes in an order that keeps their dependencies, the smallest number first among those ready."""
     by_id = {node.id: node for node in nodes}
     waits = {node.id: len(node.control) + len(node.data) for node in nodes}
     followers: dict[int, list[int]] = {node.id: [] for node in nodes}
     for node in nodes:
         for before in (*node.control, *node.data):
             followers[before].append(node.id)
-    ready = [each for each, count in waits.items() if not count]
+    ready = [number for number, count in waits.items() if not count]
     heapify(ready)
     order = []
     while ready:

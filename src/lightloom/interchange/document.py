@@ -3,7 +3,7 @@
     header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, notes, fabric
     columns    step, lightpath, source, ... as in ``collectives.schedule.columns.COLUMNS``, one entry a row
 
-Complaints name the file, the field, and the row or entry.
+Errors name the file, the field, and the row or entry.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ HEADER = (
     "fabric",
 )
 _MOST_STEPS_IN_ORDER = 20_000
-"""Steps with dependencies are checked in a square table."""
+"""Largest number of steps with dependencies, which are checked in a square table."""
 
 
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
-    """Everything but the columns."""
-    wanted, folding = schedule.collective, schedule.folding
+    """Return everything but the columns."""
+    collective, folding = schedule.collective, schedule.folding
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()
     return {
         "schema": SCHEMA,
         "algorithm": schedule.algorithm,
-        "collective": {"kind": wanted.kind, "ranks": wanted.ranks, "nbytes": wanted.nbytes},
+        "collective": {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes},
         "chunks": int(schedule.chunks),
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
@@ -56,8 +56,8 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     }
 
 
-def schedule_from(header: Any, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
-    """The schedule that a header and columns of the right types describe, not yet verified; and its fabric, if said.
+def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
+    """Return the schedule that a header and columns describe, not yet verified, and its fabric or None.
 
     Raises:
         ConfigError: a field is missing, unknown, of another type or out of range.
@@ -66,17 +66,17 @@ def schedule_from(header: Any, columns: Mapping[str, Column], where: str) -> tup
     if fields["schema"] != SCHEMA:
         raise ConfigError(f"{where}: schema {fields['schema']!r}: expected {SCHEMA!r}")
     rows = len(columns["step"])
-    wanted = _collective(fields["collective"], where)
+    collective = _collective(fields["collective"], where)
     folding = _folding(fields["folding"], where)
     copies = 1 if folding is None else folding.copies
-    # Every chunk but those that stay at home moves, and every step moves something: more would only fill the memory.
+    # Every step moves something, and so does every chunk that is not local: larger numbers would only fill memory.
     chunks = whole(fields["chunks"], f"{where}: chunks", 1, max(2 * rows * copies, 1))
     steps = whole(fields["steps"], f"{where}: steps", 0, rows)
     dependencies = _pairs(fields["dependencies"], steps, where)
     notes = _list(fields["notes"], f"{where}: notes")
     schedule = Schedule(
         algorithm=_text(fields["algorithm"], f"{where}: algorithm"),
-        collective=wanted,
+        collective=collective,
         chunks=chunks,
         steps=steps,
         **columns,
@@ -88,24 +88,24 @@ def schedule_from(header: Any, columns: Mapping[str, Column], where: str) -> tup
     return schedule, fabric_of(fields["fabric"], where)
 
 
-def columns_from(entries: Any, where: str) -> dict[str, Column]:
-    """Lists of whole numbers (``reduces``: true or false) as the columns of a schedule.
+def columns_from(entries: object, where: str) -> dict[str, Column]:
+    """Return lists of whole numbers (``reduces``: true or false) as the columns of a schedule.
 
     Raises:
         ConfigError: names the column and the row.
     """
     lists = _fields(entries, tuple(COLUMNS), f"{where}: columns")
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for name, kind in COLUMNS.items():
         values = _list(lists[name], f"{where}: columns.{name}")
         if len(values) != len(lists["step"]):
             raise ConfigError(f"{where}: columns.{name} has {len(values)} rows: columns.step has {len(lists['step'])}")
         _check_column(values, name, kind, where)
-        found[name] = np.array(values, dtype=kind)
-    return found
+        columns[name] = np.array(values, dtype=kind)
+    return columns
 
 
-def _check_column(values: Sequence[Any], name: str, kind: type[np.generic], where: str) -> None:
+def _check_column(values: Sequence[object], name: str, kind: type[np.generic], where: str) -> None:
     truth = kind is np.bool_
     least, most = (0, 1) if truth else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))  # type: ignore[type-var]
     expected, typed = ("true or false", bool) if truth else (f"a whole number from {least} to {most}", int)
@@ -114,8 +114,8 @@ def _check_column(values: Sequence[Any], name: str, kind: type[np.generic], wher
             raise ConfigError(f"{where}: columns.{name}, row {row}: {_shown(value)}: expected {expected}")
 
 
-def fabric_of(entry: Any, where: str) -> Fabric | None:
-    """The fabric that a header names, or None."""
+def fabric_of(entry: object, where: str) -> Fabric | None:
+    """Return the fabric that a header names, or None."""
     if entry is None:
         return None
     if not isinstance(entry, Mapping):
@@ -123,8 +123,8 @@ def fabric_of(entry: Any, where: str) -> Fabric | None:
     return fabric_from(entry, None, where=f"{where}: fabric")
 
 
-def whole(value: Any, what: str, least: int, most: int) -> int:
-    """The value, if it is a whole number in range.
+def whole(value: object, what: str, least: int, most: int) -> int:
+    """Return the value if it is a whole number in range.
 
     Raises:
         ConfigError: it is not.
@@ -134,7 +134,7 @@ def whole(value: Any, what: str, least: int, most: int) -> int:
     return value
 
 
-def _fields(entry: Any, names: Sequence[str], where: str) -> Mapping[str, Any]:
+def _fields(entry: object, names: Sequence[str], where: str) -> Mapping[str, Any]:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where}: expected a mapping with fields {', '.join(names)}, got {_shown(entry)}")
     for name in names:
@@ -146,7 +146,7 @@ def _fields(entry: Any, names: Sequence[str], where: str) -> Mapping[str, Any]:
     return entry
 
 
-def _collective(entry: Any, where: str) -> Collective:
+def _collective(entry: object, where: str) -> Collective:
     fields = _fields(entry, ("kind", "ranks", "nbytes"), f"{where}: collective")
     ranks = whole(fields["ranks"], f"{where}: collective.ranks", 2, 1 << 31)
     if type(fields["nbytes"]) not in (int, float):
@@ -157,7 +157,7 @@ def _collective(entry: Any, where: str) -> Collective:
         raise ConfigError(f"{where}: collective: {error}") from error
 
 
-def _folding(entry: Any, where: str) -> Folding | None:
+def _folding(entry: object, where: str) -> Folding | None:
     if entry is None:
         return None
     what = f"{where}: folding"
@@ -175,13 +175,13 @@ def _folding(entry: Any, where: str) -> Folding | None:
     return Folding(period, np.array(table, dtype=np.int32))
 
 
-def _pairs(entry: Any, steps: int, where: str) -> Column | None:
+def _pairs(entry: object, steps: int, where: str) -> Column | None:
     if entry is None:
         return None
     what = f"{where}: dependencies"
     pairs = _list(entry, what)
     if steps > _MOST_STEPS_IN_ORDER:
-        raise ConfigError(f"{what}: {steps} steps: expected at most {_MOST_STEPS_IN_ORDER} where steps name others")
+        raise ConfigError(f"{what}: {steps} steps: expected at most {_MOST_STEPS_IN_ORDER} for steps with dependencies")
     for i, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) != 2:
             raise ConfigError(f"{what}, entry {i}: {_shown(pair)}: expected [step, step that must end before]")
@@ -190,24 +190,24 @@ def _pairs(entry: Any, steps: int, where: str) -> Column | None:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: object, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise ConfigError(f"{what}: {_shown(value)}: expected a list")
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{what}: {_shown(value)}: expected text")
     return value
 
 
-def _truth(value: Any, what: str) -> bool:
+def _truth(value: object, what: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{what}: {_shown(value)}: expected true or false")
     return value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -15,12 +15,13 @@ from lightloom.fabrics import load as fabrics
 from lightloom.interchange.document import HEADER, SCHEMA
 
 _MOST = 2**31 - 1
+JsonSchema = dict[str, Any]
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included.
+def schema() -> JsonSchema:
+    """Return the JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included.
 
-    It cannot say that columns are equally long, nor that the schedule does its work: ``lightloom schedule check`` does.
+    It does not check that columns are equally long or that the schedule is correct: ``lightloom schedule check`` does.
     """
     kinds = list(fabrics.kinds().values())
     models: list[type[BaseModel]] = [*kinds]
@@ -49,29 +50,29 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _columns() -> dict[str, Any]:
-    """A list of whole numbers in the range of each column's type, or of truths."""
-    found: dict[str, Any] = {}
+def _columns() -> JsonSchema:
+    """Return the schema of each column: whole numbers in the range of its type, or booleans."""
+    columns: dict[str, JsonSchema] = {}
     for name, kind in COLUMNS.items():
         if kind is np.bool_:
-            found[name] = _list({"type": "boolean"})
+            columns[name] = _list({"type": "boolean"})
         else:
             limits = np.iinfo(kind)  # type: ignore[type-var]
-            found[name] = _list(_whole(int(limits.min), int(limits.max)))
-    return found
+            columns[name] = _list(_whole(int(limits.min), int(limits.max)))
+    return columns
 
 
-def _object(**fields: Any) -> dict[str, Any]:
+def _object(**fields: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-def _list(items: Any) -> dict[str, Any]:
+def _list(items: JsonSchema) -> JsonSchema:
     return {"type": "array", "items": items}
 
 
-def _or_null(entry: dict[str, Any]) -> dict[str, Any]:
+def _or_null(entry: JsonSchema) -> JsonSchema:
     return {"anyOf": [entry, {"type": "null"}]}
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
+def _whole(least: int, most: int) -> JsonSchema:
     return {"type": "integer", "minimum": least, "maximum": most}

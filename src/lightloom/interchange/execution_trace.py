@@ -5,7 +5,7 @@
     edges       the operator that last wrote to a tensor's storage before another reads it
     parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
 
-What a trace does not hold, and the graph therefore lacks, is said in :attr:`TraceReading.lost`.
+What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 @dataclass(frozen=True, slots=True)
 class TraceReading:
-    """A graph, and what the trace did not say."""
+    """A graph, and what the trace does not record."""
 
     graph: ComputeGraph
-    lost: tuple[str, ...]
+    unrecorded: tuple[str, ...]
+    """What the trace does not record and what is assumed instead, a sentence each."""
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None) -> TraceReading:
-    """The graph of one forward pass, and its backward pass where the trace holds one.
+    """Return the graph of one forward pass, and of its backward pass where the trace holds one.
 
     Args:
-        batch: samples in the trace; by default the first axis of the first tensor that is no parameter.
+        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
 
     Raises:
         ConfigError: unreadable, or not JSON.
@@ -55,24 +56,24 @@ def read_execution_trace(path: Path, *, batch: int | None = None) -> TraceReadin
 
 @dataclass(slots=True)
 class _Parts:
-    """The calls of a trace by what they belong to."""
+    """The calls of a trace, sorted by the pass they belong to."""
 
     forward: list[Call] = field(default_factory=list)
     backward: dict[int, list[Call]] = field(default_factory=dict)
-    """By sequence number."""
+    """Calls of the backward pass, by sequence number."""
     gradients: list[TraceTensor] = field(default_factory=list)
     communication: int = 0
     later: int = 0
 
     def sort(self, call: Call) -> None:
-        """Put a call, or what it made, where it belongs."""
+        """Sort a call, or the calls that it made."""
         if call.name.startswith(_COMMUNICATION):
             self.communication += 1
         elif call.name.startswith(_BACKWARD):
-            for each in call.calls:
-                self.backward.setdefault(each.sequence, []).append(each)
-                if each.name == _GRADIENT:
-                    self.gradients += each.reads[:1]
+            for inner in call.calls:
+                self.backward.setdefault(inner.sequence, []).append(inner)
+                if inner.name == _GRADIENT:
+                    self.gradients += inner.reads[:1]
         elif call.name.startswith("Optimizer."):
             self.later += 1
         elif call.schema and self.backward:
@@ -81,8 +82,8 @@ class _Parts:
         elif call.schema:
             self.forward.append(call)
         else:
-            for each in call.calls:
-                self.sort(each)
+            for inner in call.calls:
+                self.sort(inner)
 
 
 class _Builder:
@@ -92,9 +93,9 @@ class _Builder:
         self._gradients = Counter(tensor.shape for tensor in parts.gradients) - Counter(self._named.values())
         self._producer: dict[int, str] = {}
         self._sampled: set[int] = set()
-        """Storages that depend on the samples."""
+        """Storages whose content depends on the samples."""
         self._parameters: dict[int, int] = {}
-        """Elements of each parameter, by storage."""
+        """Number of elements of each parameter, by storage."""
         self._names: Counter[str] = Counter()
         self._owner = {number: call.id for call in parts.forward for number in _sequences(call)}
         self._batch = batch or self._guessed_batch()
@@ -111,9 +112,9 @@ class _Builder:
             operators=tuple(operators),
             element_bytes=self._element_bytes,
         )
-        return TraceReading(graph, tuple(self._lost()))
+        return TraceReading(graph, tuple(self._unrecorded()))
 
-    def _lost(self) -> Iterator[str]:
+    def _unrecorded(self) -> Iterator[str]:
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
         if not parts.backward:
@@ -123,9 +124,9 @@ class _Builder:
         if parts.later:
             yield f"{parts.later} calls after the first gradient that are none of autograd's are left out (optimiser)"
         accumulated = sum(tensor.elements for tensor in parts.gradients)
-        found = sum(self._parameters.values())
-        if parts.backward and accumulated != found:
-            yield f"gradients were kept for {accumulated} elements, parameters found: {found}"
+        parameters = sum(self._parameters.values())
+        if parts.backward and accumulated != parameters:
+            yield f"gradients were kept for {accumulated} elements, parameters found: {parameters}"
         outside = sum(
             len(calls) for number, calls in parts.backward.items() if number >= 0 and number not in self._owner
         )
@@ -142,8 +143,8 @@ class _Builder:
         raise WorkloadError(f"{self._path}: no operator reads samples: say how many there are (batch)")
 
     def _operator(self, call: Call) -> Operator | None:
-        made = _made(call)
-        if not made:
+        computed = _made(call)
+        if not computed:
             # Who reads a view reads the storage.
             return None
         fresh = self._first_used(call)
@@ -154,8 +155,8 @@ class _Builder:
         )
         kind = kind_of(call, len(sources))
         name = self._name(call)
-        operator = self._costed(call, name, kind, sources, made, fresh, sampled)
-        for tensor in made:
+        operator = self._costed(call, name, kind, sources, computed=computed, fresh=fresh, sampled=sampled)
+        for tensor in computed:
             self._producer[tensor.storage] = name
             (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
         return operator
@@ -166,11 +167,12 @@ class _Builder:
         name: str,
         kind: str,
         sources: tuple[str, ...],
-        made: list[TraceTensor],
+        *,
+        computed: list[TraceTensor],
         fresh: int,
         sampled: bool,
     ) -> Operator:
-        written = sum(tensor.elements for tensor in made)
+        written = sum(tensor.elements for tensor in computed)
         inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
         read = sum(t.elements for t in inputs.values() if t.storage not in self._parameters) + shared
@@ -185,7 +187,7 @@ class _Builder:
             name=name,
             kind=kind,
             inputs=sources,
-            dimensions=self._dimensions(call, kind, made[0].shape, sampled),
+            dimensions=self._dimensions(call, kind, computed[0].shape, sampled),
             forward_flops=forward,
             backward_flops=self._backward(call, products, forward),
             parameter_bytes=fresh * size,
@@ -199,12 +201,12 @@ class _Builder:
         if not self._parts.backward:
             return 2 * forward if products else forward
         mine = [
-            each
+            inner
             for number in sorted(_sequences(call))
             if self._owner[number] == call.id
-            for each in self._parts.backward.get(number, ())
+            for inner in self._parts.backward.get(number, ())
         ]
-        return sum(product_flops(each) for each in mine) if products else forward * bool(mine)
+        return sum(product_flops(inner) for inner in mine) if products else forward * bool(mine)
 
     def _first_used(self, call: Call) -> int:
         """Elements of parameters that no earlier call has used."""
@@ -220,20 +222,20 @@ class _Builder:
         return fresh
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
-        found = self._axes(kind, shape) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
+        dimensions = self._axes(kind, shape) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
         tensors = call.reads
         if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
             q, k = tensors[0].shape, tensors[1].shape
             heads = max(1, tensors[0].elements // (q[-1] * q[-2] * self._batch)) if tensors[0].elements else 1
             sizes = {"head": heads, "sequence": q[-2], "key_sequence": k[-2], "head_dim": q[-1]}
-            found = {"sample": self._batch, **sizes} if sampled else sizes
+            dimensions = {"sample": self._batch, **sizes} if sampled else sizes
         elif kind == "conv" and len(tensors) >= 2:
-            found |= _convolution(tensors[0].shape, tensors[1].shape, shape)
+            dimensions |= _convolution(tensors[0].shape, tensors[1].shape, shape)
         elif kind in TENSOR_KINDS and (summed := summed_length(call)):
-            found["in_channel"] = summed
+            dimensions["in_channel"] = summed
             if kind == "linear":
-                found["channel"] = shape[-1]
-        return {name: size for name, size in found.items() if size > 0}
+                dimensions["channel"] = shape[-1]
+        return {name: size for name, size in dimensions.items() if size > 0}
 
     def _axes(self, kind: str, shape: tuple[int, ...]) -> dict[str, int]:
         batch = self._batch
@@ -257,13 +259,13 @@ class _Builder:
 def _named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
     """Shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
     written: set[int] = set()
-    found: dict[int, tuple[int, ...]] = {}
+    shapes: dict[int, tuple[int, ...]] = {}
     for call in calls:
         for tensor in call.reads:
             if tensor.argument in ("weight", "bias") and tensor.floating and tensor.storage not in written:
-                found.setdefault(tensor.storage, tensor.shape)
+                shapes.setdefault(tensor.storage, tensor.shape)
         written.update(tensor.storage for tensor in _made(call))
-    return found
+    return shapes
 
 
 def _made(call: Call) -> list[TraceTensor]:
@@ -296,4 +298,4 @@ def _axis_names(count: int) -> tuple[str, ...]:
 
 def _sequences(call: Call) -> set[int]:
     """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
-    return {number for each in call.calls for number in _sequences(each)} | ({call.sequence} - {-1})
+    return {number for inner in call.calls for number in _sequences(inner)} | ({call.sequence} - {-1})

@@ -1,4 +1,4 @@
-"""Schedules in files, by suffix: written whole or not at all, and verified before anyone uses what was read."""
+"""Read and write schedules by the suffix of the file; what is read is verified."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES: dict[str, Callable[[Schedule, Fabric | None], str | bytes]] = {
 
 
 def write_schedule(path: Path, schedule: Schedule, fabric: Fabric | None) -> Path:
-    """Write a schedule, and the fabric that it is for, as the suffix says: .json, .parquet or .arrow.
+    """Write a schedule and its fabric in the format of the suffix: .json, .parquet or .arrow.
 
     Raises:
         UnsupportedError: another suffix, or pyarrow is needed and missing.
@@ -31,25 +31,25 @@ def write_schedule(path: Path, schedule: Schedule, fabric: Fabric | None) -> Pat
 
 
 def read_schedule(path: Path, fabric: Fabric | None = None) -> tuple[Schedule, Fabric]:
-    """The verified schedule in a file, and the fabric on which it was verified: the given one, else the file's own.
+    """Return the verified schedule in a file, and the fabric of its verification: the given one, else the file's.
 
     Raises:
         UnsupportedError: another suffix, or pyarrow is needed and missing.
-        ConfigError: malformed (names the file and the line, field or row), without a fabric, or wrong: it does not do
-            what its collective promises, or not on this fabric.
+        ConfigError: malformed (names the file and the line, field or row), without a fabric, or wrong: the schedule
+            does not complete its collective on this fabric.
     """
     schedule, own = (from_json if known_suffix(path) == ".json" else from_arrow)(path)
-    on = fabric or own
-    if on is None:
-        raise ConfigError(f"{path}: names no fabric: give one, on which the schedule can be verified")
-    return verified(schedule, on, str(path)), on
+    target = fabric or own
+    if target is None:
+        raise ConfigError(f"{path}: names no fabric: give the fabric on which to verify the schedule")
+    return verified(schedule, target, str(path)), target
 
 
 def verified(schedule: Schedule, fabric: Fabric, where: str) -> Schedule:
-    """The schedule, if it passes the verifier.
+    """Return the schedule if it passes the verifier.
 
     Raises:
-        ConfigError: the first violation; what was read is at fault, and not we.
+        ConfigError: the first violation: the content of the file is wrong.
     """
     try:
         verify(schedule, fabric)
@@ -59,10 +59,10 @@ def verified(schedule: Schedule, fabric: Fabric, where: str) -> Schedule:
 
 
 def known_suffix(path: Path) -> str:
-    """The suffix, if it is one that this module writes.
+    """Return the suffix if this module writes it.
 
     Raises:
-        UnsupportedError: it is not.
+        UnsupportedError: another suffix.
     """
     if path.suffix not in SUFFIXES:
         raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(SUFFIXES)}")

@@ -1,4 +1,4 @@
-"""Every form in which a schedule leaves and enters, by the suffix of its file."""
+"""Export and import schedules in every format, by the suffix of the file."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ FORMATS = {
 
 
 def check_suffix(path: Path) -> None:
-    """Raise before the work, not after it.
+    """Check the suffix before the work.
 
     Raises:
-        UnsupportedError: a suffix of no format.
+        UnsupportedError: the suffix of no format.
     """
     if path.suffix not in FORMATS:
         raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(FORMATS)}")
 
 
 def export_schedule(path: Path, schedule: Schedule, fabric: Fabric) -> list[Path]:
-    """Write a verified schedule as the suffix says; the files that were written.
+    """Write a verified schedule in the format of the suffix, and return the files written.
 
     Raises:
-        UnsupportedError: a suffix of no format, or the format cannot say this schedule.
+        UnsupportedError: the suffix of no format, or a format that cannot express this schedule.
         ConfigError: the place cannot be written to.
     """
     check_suffix(path)
@@ -49,19 +49,19 @@ def export_schedule(path: Path, schedule: Schedule, fabric: Fabric) -> list[Path
 
 
 def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | None = None) -> tuple[Schedule, Fabric]:
-    """The verified schedule in a file, and the fabric on which it was verified: the given one, else the file's own.
+    """Return the verified schedule in a file, and the fabric on which it was verified: the given one, else the file's.
 
     Args:
-        nbytes: size of the collective, for a program of MSCCL, which says none.
+        nbytes: size of the collective, which a program of MSCCL does not state.
 
     Raises:
-        UnsupportedError: a suffix of no format, or a program that is no schedule.
+        UnsupportedError: the suffix of no format, or a program that is no schedule.
         ConfigError: malformed or wrong; names the file and the line, field, row or node.
     """
     check_suffix(path)
     if path.suffix != ".xml":
         if nbytes is not None:
-            raise ConfigError(f"{path}: says its own size: give none")
+            raise ConfigError(f"{path}: states its size: do not give one")
         if path.suffix == ".et":
             return read_traces(path.with_suffix(""), fabric)
         return read_schedule(path, fabric)

@@ -1,4 +1,4 @@
-"""A schedule as one JSON document, a line for each field and each column."""
+"""A schedule as one JSON document, one line per field and per column."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from lightloom.interchange.document import HEADER, columns_from, header_of, sche
 
 
 def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
-    """The document as text."""
+    """Return the document as text."""
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     lines = [f"{json.dumps(name)}: {_line(value)}" for name, value in header_of(schedule, fabric).items()]
     table = ",\n".join(f"  {json.dumps(name)}: {_line(values)}" for name, values in columns.items())
     return "{\n" + ",\n".join(lines) + ',\n"columns": {\n' + table + "\n}\n}\n"
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
-    """The schedule in a JSON file, not yet verified, and its fabric, if said.
+    """Return the schedule in a JSON file, not yet verified, and its fabric or None.
 
     Raises:
         ConfigError: unreadable, not JSON (names line and column), or not a schedule (names field and row).
@@ -38,22 +38,22 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
 
 
 def read_json(path: Path) -> Any:
-    """Whatever JSON a file holds; a name that occurs twice in an object, and NaN, are refused.
+    """Return the JSON document in a file; duplicate names in an object and NaN are refused.
 
     Raises:
         ConfigError: unreadable or not JSON.
     """
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigError(f"{path}: field {twice!r} occurs twice")
-        return found
+        return mapping
 
     def no_number(text: str) -> NoReturn:
-        raise ConfigError(f"{path}: {text} is no number of JSON")
+        raise ConfigError(f"{path}: {text} is not a number in JSON")
 
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once, parse_constant=no_number)

@@ -1,9 +1,9 @@
-"""Schedules as programs of MSCCL: what a GPU runtime can run of them.
+"""Schedules as programs of MSCCL, which a GPU runtime can run.
 
 Every pair of ranks that exchanges anything has a connection, of several channels where steps would be too many; each
 end of a connection is a threadblock of its own. A queued schedule's lightpaths of one pair are channels. Rows keep an
-order in which they can be sent one after the other, so that no threadblock waits for ever. Wavelengths and steps are
-not said: a runtime has neither.
+order in which they can be sent one after the other, so that no threadblock waits forever. Programs state neither
+wavelengths nor steps, which the runtime does not have.
 
 In place: all-gather in the output, reduce-scatter and all-reduce in the input, chunk c at offset c.
 """
@@ -31,7 +31,7 @@ Place = tuple[Block, int]
 
 
 def program_of(schedule: Schedule, fabric: Fabric) -> Program:
-    """A verified schedule as a program, which keeps the rules and runs.
+    """Return a verified schedule as a program, which is checked against the rules and run symbolically.
 
     Raises:
         UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks or steps
@@ -39,7 +39,7 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     """
     kind = schedule.collective.kind
     if kind not in NAMES:
-        raise UnsupportedError(f"{kind} has no program here: expected {', '.join(NAMES)}")
+        raise UnsupportedError(f"{kind} has no MSCCL program: expected {', '.join(NAMES)}")
     schedule = schedule.unfolded(fabric.fibre_channels)
     order = row_order(schedule)
     channels = _channels_of_rows(schedule)
@@ -63,19 +63,21 @@ def _check_fits(program: Program, name: str) -> None:
         "steps in a threadblock": (max((len(block.steps) for block in blocks), default=0), MOST_STEPS),
         "peers on a channel": (max(_peers(gpu) for gpu in program.gpus), MOST_PEERS),
     }
-    for what, (needed, there) in most.items():
-        if needed > there:
-            raise UnsupportedError(f"{name}: the program needs {needed} {what}: MSCCL's runtime has {there}")
+    for what, (needed, limit) in most.items():
+        if needed > limit:
+            raise UnsupportedError(f"{name}: the program needs {needed} {what}: MSCCL's runtime has {limit}")
 
 
 def _peers(gpu: Gpu) -> int:
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
-    return max((sends.count(each) for each in sends), default=0)
+    return max((sends.count(end) for end in sends), default=0)
 
 
 def _channels_of_rows(schedule: Schedule) -> list[int]:
-    """The channel of each row: one for each lightpath of a pair that stands throughout, and as many times more as a
-    rank has too many peers for one, by the distance between them."""
+    """Return the channel of each row: one per lightpath of a pair in a queued schedule, one per pair otherwise.
+
+    Where a rank has too many peers for one channel, distant peers use further channels.
+    """
     ends = (schedule.source.tolist(), schedule.destination.tolist(), schedule.lightpath.tolist())
     numbers: dict[tuple[int, int], dict[int, int]] = {}
     peers: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
@@ -86,12 +88,12 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
         peers[1].add((destination, source))
     most = max((count for side in peers for count in Counter(rank for rank, _ in side).values()), default=0)
     paths = max(map(len, numbers.values()), default=1)
-    found = []
+    row_channels = []
     for source, destination, path in zip(*ends, strict=True):
         distance = (destination - source) % schedule.collective.ranks - 1
         far = distance // MOST_PEERS if most > MOST_PEERS else 0
-        found.append(far * paths + (numbers[source, destination][path] if schedule.queued else 0))
-    return found
+        row_channels.append(far * paths + (numbers[source, destination][path] if schedule.queued else 0))
+    return row_channels
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class _Writer:
     order: RowOrder
     channels: list[int]
     spread: int
-    """Channels over which the chunks of one channel are spread."""
+    """Number of channels over which the chunks of one channel are spread."""
     steps: dict[Block, list[Step]] = field(default_factory=dict)
     waits: dict[Place, Place] = field(default_factory=dict)
     _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class _Writer:
         return max((len(steps) for steps in self.steps.values()), default=0)
 
     def write(self) -> None:
-        """Every row as a send and a receive."""
+        """Write every row as a send and a receive."""
         source, destination, chunk, adds = (
             column.tolist()
             for column in (
@@ -129,15 +131,15 @@ class _Writer:
             for row in group:
                 here = (buffer, chunk[row])
                 block = (source[row], "send", destination[row], self._channel(row, chunk[row]))
-                sent[row] = self._add(block, "s", here, (arrived[each] for each in self.order.reads[row][-1:]))
+                sent[row] = self._add(block, "s", here, (arrived[earlier] for earlier in self.order.reads[row][-1:]))
             for row in group:
                 here = (buffer, chunk[row])
                 block = (destination[row], "receive", source[row], self._channel(row, chunk[row]))
-                # Sums are made one after the other: the last writer has waited for those before, and for their readers.
+                # Sums are added one after the other: the last writer has waited for the earlier ones and their readers.
                 before = sorted({*self.order.after_writes[row], *self.order.sums[row]}, key=numbers.__getitem__)[-1:]
-                passed = {each for last in before for each in self.order.after_reads[last]}
-                reads = [sent[each] for each in self.order.after_reads[row] if each not in passed]
-                waits = [*reads, *(arrived[each] for each in before)]
+                passed = {earlier for last in before for earlier in self.order.after_reads[last]}
+                reads = [sent[earlier] for earlier in self.order.after_reads[row] if earlier not in passed]
+                waits = [*reads, *(arrived[earlier] for earlier in before)]
                 arrived[row] = self._add(block, "rrc" if adds[row] else "r", here, waits)
 
     def _numbers(self) -> dict[int, int]:
@@ -147,23 +149,23 @@ class _Writer:
         return self.channels[row] * self.spread + chunk % self.spread
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
-        """Append a step, after nops for all that it waits for but the last."""
+        """Append a step, after a nop for every dependency but the last."""
         steps = self.steps.setdefault(block, [])
         latest: dict[Block, int] = {}
         for other, step in waits:
             if other != block and step > self._waited.get((block, other), -1):
                 latest[other] = max(step, latest.get(other, -1))
-        for left, (other, step) in zip(reversed(range(len(latest))), latest.items(), strict=True):
+        for remaining, (other, step) in zip(reversed(range(len(latest))), latest.items(), strict=True):
             self._waited[block, other] = step
             self.steps[other][step].awaited = True
             self.waits[block, len(steps)] = other, step
-            if left:
+            if remaining:
                 steps.append(Step(type="nop"))
         steps.append(Step(type=kind, source=here, destination=here))
         return block, len(steps) - 1
 
     def program(self) -> Program:
-        """The steps in threadblocks, numbered by peers and channel."""
+        """Return the program: steps in threadblocks, numbered by peers and channel."""
         kind, ranks, chunks = self.schedule.collective.kind, self.schedule.collective.ranks, self.schedule.chunks
         own = chunks // ranks
         held = {

@@ -2,7 +2,7 @@
 
 A program has no steps for all GPUs. Steps come from what its messages read and write: a message comes in a later step
 than those that brought what it carries, and in no earlier step than those that still read what it replaces. Messages
-of one step are laid onto the fabric together, so a program for switches gets wavelengths on a ring.
+of one step are mapped to the fabric together, so a program for switches gets wavelengths on a ring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lightloom.interchange.files import verified
 from lightloom.interchange.msccl_export import NAMES
 from lightloom.interchange.msccl_program import Program, Step, read_xml
 from lightloom.interchange.msccl_rules import check_rules, refuse
-from lightloom.interchange.msccl_run import Run, run, shared_place
+from lightloom.interchange.msccl_run import Place, Run, run, shared_place
 
 _KINDS = {name: kind for kind, name in NAMES.items()}
 
@@ -38,10 +38,10 @@ class _Row(NamedTuple):
 
 
 def check_program(path: Path) -> tuple[Program, Run]:
-    """The program in a file, if it keeps the rules and runs, and what happens when it does.
+    """Return the program in a file and its symbolic run.
 
     Raises:
-        ConfigError: it does not; names the line.
+        ConfigError: the program breaks a rule or does not run; names the line.
     """
     program = read_xml(path)
     check_rules(program, str(path))
@@ -49,10 +49,10 @@ def check_program(path: Path) -> tuple[Program, Run]:
 
 
 def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
-    """The verified schedule that a program makes on a fabric, for ``nbytes`` (:class:`Collective`).
+    """Return the verified schedule of a program on a fabric, for ``nbytes`` (:class:`Collective`).
 
     Raises:
-        ConfigError: malformed, breaks a rule, waits for ever, races, or does not do what its collective promises.
+        ConfigError: malformed, breaks a rule, waits forever, races, or does not complete its collective.
         UnsupportedError: another collective, scratch buffers or local copies, not in place, or a fabric that
             takes no such schedule.
     """
@@ -66,14 +66,14 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
     kind: Any = _KINDS[program.collective]
     if len(program.gpus) != fabric.ranks:
         raise ConfigError(f"{path}: {len(program.gpus)} GPUs: the fabric has {fabric.ranks} ranks")
-    wanted = Collective(kind, fabric.ranks, nbytes)
+    collective = Collective(kind, fabric.ranks, nbytes)
     chunks = _chunks(program, kind, str(path))
     rows, edges = _rows(program, done, str(path))
-    logical = _logical_steps(rows, _levels(len(rows), edges, str(path)), wanted, fabric, chunks, str(path))
+    logical = _logical_steps(rows, _levels(len(rows), edges, str(path)), collective, fabric, chunks, str(path))
     if not logical:
         raise ConfigError(f"{path}: no message at all: expected a program of {program.collective}")
     schedule = assign_wavelengths(
-        program.name or path.stem, wanted, fabric, chunks, logical, notes=(f"read from {path.name}",)
+        program.name or path.stem, collective, fabric, chunks, logical, notes=(f"read from {path.name}",)
     )
     return verified(schedule, fabric, str(path))
 
@@ -91,7 +91,7 @@ def _chunks(program: Program, kind: str, where: str) -> int:
 
 
 def _rows(program: Program, done: Run, where: str) -> tuple[list[_Row], list[tuple[int, int, int]]]:
-    """A row for each chunk of each message; and edges (earlier, later, 1 if the later needs a later step)."""
+    """Return a row per chunk of each message, and edges (earlier, later, 1 if the later row needs a later step)."""
     first: dict[int, int] = {}
     rows: list[_Row] = []
     for number, message in enumerate(done.messages):
@@ -107,7 +107,7 @@ def _rows(program: Program, done: Run, where: str) -> tuple[list[_Row], list[tup
 
 
 def _moved(step: Step, i: int, *, received: bool) -> tuple[str, int]:
-    """Place of the i-th chunk that a step receives, or sends."""
+    """Return the buffer and index of the i-th chunk that a step receives or sends."""
     from_source = step.type in ("s", "rrs")
     if received and step.type in ("rrc", "rrcs") and step.source != step.destination:
         return "s", step.destination[1] + i
@@ -116,9 +116,9 @@ def _moved(step: Step, i: int, *, received: bool) -> tuple[str, int]:
 
 
 def _edges(rows: list[_Row], done: Run, first: dict[int, int], where: str) -> list[tuple[int, int, int]]:
-    writers: dict[Any, list[int]] = defaultdict(list)
-    readers: dict[Any, list[int]] = defaultdict(list)
-    unsettled: dict[Any, Step] = {}
+    writers: dict[Place, list[int]] = defaultdict(list)
+    readers: dict[Place, list[int]] = defaultdict(list)
+    unsettled: dict[Place, Step] = {}
     seen: dict[tuple[int, bool], int] = defaultdict(int)
     edges: list[tuple[int, int, int]] = []
     for access in done.accesses:
@@ -138,8 +138,8 @@ def _edges(rows: list[_Row], done: Run, first: dict[int, int], where: str) -> li
         if step.type == "rrs":
             unsettled[place] = step
         edges.extend((before, row, int(rows[before].reduces != rows[row].reduces)) for before in readers[place])
-        kept = [before for before in writers[place] if access.adds and rows[before].reduces]
-        edges.extend((before, row, 1) for before in writers[place] if before not in kept)
+        unordered = [before for before in writers[place] if access.adds and rows[before].reduces]
+        edges.extend((before, row, 1) for before in writers[place] if before not in unordered)
         if access.adds:
             writers[place].append(row)
         else:
@@ -151,11 +151,11 @@ class _Levels(NamedTuple):
     step: Ints
     """Step of each row."""
     part: Ints
-    """Rows that exchange, none after the other, have one number, and must be sent together."""
+    """Part of each row; rows of one part exchange their chunks and must be sent together."""
     place: Ints
-    """Of each such part in an order that keeps all edges."""
+    """Position of each part in an order that keeps all edges."""
     bound: frozenset[int]
-    """Steps in which some rows must come no later than others: no fabric may cut these as it likes."""
+    """Steps in which some rows must not come after others, so that they cannot be split freely."""
 
 
 def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels:
@@ -164,7 +164,7 @@ def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels
     count, part = connected_components(graph, directed=True, connection="strong")
     before, after, later = part[table[:, 0]], part[table[:, 1]], table[:, 2]
     if np.any((before == after) & (later == 1)):
-        raise UnsupportedError(f"{where}: messages that overtake each other: no order of steps says the same")
+        raise UnsupportedError(f"{where}: messages overtake each other: no order of steps is equivalent")
     between = before != after
     followers: dict[int, list[tuple[int, int]]] = defaultdict(list)
     waits = np.bincount(after[between], minlength=count)
@@ -173,12 +173,12 @@ def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels
     level, place = np.zeros(count, np.int64), np.zeros(count, np.int64)
     ready = np.flatnonzero(waits == 0).tolist()
     for number in range(count):
-        place[here := ready.pop()] = number
-        for there, more in followers[here]:
-            level[there] = max(level[there], level[here] + more)
-            waits[there] -= 1
-            if not waits[there]:
-                ready.append(there)
+        place[current := ready.pop()] = number
+        for follower, more in followers[current]:
+            level[follower] = max(level[follower], level[current] + more)
+            waits[follower] -= 1
+            if not waits[follower]:
+                ready.append(follower)
     step = level[part]
     earlier = step[table[:, 0]]
     bound = frozenset(earlier[(later == 0) & (earlier == step[table[:, 1]])].tolist())
@@ -186,30 +186,30 @@ def _levels(rows: int, edges: list[tuple[int, int, int]], where: str) -> _Levels
 
 
 def _logical_steps(
-    rows: list[_Row], levels: _Levels, wanted: Collective, fabric: Fabric, chunks: int, where: str
+    rows: list[_Row], levels: _Levels, collective: Collective, fabric: Fabric, chunks: int, where: str
 ) -> list[Moves]:
-    """Moves, step by step. What would not fit into one step is cut between parts, so that exchanges stay whole."""
+    """Return the moves of each step. A step that does not fit the fabric is split between parts, never inside one."""
     order = np.lexsort((levels.place[levels.part], np.array([not row.reduces for row in rows]), levels.step))
     adds = np.array([row.reduces for row in rows])[order]
     step = levels.step[order]
     cuts = np.flatnonzero((step[1:] != step[:-1]) | (adds[1:] != adds[:-1])) + 1
-    found: list[Moves] = []
-    left = [part for part in reversed(np.split(order, cuts)) if len(part)]
-    while left:
-        these = left.pop()
-        source, destination, chunk, reduces = zip(*(rows[i] for i in these), strict=True)
-        each = moves(source, destination, chunk, reduces=reduces[0])
-        part = levels.part[these]
+    steps: list[Moves] = []
+    pending = [part for part in reversed(np.split(order, cuts)) if len(part)]
+    while pending:
+        members = pending.pop()
+        source, destination, chunk, reduces = zip(*(rows[i] for i in members), strict=True)
+        step_moves = moves(source, destination, chunk, reduces=reduces[0])
+        part = levels.part[members]
         ends = np.flatnonzero(part[1:] != part[:-1]) + 1
-        loose = int(levels.step[these[0]]) not in levels.bound
-        if loose or assign_wavelengths("", wanted, fabric, chunks, [each]).steps == 1:
-            found.append(each)
+        loose = int(levels.step[members[0]]) not in levels.bound
+        if loose or assign_wavelengths("", collective, fabric, chunks, [step_moves]).steps == 1:
+            steps.append(step_moves)
         elif len(ends):
             middle = int(ends[len(ends) // 2])
-            left += [these[middle:], these[:middle]]
+            pending += [members[middle:], members[:middle]]
         else:
             raise UnsupportedError(
-                f"{where}: {len(these)} messages are sent before any of them is added, too many for one step of this "
+                f"{where}: {len(members)} messages are sent before any of them is added, too many for one step of this "
                 "fabric; a packet switch takes them"
             )
-    return found
+    return steps

@@ -24,7 +24,7 @@ READS_SOURCE = frozenset({"s", "rrs", "rrc", "rrcs", "cpy", "re"})
 """Types that read ``srcbuf``; "rcs" and "rrcs" send on what they have written."""
 WRITES = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
 TYPES = SENDS | RECEIVES | READS_SOURCE | {"nop"}
-"""s send, r receive, c copy to the buffer, rr reduce what is received: "rrcs" does all; "re" and "cpy" are local."""
+"""Types of steps: s sends, r receives, c copies to the buffer, rr reduces; "re" and "cpy" are local."""
 BUFFERS = ("i", "o", "s")
 
 
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class ThreadBlock:
-    """Steps that run one after the other, on one channel to one peer and from one."""
+    """Steps that run in order, on one channel, to at most one peer and from at most one."""
 
     send: int = -1
     receive: int = -1
@@ -58,7 +58,7 @@ class ThreadBlock:
 
 @dataclass(slots=True, kw_only=True)
 class Gpu:
-    """One GPU: chunks of its buffers, and its threadblocks by id."""
+    """One GPU: the number of chunks in each buffer, and its threadblocks by id."""
 
     chunks: dict[str, int]
     blocks: list[ThreadBlock] = field(default_factory=list)
@@ -67,11 +67,11 @@ class Gpu:
 
 @dataclass(slots=True, kw_only=True)
 class Program:
-    """A whole program, GPUs by id."""
+    """A program, with its GPUs by id."""
 
     name: str
     collective: str
-    """As MSCCL names it: allgather, allreduce, reduce_scatter, ..."""
+    """MSCCL's name of the collective: allgather, allreduce, reduce_scatter, ..."""
     protocol: str = "Simple"
     channels: int = 1
     chunks: int = 1
@@ -81,7 +81,7 @@ class Program:
 
 
 def to_xml(program: Program) -> str:
-    """The program as text, an element a line."""
+    """Return the program as XML, one element per line."""
     lines = [
         _tag(
             "algo",
@@ -99,7 +99,7 @@ def to_xml(program: Program) -> str:
         )
     ]
     for rank, gpu in enumerate(program.gpus):
-        lines.append(_tag("gpu", 1, id=rank, **{f"{each}_chunks": gpu.chunks[each] for each in BUFFERS}))
+        lines.append(_tag("gpu", 1, id=rank, **{f"{buffer}_chunks": gpu.chunks[buffer] for buffer in BUFFERS}))
         for number, block in enumerate(gpu.blocks):
             lines.append(_tag("tb", 2, id=number, send=block.send, recv=block.receive, chan=block.channel))
             lines.extend(_step(i, step) for i, step in enumerate(block.steps))
@@ -135,7 +135,7 @@ def _tag(element: str, depth: int, **values: object) -> str:
 
 
 def read_xml(path: Path) -> Program:
-    """The program in a file, its elements and attributes as they must be; what it does is not yet checked.
+    """Return the program in a file; elements and attributes are checked, what the program does is not.
 
     Raises:
         ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, or one that is no
@@ -155,7 +155,7 @@ def read_xml(path: Path) -> Program:
 
 
 class _Reader:
-    """Builds the program while expat reads, so that complaints know the line."""
+    """Build the program while expat reads, so that errors can name the line."""
 
     def __init__(self, path: Path) -> None:
         self.program: Program | None = None
@@ -170,7 +170,7 @@ class _Reader:
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
 
     def _no_doctype(self, *_: object) -> None:
-        self._refuse("a document type declaration has no place in a program")
+        self._refuse("a program has no document type declaration")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
         inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
@@ -241,6 +241,6 @@ class _Reader:
         return value
 
     def _in_order(self, values: dict[str, str], name: str, expected: int) -> None:
-        found = self._whole(values, name)
-        if found != expected:
-            self._refuse(f"<{self._open[-1]}>: {name}={found}: expected {expected}, as they are numbered in order")
+        number = self._whole(values, name)
+        if number != expected:
+            self._refuse(f"<{self._open[-1]}>: {name}={number}: expected {expected}, as they are numbered in order")

@@ -32,15 +32,15 @@ from lightloom.interchange.msccl_program import (
 MOST_CHANNELS = 32
 MOST_STEPS = 256
 MOST_PEERS = 32
-"""Threadblocks that send, and that receive, on one channel of a GPU."""
+"""Largest number of threadblocks that send, and that receive, on one channel of a GPU."""
 MOST_BLOCKS = 216
-"""Threadblocks of a GPU: two on each of an A100's 108 multiprocessors."""
+"""Largest number of threadblocks of a GPU: two on each of an A100's 108 multiprocessors."""
 MOST_COUNT = 71
 PROTOCOLS = ("Simple", "LL", "LL128")
 
 
 def check_rules(program: Program, where: str) -> None:
-    """Raise at the first rule that is broken.
+    """Check every rule, and raise at the first that is broken.
 
     Raises:
         ConfigError: names the line (or GPU, threadblock and step, for a program that was not read).
@@ -68,7 +68,7 @@ def check_rules(program: Program, where: str) -> None:
 
 
 def refuse(where: str, line: int, what: str, complaint: str) -> NoReturn:
-    """Raise a complaint about a place in a program."""
+    """Raise an error about a place in a program."""
     raise ConfigError(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
 
 
@@ -122,6 +122,6 @@ def _check_dependency(gpu: Gpu, number: int, step: Step, name: str, where: str) 
     if not 0 <= block < len(gpu.blocks) or block == number:
         refuse(where, step.line, name, f"waits for threadblock {block}: expected another of the GPU's")
     if not 0 <= awaited < len(gpu.blocks[block].steps):
-        refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which is not there")
+        refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which does not exist")
     if not gpu.blocks[block].steps[awaited].awaited:
         refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which says hasdep=0")

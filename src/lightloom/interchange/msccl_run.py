@@ -1,4 +1,4 @@
-"""A program of MSCCL run symbolically: messages pair up, nothing waits for ever, no two steps race for a chunk.
+"""A program of MSCCL run symbolically: messages pair up, no step waits forever, no two steps race for a chunk.
 
 A connection buffers one message (the runtime has room for more), so what runs here runs there. Vector clocks say which
 steps are ordered by threadblocks, dependencies and messages alone; what only happens to come first is a race.
@@ -23,7 +23,7 @@ Place = tuple[int, str, int]
 
 
 class Message(NamedTuple):
-    """What one send delivered to one receive."""
+    """A message from one send to one receive."""
 
     sender: int
     receiver: int
@@ -38,13 +38,13 @@ class Access(NamedTuple):
     writes: bool
     adds: bool
     message: int
-    """Number of the message that was sent from there, or that was received there; -1 for a local step."""
+    """Number of the message that was sent from or received at this place; -1 for a local step."""
     step: Step
 
 
 @dataclass(slots=True)
 class Run:
-    """What happened, in order."""
+    """Messages and accesses of a run, in order."""
 
     messages: list[Message] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Block:
     clock: Clock
     at: int = 0
     received: int = -1
-    """Message that the step at ``at`` has received and is to send on."""
+    """Message that the current step has received and will forward."""
 
 
 def run(program: Program, where: str) -> Run:
@@ -67,7 +67,7 @@ def run(program: Program, where: str) -> Run:
     Time grows with steps times threadblocks, as clocks do.
 
     Raises:
-        ConfigError: a message of one size is received as another, steps wait for ever, or two steps race; names the
+        ConfigError: a message of one size is received as another, steps wait forever, or two steps race; names the
             line, or GPU, threadblock and step.
     """
     return _Machine(program, where).run()
@@ -101,7 +101,7 @@ class _Machine:
         for block in self._blocks:
             steps = self._program.gpus[block.rank].blocks[block.number].steps
             if block.at < len(steps):
-                self._refuse(block, steps[block.at], "waits for ever")
+                self._refuse(block, steps[block.at], "waits forever")
         if self._slot:
             sender, receiver, channel = next(iter(self._slot))
             raise ConfigError(f"{self._where}: GPU {receiver} leaves a message of GPU {sender} on channel {channel}")
@@ -173,7 +173,7 @@ class _Machine:
         block.received = -1
 
     def _touch(self, block: _Block, step: Step, message: int) -> None:
-        """The reads and writes of a receive or a local step."""
+        """Record the reads and writes of a receive or a local step."""
         adds = step.type in ("rrs", "rrc", "rrcs", "re")
         if step.type in READS_SOURCE and step.source != step.destination:
             self._read(block, step, step.source, -1)
@@ -203,7 +203,7 @@ class _Machine:
 
 
 def shared_place(program: Program, rank: int, buffer: str, chunk: int) -> Place:
-    """Where a chunk of a buffer lies; in place the smaller of input and output is this GPU's part of the larger."""
+    """Return the memory of a chunk; in place, the smaller of input and output is a part of the larger."""
     held = program.gpus[rank].chunks
     if program.in_place and buffer in ("i", "o"):
         larger = "i" if held["i"] >= held["o"] else "o"

@@ -1,4 +1,4 @@
-"""The little of the protobuf wire format that traces need: varints, tagged fields, messages with their length.
+"""The part of the protobuf wire format that traces need: varints, tagged fields, length-prefixed messages.
 
 field        varint (number << 3 | wire type), then the value
 wire types   0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
@@ -14,22 +14,22 @@ _LONGEST = 10
 
 
 class WireError(ValueError):
-    """Bytes that are no message."""
+    """Bytes that are not a protobuf message."""
 
 
 def varint(value: int) -> bytes:
-    """An integer of 64 bits; a negative one as its two's complement."""
+    """Encode an integer of 64 bits; a negative one as its two's complement."""
     value &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The varint that begins at ``at``, and where it ends.
+    """Return the varint that begins at ``at``, and the position after it.
 
     Raises:
         WireError: cut short, or longer than 64 bits.
@@ -48,30 +48,30 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def whole_field(number: int, value: int) -> bytes:
-    """A field that holds an integer; nothing where it is 0, as proto3 has it."""
+    """Encode a field that holds an integer; 0 is omitted, as in proto3."""
     return varint(number << 3 | VARINT) + varint(value) if value else b""
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """A field that holds text, bytes or a message; nothing where it is empty."""
+    """Encode a field that holds text, bytes or a message; an empty value is omitted."""
     return message_field(number, value) if value else b""
 
 
 def message_field(number: int, value: bytes) -> bytes:
-    """A message, written even where it is empty."""
+    """Encode a field that holds a message, even an empty one."""
     return varint(number << 3 | BYTES) + varint(len(value)) + value
 
 
 def packed(number: int, values: Iterable[int]) -> bytes:
-    """A repeated field of integers."""
+    """Encode a repeated field of integers."""
     return bytes_field(number, b"".join(map(varint, values)))
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, wire type and value of each field of a message.
+    """Yield the number, wire type and value of each field of a message.
 
     Raises:
-        WireError: cut short, or no message.
+        WireError: cut short, or not a message.
     """
     at = 0
     while at < len(data):
@@ -90,13 +90,13 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
         else:
             raise WireError(f"unknown wire type {wire} before byte {at}")
         if at + size > len(data):
-            raise WireError(f"field {number} is cut short: {size} bytes announced, {len(data) - at} there")
+            raise WireError(f"field {number} is cut short: {size} bytes announced, {len(data) - at} present")
         yield number, wire, data[at : at + size]
         at += size
 
 
 def unpacked(wire: int, value: int | bytes) -> list[int]:
-    """The integers of a repeated field, packed or one by one.
+    """Return the integers of a repeated field, packed or not.
 
     Raises:
         WireError: another wire type, or cut short.
@@ -105,25 +105,25 @@ def unpacked(wire: int, value: int | bytes) -> list[int]:
         return [value]
     if wire != BYTES:
         raise WireError(f"wire type {wire} where integers are expected")
-    found, at = [], 0
+    integers, at = [], 0
     while at < len(value):
-        each, at = read_varint(value, at)
-        found.append(each)
-    return found
+        integer, at = read_varint(value, at)
+        integers.append(integer)
+    return integers
 
 
 def signed(value: int) -> int:
-    """An integer of 64 bits from its two's complement."""
+    """Decode an integer of 64 bits from its two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def framed(message: bytes) -> bytes:
-    """A message after its length."""
+    """Return a message preceded by its length."""
     return varint(len(message)) + message
 
 
 def frames(data: bytes) -> Iterator[bytes]:
-    """The messages of a file, each after its length.
+    """Yield the messages of a file of length-prefixed messages.
 
     Raises:
         WireError: the last one is cut short.

@@ -1,4 +1,4 @@
-"""What each row of a schedule waits for, in an order in which rows can be sent one after the other.
+"""The dependencies of each row of a schedule, and an order in which rows can be sent one after the other.
 
 A row reads its chunk at its source and writes it at its destination. Per rank and chunk that gives
 
@@ -25,7 +25,7 @@ Groups = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """Rows in order, and what each waits for, as row numbers."""
+    """Rows in order, and the row numbers that each waits for."""
 
     groups: Groups
     reads: list[list[int]]
@@ -39,7 +39,7 @@ class RowOrder:
 
     @property
     def rows(self) -> list[int]:
-        """All rows in order."""
+        """Row numbers in order."""
         return [row for group in self.groups for row in group]
 
 
@@ -52,36 +52,36 @@ class _Held:
 def row_order(schedule: Schedule) -> RowOrder:
     """Order the rows of a verified, unfolded schedule.
 
-    Time is linear in rows and in the dependencies found.
+    The time is linear in the number of rows and dependencies.
 
     Raises:
-        UnsupportedError: a switch reduces in the network, so that not every row leads from rank to rank.
+        UnsupportedError: a switch reduces in the network, so that some rows do not end at a rank.
     """
     ranks = schedule.collective.ranks
     if len(schedule) and max(int(schedule.source.max()), int(schedule.destination.max())) >= ranks:
-        raise UnsupportedError(f"{schedule.algorithm}: a switch that reduces has no program of its own in this format")
+        raise UnsupportedError(f"{schedule.algorithm}: this format cannot express a switch that reduces")
     groups = _queued_groups(schedule) if schedule.queued else _step_groups(schedule)
     source, destination, chunk = (column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk))
     adds = schedule.reduces.tolist()
     held: dict[tuple[int, int], _Held] = defaultdict(_Held)
     empty: list[Groups] = [[[] for _ in adds] for _ in range(4)]
-    found = RowOrder(groups, *empty)
+    rows = RowOrder(groups, *empty)
     for group in groups:
         for row in group:
-            at = held[source[row], chunk[row]]
-            found.reads[row] = list(at.writers)
-            at.readers.append(row)
+            cell = held[source[row], chunk[row]]
+            rows.reads[row] = list(cell.writers)
+            cell.readers.append(row)
         for row in group:
-            at = held[destination[row], chunk[row]]
-            found.after_reads[row] = list(at.readers)
+            cell = held[destination[row], chunk[row]]
+            rows.after_reads[row] = list(cell.readers)
             if adds[row]:
-                found.after_writes[row] = [each for each in at.writers if not adds[each]]
-                found.sums[row] = [each for each in at.writers if adds[each]]
-                at.writers.append(row)
+                rows.after_writes[row] = [writer for writer in cell.writers if not adds[writer]]
+                rows.sums[row] = [writer for writer in cell.writers if adds[writer]]
+                cell.writers.append(row)
             else:
-                found.after_writes[row] = at.writers
-                at.writers, at.readers = [row], []
-    return found
+                rows.after_writes[row] = cell.writers
+                cell.writers, cell.readers = [row], []
+    return rows
 
 
 def _step_groups(schedule: Schedule) -> Groups:
@@ -93,7 +93,7 @@ def _step_groups(schedule: Schedule) -> Groups:
 
 
 def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Place of every step in an order that keeps all dependencies."""
+    """Return the position of every step in an order that keeps all dependencies."""
     steps = schedule.steps
     if schedule.dependencies is None:
         return np.arange(steps)
@@ -113,7 +113,7 @@ def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def _queued_groups(schedule: Schedule) -> Groups:
-    """Rows as their lightpaths can send them: each as soon as its source has what it sends."""
+    """Return rows in an order in which lightpaths can send them: each as soon as its source holds the data."""
     order = np.lexsort((schedule.step, schedule.lightpath))
     cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1
     queues = [deque(part.tolist()) for part in np.split(order, cuts)]
@@ -133,16 +133,16 @@ def _queued_groups(schedule: Schedule) -> Groups:
         queue = ready.popleft()
         while queue:
             row = queue[0]
-            at = (source[row], chunk[row])
-            whole = adds[row] or chunk[row] // pieces == source[row]
-            if not (at in stored or (whole and not to_add[at])):
-                waiting[at].append(queue)
+            origin = (source[row], chunk[row])
+            own_value = adds[row] or chunk[row] // pieces == source[row]
+            if not (origin in stored or (own_value and not to_add[origin])):
+                waiting[origin].append(queue)
                 break
             groups.append([queue.popleft()])
-            there = (destination[row], chunk[row])
+            target = (destination[row], chunk[row])
             if adds[row]:
-                to_add[there] -= 1
+                to_add[target] -= 1
             else:
-                stored.add(there)
-            ready.extend(waiting.pop(there, ()))
+                stored.add(target)
+            ready.extend(waiting.pop(target, ()))
     return groups

@@ -36,39 +36,39 @@ _KIND = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 
 
 def kind_of(call: Call, producers: int) -> str:
-    """Kind of an operator; ``producers`` says how many earlier ones it reads."""
+    """Return the kind of an operator that reads the results of ``producers`` earlier ones."""
     word = call.word.removeprefix("__i").strip("_")
-    found = _KIND.get(call.word) or _KIND.get(word)
+    kind = _KIND.get(call.word) or _KIND.get(word)
     products = product_flops(call)
-    if found in TENSOR_KINDS and not products:
-        found = None
-    if found is None and products:
+    if kind in TENSOR_KINDS and not products:
+        kind = None
+    if kind is None and products:
         return "matmul"
-    return found or ("add" if word == "add" and producers >= 2 else "elementwise")
+    return kind or ("add" if word == "add" and producers >= 2 else "elementwise")
 
 
 def kind_of_name(name: str) -> str:
-    """Kind of an operator of which nothing but the name is known."""
+    """Return the kind of an operator of which only the name is known."""
     word = name.rpartition("::")[2]
     return _KIND.get(word) or _KIND.get(word.strip("_")) or "elementwise"
 
 
 def other_flops(call: Call, kind: str) -> int:
-    """FLOPs of an operator that multiplies no matrices."""
+    """Return the FLOPs of an operator that multiplies no matrices."""
     if kind in ("copy", "concat", "embedding", "dropout" if not call.calls else ""):
         return 0
     return max((tensor.elements for tensor in (*call.reads, *call.returns)), default=0)
 
 
 def product_flops(call: Call) -> int:
-    """FLOPs of all matrix products and convolutions that a call makes; those of calls inside it, if there are any."""
-    return sum(product_flops(each) for each in call.calls) or _own_flops(call)
+    """Return the FLOPs of the matrix products and convolutions of a call, from the calls inside it where they exist."""
+    return sum(product_flops(inner) for inner in call.calls) or _own_flops(call)
 
 
 def summed_length(call: Call) -> int:
-    """Length of the sums in the last product that a call makes; 0 without one."""
-    for each in reversed(call.calls):
-        if length := summed_length(each):
+    """Return the length of the sums in the last product of a call; 0 without one."""
+    for inner in reversed(call.calls):
+        if length := summed_length(inner):
             return length
     if not _own_flops(call):
         return 0
@@ -84,7 +84,7 @@ def _own_flops(call: Call) -> int:
             mask = next((value for value in reversed(call.values) if isinstance(value, list)), [True, True, True])
             transposed = any(value is True for value in call.values)
             outer = shapes[1] if transposed else shapes[0]
-            return 2 * math.prod(outer) * math.prod(shapes[2][1:]) * sum(bool(each) for each in mask[:2])
+            return 2 * math.prod(outer) * math.prod(shapes[2][1:]) * sum(bool(needed) for needed in mask[:2])
         if word.endswith("convolution"):
             transposed = next((value for value in call.values if isinstance(value, bool)), False)
             outer = shapes[0] if transposed else call.returns[0].shape

@@ -17,7 +17,7 @@ from lightloom.interchange.json_file import read_json
 
 _VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
 _TENSOR = 6
-"""Entries of a tensor: tensor, storage, offset, elements, bytes of one, device."""
+"""Number of entries of a tensor: tensor, storage, offset, elements, bytes per element, device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +26,32 @@ class TraceTensor:
 
     storage: int
     offset: int
-    """Elements from the start of the storage."""
+    """Number of elements from the start of the storage."""
     shape: tuple[int, ...]
     element_bytes: int
     floating: bool
     argument: str
-    """Name of the argument in the operator's schema; empty where it is not known."""
+    """Name of the argument in the operator's schema; empty if unknown."""
 
     @property
     def elements(self) -> int:
-        """Product of the shape."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
 @dataclass(slots=True)
 class Call:
-    """One node, with the calls that it made, in order."""
+    """One call, with the calls that it made, in order."""
 
     id: int
     name: str
     schema: str
     sequence: int
-    """Autograd's number of the next backward node, -1 where none."""
+    """Autograd's number of the next backward node; -1 without one."""
     reads: list[TraceTensor]
     returns: list[TraceTensor]
-    values: list[Any]
-    """Arguments that are no tensors, as they stand in the trace; None for tensors."""
+    values: list[object]
+    """Arguments that are not tensors, as in the trace; None for tensors."""
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -61,12 +61,12 @@ class Call:
 
 
 def read_calls(path: Path) -> list[Call]:
-    """The calls that nothing in the trace made, in the order in which they began.
+    """Return the root calls of the trace, in the order in which they began.
 
     Raises:
         ConfigError: unreadable, or not JSON.
-        WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by one that is
-            not there or by itself; names the node.
+        WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by a missing
+            one or by itself; names the node.
     """
     document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
@@ -93,14 +93,14 @@ def read_calls(path: Path) -> list[Call]:
 
 
 def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path) -> list[Call]:
-    """Children under their parents. Ids grow as calls begin, so a parent has the lesser one."""
+    """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id."""
     roots: list[Call] = []
     for number in sorted(calls):
         call, parent = calls[number], parents[number]
         if parent == number or (parent not in calls and not roots):
             roots.append(call)  # the process: its own parent, or one that is not written
         elif parent not in calls:
-            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which is not there")
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which does not exist")
         elif parent > number:
             raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which begins later")
         else:
@@ -110,23 +110,23 @@ def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path) -> list[C
 
 def _call(entry: dict[str, Any], where: str) -> Call:
     attributes = entry.get("attrs", [])
-    if not isinstance(attributes, list) or not all(isinstance(each, dict) and "name" in each for each in attributes):
+    if not isinstance(attributes, list) or not all(isinstance(item, dict) and "name" in item for item in attributes):
         raise WorkloadError(f"{where}: attrs: expected a list of names and values")
-    said = {str(each["name"]): each.get("value") for each in attributes}
-    schema, sequence = said.get("op_schema", ""), said.get("seq_id", -1)
+    by_name = {str(item["name"]): item.get("value") for item in attributes}
+    schema, sequence = by_name.get("op_schema", ""), by_name.get("seq_id", -1)
     if not isinstance(schema, str) or type(sequence) is not int:
         raise WorkloadError(f"{where}: op_schema {schema!r} and seq_id {sequence!r}: expected text and a whole number")
     values, shapes, types = _side(entry, "inputs", where)
     names = argument_names(schema)
     names += [""] * (len(values) - len(names))
     reads: list[TraceTensor] = []
-    plain: list[Any] = []
+    plain: list[object] = []
     for name, value, shape, kind in zip(names, values, shapes, types, strict=False):
-        found = _tensors(value, shape, kind, name, where)
-        reads += found
-        plain.append(None if found else value)
+        tensors = _tensors(value, shape, kind, name, where)
+        reads += tensors
+        plain.append(None if tensors else value)
     returns = [
-        tensor for each in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*each, "", where)
+        tensor for item in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*item, "", where)
     ]
     return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain)
 
@@ -158,12 +158,12 @@ def _tensors(value: Any, shape: Any, kind: Any, argument: str, where: str) -> li
     return [TraceTensor(value[1], value[2], tuple(shape), value[4], floating, argument)]
 
 
-def _whole(*values: Any) -> bool:
+def _whole(*values: object) -> bool:
     return all(type(value) is int and value >= 0 for value in values)
 
 
 def argument_names(schema: str) -> list[str]:
-    """Names of an operator's arguments: ``linear(Tensor input, Tensor weight, ...)`` has input, weight, ..."""
+    """Return the names of an operator's arguments: ``linear(Tensor input, Tensor weight)`` has input and weight."""
     inside = schema.partition("(")[2].rpartition(") ->")[0]
     names, depth, part = [], 0, ""
     for letter in f"{inside},":

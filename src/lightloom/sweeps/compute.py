@@ -1,4 +1,4 @@
-"""Rows of points: what a worker does. Points of a batch share a schedule or a traced model."""
+"""Compute the rows of points, as a worker does. Points of a batch share a schedule or a traced model."""
 
 from __future__ import annotations
 
@@ -23,59 +23,59 @@ from lightloom.workloads.load import load_workload
 Row = dict[str, Any]
 DONE, REFUSED, FAILED = "done", "refused", "failed"
 _COLLECTIVES, _PLANS = 32, 8
-"""Points of a batch: few enough that a kill loses little, many enough that what they share is built seldom."""
+"""Number of points in a batch: small, so that a killed process loses little; large, so that sharing pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Points of one family with their keys."""
+    """Points of one family, with their keys, and the version of the code that must compute them."""
 
     code: str
     points: tuple[tuple[str, Point], ...]
 
 
 def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
-    """Points by family, in their order; every point is in one batch."""
-    families: dict[Any, list[tuple[str, Point]]] = {}
+    """Group points by family, in their order; every point is in one batch."""
+    families: dict[tuple[object, ...], list[tuple[str, Point]]] = {}
     for key, point in points:
         families.setdefault(point.family, []).append((key, point))
-    found = []
+    parts = []
     for members in families.values():
         first = members[0][1]
         most = _PLANS if isinstance(first, PlanPoint) else 1 if find(first.algorithm).by_size else _COLLECTIVES
-        found += [Batch(code_version(), tuple(members[at : at + most])) for at in range(0, len(members), most)]
-    return found
+        parts += [Batch(code_version(), tuple(members[at : at + most])) for at in range(0, len(members), most)]
+    return parts
 
 
 def compute(batch: Batch) -> list[tuple[str, Row]]:
-    """The rows of a batch with their keys.
+    """Return the rows of a batch with their keys.
 
     Raises:
-        ConfigError: this worker has other code than whoever made the batch.
+        ConfigError: this worker runs another version of the code than the process that made the batch.
     """
     if batch.code != code_version():
         raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
-    found: list[tuple[str, Row]] = []
-    for is_plan, members in groupby(batch.points, lambda each: isinstance(each[1], PlanPoint)):
+    results: list[tuple[str, Row]] = []
+    for is_plan, members in groupby(batch.points, lambda pair: isinstance(pair[1], PlanPoint)):
         keyed = list(members)
         points = [point for _, point in keyed]
         rows = _plans(cast(Any, points)) if is_plan else _collectives(cast(Any, points))
-        found += zip((key for key, _ in keyed), rows, strict=True)
-    return found
+        results += zip((key for key, _ in keyed), rows, strict=True)
+    return results
 
 
 def _collectives(points: Sequence[CollectivePoint]) -> Iterator[Row]:
     built: dict[str, Any] = {}
-    for each in points:
-        yield _row(each, lambda each=each: _collective(each, built))  # type: ignore[misc]
+    for point in points:
+        yield _row(point, lambda point=point: _collective(point, built))  # type: ignore[misc]
 
 
 def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Its row; ``built`` holds the schedule of the point before, which carries this one's bytes where it can."""
+    """Return the row of a point; ``built`` holds the schedule of the previous point, resized where possible."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
-    why = algorithm.refusal(point.kind, fabric, point.cost_model)
-    if why:
-        return _refused(why)
+    reason = algorithm.refusal(point.kind, fabric, point.cost_model)
+    if reason:
+        return _refused(reason)
     if not built or algorithm.by_size:
         schedule = build(algorithm, Collective(cast(Any, point.kind), fabric.ranks, point.nbytes), fabric)
         built |= {"schedule": schedule, "changes": circuit_changes(schedule, fabric) if fabric.exclusive else None}
@@ -95,8 +95,8 @@ def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
 
 
 def _plans(points: Sequence[PlanPoint]) -> Iterator[Row]:
-    for each in points:
-        yield _row(each, lambda each=each: _plan(each))  # type: ignore[misc]
+    for point in points:
+        yield _row(point, lambda point=point: _plan(point))  # type: ignore[misc]
 
 
 def _plan(point: PlanPoint) -> Row:
@@ -104,7 +104,7 @@ def _plan(point: PlanPoint) -> Row:
     assert isinstance(cluster, Cluster)
     graph = _graph(point.workload, point.workload_content, point.batch, point.sequence_length)
     training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
-    found = search(
+    plans = search(
         graph,
         replace(cluster, training=training, reference=None),
         strategies=(point.strategy,),
@@ -112,7 +112,7 @@ def _plan(point: PlanPoint) -> Row:
         model=point.cost_model,
         overlap=point.overlap,
     )
-    result = found.winner.result
+    result = plans.winner.result
     return {
         "time_s": result.step_time,
         "energy_j": result.energy.total_j,
@@ -129,15 +129,15 @@ def _graph(workload: str, content: str, batch: int, sequence_length: int | None)
 
 
 def _row(point: Point, outcome: Callable[[], Row]) -> Row:
-    said = point.columns() | {"status": DONE}
+    row = point.columns() | {"status": DONE}
     if point.site.why:
-        return said | _refused(point.site.why)
+        return row | _refused(point.site.why)
     try:
-        return said | outcome()
+        return row | outcome()
     except InputError as error:
-        return said | _refused(str(error))
+        return row | _refused(str(error))
     except LightloomError as error:
-        return said | {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
+        return row | {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
 
 
 def _refused(why: str) -> Row:

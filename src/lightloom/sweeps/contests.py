@@ -1,4 +1,4 @@
-"""What a sweep decides: rows that answer the same question, fastest first."""
+"""The contests of a sweep: rows that answer the same question, ranked by time."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _QUESTION: Mapping[str, tuple[str, ...]] = {
     "plan": ("model", "cost_model", "site", "ranks", "settings", "batch_per_rank", "sequence_length", "overlap"),
 }
 _ROUNDING = 1e-9
-"""Relative difference of times that says nothing."""
+"""Relative difference below which two times count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One collective or one model at one place, and all that were tried for it."""
+    """One collective or one model on one fabric or cluster, with every algorithm that was tried."""
 
     ranking: tuple[Row, ...]
-    """Fastest first, equally fast ones by name; never empty."""
+    """Rows by time, equal times by name; never empty."""
 
     @property
     def winner(self) -> Row:
-        """The fastest."""
+        """The fastest row."""
         return self.ranking[0]
 
     @property
     def equals(self) -> int:
-        """How many others are as fast as the winner."""
+        """Number of other rows that are as fast as the winner."""
         return sum(_as_fast(row, self.winner["time_s"]) for row in self.ranking) - 1
 
     @property
     def next(self) -> Row | None:
-        """The fastest of those that are slower."""
+        """The fastest row that is slower than the winner."""
         return next((row for row in self.ranking if not _as_fast(row, self.winner["time_s"])), None)
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
+        """The fabric or cluster and its settings, in words."""
         row = self.winner
         words = [f"{row['site']}, {row['ranks']} ranks", row["settings"]]
         if row["what"] == "plan":
@@ -52,13 +52,12 @@ class Contest:
 
 
 def contests(rows: Iterable[Row], what: str) -> list[Contest]:
-    """The contests of all rows of a kind (``collective`` or ``plan``), in their order; those that nobody enters are
-    left out."""
-    entrants: dict[Any, list[Row]] = {}
+    """Return the contests of the finished rows of a kind (``collective`` or ``plan``), in their order."""
+    entrants: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         if row["what"] == what and row["status"] == DONE:
             entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
-    return [_ranked(each) for each in entrants.values()]
+    return [_ranked(rivals) for rivals in entrants.values()]
 
 
 def _ranked(rows: list[Row]) -> Contest:
@@ -71,23 +70,23 @@ def _as_fast(row: Row, best: float) -> bool:
 
 
 def entrant(row: Row) -> str:
-    """What was tried: an algorithm, of a plan with its strategy."""
+    """Return the name of what was tried: an algorithm, preceded by the strategy in a plan."""
     return f"{row['strategy']} · {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
 
 
 def exposed(row: Row) -> float:
-    """Seconds that a training step waits for communication and for circuits."""
+    """Return the time that a training step waits for communication and for circuits, in seconds."""
     return float(row["exposed_communication_s"] + row["exposed_reconfiguration_s"])
 
 
-def fastest(found: Iterable[Contest]) -> Counter[str]:
-    """How often each is fastest, equals counted each."""
-    return Counter(entrant(row) for each in found for row in each.ranking[: each.equals + 1])
+def fastest(contests: Iterable[Contest]) -> Counter[str]:
+    """Count how often each entrant is fastest; equally fast ones all count."""
+    return Counter(entrant(row) for contest in contests for row in contest.ranking[: contest.equals + 1])
 
 
-def grouped(found: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
-    """Contests by what their rows say in the columns ``names``."""
+def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
+    """Group contests by the values of their rows in the columns ``names``."""
     groups: dict[tuple[Any, ...], list[Contest]] = {}
-    for each in found:
-        groups.setdefault(tuple(each.winner[name] for name in names), []).append(each)
+    for contest in contests:
+        groups.setdefault(tuple(contest.winner[name] for name in names), []).append(contest)
     return list(groups.items())

@@ -1,4 +1,4 @@
-"""Time over bytes, a curve for each algorithm, above what none can beat."""
+"""A figure of time over bytes: a curve for each algorithm, above the lower bound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _ACROSS, _WIDTH, _HEIGHT = 3, 3.0, 2.4
 _LETTERS = 40
-"""Of a line of a panel's title."""
+"""Letters in a line of a panel's title."""
 _TICKS = 4
-"""Of an axis, at most."""
+"""Largest number of ticks on an axis."""
 
 
 @styled
 def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
-    """Draw a panel for each place; ``colours`` names those that win somewhere, all others are thin and grey."""
+    """Draw a panel for each place; algorithms without an entry in ``colours`` never win and are thin and grey."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -36,7 +36,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
         _panel(axes, contests, colours)
     for axes in panels[len(places) :]:
         axes.set_axis_off()
-    named = {entrant(row) for contests in places for each in contests for row in each.ranking}
+    named = {entrant(row) for contests in places for contest in contests for row in contest.ranking}
     handles = [Line2D([], [], color=colours[name], label=plain(name)) for name in colours if name in named]
     if named - set(colours):
         handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="never fastest"))
@@ -48,7 +48,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 def _panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    ordered = sorted(contests, key=lambda each: each.winner["nbytes"])
+    ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
     curves: dict[str, list[tuple[float, float]]] = {}
     for contest in ordered:
         for row in contest.ranking:
@@ -57,11 +57,11 @@ def _panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
         ours = name in colours
         look = {"color": colours[name], "linewidth": 1.4, "zorder": 2} if ours else {"color": FAINT, "linewidth": 0.5}
         axes.plot(*zip(*points, strict=True), marker="o", markersize=2.6 if ours else 0, **look)
-    bound = [(each.winner["nbytes"], each.winner["lower_bound_s"]) for each in ordered]
+    bound = [(entry.winner["nbytes"], entry.winner["lower_bound_s"]) for entry in ordered]
     axes.plot(*zip(*bound, strict=True), color=INK, linewidth=1, linestyle=":", zorder=3)
     axes.set(xscale="log", yscale="log")
     axes.set_title(plain(fill(ordered[0].place, _LETTERS)), fontsize=7.6)
-    sizes = [each.winner["nbytes"] for each in ordered]
+    sizes = [entry.winner["nbytes"] for entry in ordered]
     shown = sizes[:: -(-len(sizes) // _TICKS)]
     axes.set_xticks(shown, [format_size(size) for size in shown])
     axes.set_xticks([], minor=True)

@@ -1,4 +1,4 @@
-"""From an experiment to its points, in its order, each once."""
+"""Expand an experiment into its points, in its order and without repetition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hashlib import sha256
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
@@ -28,13 +27,13 @@ _ALL = "all"
 
 
 def points_of(experiment: Experiment) -> dict[str, Point]:
-    """The points by their keys; those that blocks have in common stand once, at their first place.
+    """Return the points by key; a point that several blocks contain occurs once, at its first position.
 
     Raises:
         UnknownNameError: no such model, cluster, fabric, collective, strategy, algorithm or cost model.
-        ConfigError: a fabric or cluster that can be built with none of its ranks and settings.
+        ConfigError: a fabric or cluster that cannot be built with any of its ranks and settings.
     """
-    found: dict[str, Point] = {}
+    points_by_key: dict[str, Point] = {}
     folder = experiment.path.parent
     blocks: list[tuple[str, CollectiveBlock | PlanBlock]] = [
         *((f"collectives[{place}]", each) for place, each in enumerate(experiment.collectives)),
@@ -44,30 +43,30 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
         try:
             points = _collectives(block, folder) if isinstance(block, CollectiveBlock) else _plans(block, folder)
             for each in points:
-                found.setdefault(each.key, each)
+                points_by_key.setdefault(each.key, each)
         except InputError as error:
             raise ConfigError(f"{experiment.path}: {where}: {error}") from error
-    return found
+    return points_by_key
 
 
 def _collectives(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
     for kind in block.kind:
         if kind not in KINDS:
             raise UnknownNameError("collective", kind, KINDS)
-    named, models = _algorithms(block), [known_cost_model(each) for each in block.cost_model]
+    named, models = _algorithms(block), [known_cost_model(value) for value in block.cost_model]
     for site in _sites(block, block.fabric, folder):
-        sizes = [*block.nbytes, *(each * site.ranks for each in block.nbytes_per_rank)]
+        sizes = [*block.nbytes, *(value * site.ranks for value in block.nbytes_per_rank)]
         for kind, nbytes, model, algorithm in product(block.kind, sizes, models, named):
             yield CollectivePoint(site=site, kind=kind, nbytes=nbytes, algorithm=algorithm, cost_model=model)
 
 
 def _plans(block: PlanBlock, folder: Path) -> Iterator[Point]:
-    named, costs = _algorithms(block), [known_cost_model(each) for each in block.cost_model]
+    named, costs = _algorithms(block), [known_cost_model(name) for name in block.cost_model]
     strategies = _all_of(block.strategy, STRATEGIES)
-    for each in strategies:
-        if each not in STRATEGIES:
-            raise UnknownNameError("strategy", each, [*STRATEGIES, _ALL])
-    workloads = [(each, *_workload(each, folder)) for each in block.model]
+    for name in strategies:
+        if name not in STRATEGIES:
+            raise UnknownNameError("strategy", name, [*STRATEGIES, _ALL])
+    workloads = [(name, *_workload(name, folder)) for name in block.model]
     for (model, workload, content), site in product(workloads, _sites(block, (), folder)):
         batches = block.batch or (site.place.training.batch_per_rank if isinstance(site.place, Cluster) else 1,)
         for batch, length, overlap, cost, strategy, algorithm in product(
@@ -87,49 +86,49 @@ def _plans(block: PlanBlock, folder: Path) -> Iterator[Point]:
             )
 
 
-def _all_of(names: tuple[str, ...], known: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for name in names for each in (known if name == _ALL else (name,))))
+def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(choice for name in names for choice in (known if name == _ALL else (name,))))
 
 
 def _algorithms(block: Block) -> tuple[str, ...]:
-    return tuple(find(each).name for each in _all_of(block.algorithm, algorithms()))
+    return tuple(find(name).name for name in _all_of(block.algorithm, algorithms()))
 
 
 def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[Site]:
-    """Every fabric or cluster with all of its ranks and settings; of each, at least one can be built."""
-    found: list[Site] = []
-    for name, is_fabric in [*((each, True) for each in fabrics), *((each, False) for each in block.cluster)]:
-        here, refused = [], []
+    """Return every fabric or cluster with all of its ranks and settings; at least one of each can be built."""
+    sites: list[Site] = []
+    for name, is_fabric in [*((place, True) for place in fabrics), *((place, False) for place in block.cluster)]:
+        candidates, refused = [], []
         for ranks, *values in product(block.ranks or (None,), *block.set.values()):
             settings = dict(zip(block.set, values, strict=True))
             try:
-                here.append(_site(name, is_fabric, ranks, settings, folder))
+                candidates.append(_site(name, is_fabric, ranks, settings, folder))
             except UnknownNameError:
                 raise
             except InputError as error:
                 refused.append(error)
-                here.append(Site.of(name, ranks or 0, _said(settings), None, str(error)))
-        if len(refused) == len(here):
+                candidates.append(Site.of(name, ranks or 0, _settings_text(settings), None, str(error)))
+        if len(refused) == len(candidates):
             raise refused[0]
-        found += here
-    return found
+        sites += candidates
+    return sites
 
 
-def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, Any], folder: Path) -> Site:
+def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> Site:
     path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
     if is_fabric:
         assert ranks is not None
-        return Site.of(name, ranks, _said(settings), load_fabric(path, ranks, settings))
+        return Site.of(name, ranks, _settings_text(settings), load_fabric(path, ranks, settings))
     cluster = load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
-    return Site.of(name, cluster.ranks, _said(settings), cluster)
+    return Site.of(name, cluster.ranks, _settings_text(settings), cluster)
 
 
-def _said(settings: Mapping[str, Any]) -> str:
+def _settings_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{field}={value}" for field, value in settings.items())
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:
-    """What to load, and the hash of the user's file, so that a changed one is computed again."""
+    """Return what to load and the hash of the user's file, so that a changed file is computed again."""
     place, _, factory = spec.rpartition(":")
     if not place:
         if spec not in ZOO and spec not in load_plugins("models"):
@@ -144,12 +143,12 @@ def _workload(spec: str, folder: Path) -> tuple[str, str]:
 def _module_hash(spec: str, module: str) -> str:
     try:
         with search_path(spec):
-            found = find_spec(module)
+            spec_found = find_spec(module)
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        spec_found = None
+    if spec_found is None:
         raise ConfigError(f"model {spec!r}: there is no module {module!r} in {sys.path[0] or '.'} or installed")
-    return _file_hash(Path(found.origin)) if found.has_location and found.origin else ""
+    return _file_hash(Path(spec_found.origin)) if spec_found.has_location and spec_found.origin else ""
 
 
 def _file_hash(file: Path) -> str:

@@ -1,6 +1,6 @@
-"""What a sweep's YAML file may say: blocks of collectives and of plans, every field one value or a list of them.
+"""The YAML file of a sweep: blocks of collectives and of plans, each field a value or a list of values.
 
-Each block stands for the product of its lists.
+A block stands for the product of its lists.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Count, Ranks, Size
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Config)
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> list[object]:
     if value is None or value == []:
         raise ValueError("expected a value, or a list of at least one")
     return value if isinstance(value, list) else [value]
@@ -29,7 +30,7 @@ def _listed(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _OneOrMore:
-    """Reads a single value as a list of one, and documents both in the JSON Schema."""
+    """Read a single value as a list of one, and document both forms in the JSON Schema."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_before_validator_function(_listed, handler(source))
@@ -45,29 +46,29 @@ Text = Annotated[str, Field(strict=True, min_length=1)]
 
 
 class Block(Config):
-    """What collectives and plans have in common."""
+    """Fields that blocks of collectives and of plans share."""
 
     cluster: Several[Text] = ()
     """Clusters of the catalog, or YAML files relative to the experiment's."""
     ranks: Several[Ranks] = ()
-    """Numbers of ranks; a cluster's own without it."""
+    """Numbers of ranks; by default the cluster's own."""
     set: dict[Text, Several[Any]] = Field(default_factory=dict)
     """Fields of the fabric (``wavelengths``) or of the cluster (``fabric.wavelengths``) and the values they take."""
     algorithm: Several[Text] = ("all",)
-    """Algorithms by name; ``all`` is every one."""
+    """Names of algorithms; ``all`` stands for every algorithm."""
     cost_model: Several[Text] = ("physical",)
-    """physical or paper."""
+    """Cost models: ``physical`` or ``paper``."""
 
 
 class CollectiveBlock(Block):
     """Collectives on fabrics: kind x fabric or cluster x ranks x set x size x cost model x algorithm."""
 
     kind: Several[Text]
-    """all-gather, reduce-scatter, all-reduce, ..."""
+    """Kinds of collectives: all-gather, reduce-scatter, all-reduce, ..."""
     fabric: Several[Text] = ()
     """Fabrics of the catalog, or YAML files relative to the experiment's."""
     nbytes: Several[Size] = ()
-    """What every rank holds in the end (all-gather) or at the start (all others)."""
+    """Bytes that every rank holds at the end (all-gather) or at the start (all other kinds)."""
     nbytes_per_rank: Several[Size] = ()
     """The same, divided by the number of ranks."""
 
@@ -90,11 +91,11 @@ class PlanBlock(Block):
     model: Several[Text]
     """Zoo names, package.module:factory, or file.py:factory relative to the experiment's file."""
     strategy: Several[Text] = ("all",)
-    """ddp, fsdp; ``all`` is every one."""
+    """Strategies: ``ddp``, ``fsdp``; ``all`` stands for every strategy."""
     batch: Several[Count] = ()
-    """Samples a rank; the cluster's default without it."""
+    """Samples per rank; by default the cluster's."""
     sequence_length: Several[Count] = ()
-    """Tokens a sample, for models that take tokens; the model's own without it."""
+    """Tokens per sample, for models that take tokens; by default the model's own."""
     overlap: Several[StrictBool] = (True,)
     """Whether communication runs beside computation."""
 
@@ -107,26 +108,26 @@ class PlanBlock(Block):
 
 class _Head(Config):
     name: Annotated[str, Field(strict=True, pattern=r"^[^./][^/]*$")]
-    """What the sweep is called, without a slash; a folder holds the results of one name."""
+    """Name of the sweep, without a slash; a folder holds the results of one name."""
     description: str = ""
-    """One line for people."""
+    """Description of the sweep in one line."""
     collectives: list[dict[str, Any]] = Field(default_factory=list)
     plans: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class Experiment(Config):
-    """A sweep's file, read and checked."""
+    """An experiment that was read from a file and checked."""
 
     name: str
     description: str
     collectives: tuple[CollectiveBlock, ...]
     plans: tuple[PlanBlock, ...]
     path: Path
-    """Of the file; what it names lies relative to its folder."""
+    """Path of the file; paths inside it are relative to its folder."""
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read a YAML file.
+    """Read an experiment from a YAML file.
 
     Raises:
         ConfigError: unreadable, not YAML, a field that is unknown, missing or malformed, or no block at all; one line
@@ -145,7 +146,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an experiment's file."""
+    """Return the JSON Schema (draft 2020-12) of an experiment's file."""
     _, document = models_json_schema([(kind, "validation") for kind in (_Head, CollectiveBlock, PlanBlock)])
     head = document["$defs"].pop(_Head.__name__)
     for field, block in (("collectives", CollectiveBlock), ("plans", PlanBlock)):
@@ -158,5 +159,5 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _blocks(kind: type[Any], blocks: list[dict[str, Any]], where: str) -> tuple[Any, ...]:
+def _blocks(kind: type[M], blocks: list[dict[str, Any]], where: str) -> tuple[M, ...]:
     return tuple(validate(kind, block, f"{where}[{place}]") for place, block in enumerate(blocks))

@@ -1,7 +1,7 @@
-"""Rows as they are finished, on disk before anyone counts on them: one line each, with a checksum.
+"""The journal of a sweep: one line with a checksum for each finished row, on the disk before it is counted as done.
 
-A kill can tear the last line, or leave a batch that was never reported as written; what has no checksum is dropped and
-computed again. One process at a time may write; its lock is the kernel's, so a kill frees it.
+A killed process can leave a torn last line. Lines without a valid checksum are dropped, and their rows are computed
+again. One process at a time may write; the kernel holds its lock, so a killed process frees it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Row = dict[str, Any]
 
 
 class Journal:
-    """The finished rows of one folder by key; made by :func:`opened`."""
+    """The finished rows of one folder, by key; :func:`opened` makes it."""
 
     def __init__(self, file: BinaryIO, rows: dict[str, Row]) -> None:
         self._file = file
         self.rows = rows
 
     def append(self, rows: Iterable[tuple[str, Row]]) -> None:
-        """Add rows; they are on the disk when this returns."""
+        """Append rows; they are on the disk when this returns."""
         new = dict(rows)
         self._file.write(b"".join(_line(key, row) for key, row in new.items()))
         self._file.flush()
@@ -41,7 +41,7 @@ class Journal:
 
 @contextmanager
 def opened(folder: Path, name: str) -> Iterator[Journal]:
-    """The journal of the sweep ``name`` in a folder, which is made where there is none.
+    """Open the journal of the sweep ``name`` in a folder, which is created if it is missing.
 
     Raises:
         ConfigError: the folder cannot be written to, holds something else or another sweep, or another process is
@@ -49,7 +49,7 @@ def opened(folder: Path, name: str) -> Iterator[Journal]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = not (folder / _HEAD).exists() and any(each.name != _LOCK for each in folder.iterdir())
+        strange = not (folder / _HEAD).exists() and any(entry.name != _LOCK for entry in folder.iterdir())
         if strange:
             raise ConfigError(f"folder {str(folder)!r} holds other files: expected a new one, or that of this sweep")
         with (folder / _LOCK).open("ab") as lock:
@@ -85,19 +85,19 @@ def _check_head(folder: Path, name: str) -> None:
 
 
 def _rows(file: BinaryIO) -> dict[str, Row]:
-    """All sound lines; what follows the last newline is cut off, so that the next line begins one."""
+    """Return the rows of all lines with a valid checksum; an incomplete last line is cut off the file."""
     file.seek(0)
     content = file.read()
     end = content.rfind(b"\n") + 1
     if end < len(content):
         file.truncate(end)
-    found = {}
+    rows = {}
     for line in content[:end].splitlines():
-        said, _, body = line.partition(b" ")
-        if said == _checksum(body):
+        checksum, _, body = line.partition(b" ")
+        if checksum == _checksum(body):
             key, row = json.loads(body)
-            found[key] = row
-    return found
+            rows[key] = row
+    return rows
 
 
 def _line(key: str, row: Row) -> bytes:

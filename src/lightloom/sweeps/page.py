@@ -1,4 +1,4 @@
-"""A sweep on one page: who wins where, by how much, and what could not be tried."""
+"""The report of a sweep on one page: the winners, their margins, and the points that could not be computed."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ from lightloom.sweeps.winners_figure import Cell, Colours, colours_of, winners_f
 
 T = TypeVar("T")
 _CELL_ROWS, _CELL_COLUMNS, _PANELS = 32, 10, 6
-"""What a page shows of each; results.parquet holds all."""
+"""Largest numbers of rows, columns and panels on a page; results.parquet holds everything."""
 
 
-def sweep_report(found: Swept, description: str) -> Report:
-    """The page of a finished sweep."""
-    collectives, plans = contests(found.rows, "collective"), contests(found.rows, "plan")
-    statuses = found.statuses
+def sweep_report(result: Swept, description: str) -> Report:
+    """Return the page of a finished sweep."""
+    collectives, plans = contests(result.rows, "collective"), contests(result.rows, "plan")
+    statuses = result.statuses
     pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
     tables = (
         wins(collectives, "Collectives won"),
         wins(plans, "Training steps won"),
         *collective_tables(collectives),
         plan_table(plans),
-        reasons(found.rows),
+        reasons(result.rows),
     )
     return Report(
-        title=f"sweep {found.name}",
+        title=f"sweep {result.name}",
         headline=_headline(collectives, plans) or "nothing could be computed",
         explanation=description,
         facts=(
-            ("points", f"{len(found.rows):,}"),
+            ("points", f"{len(result.rows):,}"),
             *((name, f"{statuses[name]:,}") for name in (DONE, REFUSED, FAILED)),
             ("collectives compared", f"{len(collectives):,}"),
             ("training steps compared", f"{len(plans):,}"),
         ),
         notes=("Every schedule was replayed by the verifier; no time lies below its lower bound.",) if pictures else (),
         pictures=pictures,
-        tables=tuple(each for each in tables if each.rows),
-        provenance=found.provenance,
+        tables=tuple(table for table in tables if table.rows),
+        provenance=result.provenance,
     )
 
 
 def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
     parts = []
-    for some, what in ((collectives, "collectives"), (plans, "training steps")):
-        if some:
-            name, count = fastest(some).most_common(1)[0]
-            parts.append(f"{name} is fastest in {count} of {len(some)} {what}")
+    for group, what in ((collectives, "collectives"), (plans, "training steps")):
+        if group:
+            name, count = fastest(group).most_common(1)[0]
+            parts.append(f"{name} is fastest in {count} of {len(group)} {what}")
     return "; ".join(parts)
 
 
-def _collective_pictures(found: Sequence[Contest]) -> list[Picture]:
-    colours = colours_of([entrant(each.winner) for each in found])
+def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
+    colours = colours_of([entrant(contest.winner) for contest in collectives])
     pictures = []
-    for (kind, model), some in grouped(found, "collective", "cost_model"):
+    for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
-        cells = _size_cells(some)
+        cells = _size_cells(group)
         pictures.append(
             Picture(
                 title=title,
@@ -73,23 +73,26 @@ def _collective_pictures(found: Sequence[Contest]) -> list[Picture]:
                 + _left_out(cells),
             )
         )
-        pictures += _curves(some, colours, title)
+        pictures += _curves(group, colours, title)
     return pictures
 
 
-def _size_cells(found: Sequence[Contest]) -> list[Cell]:
-    """Columns are bytes in all or bytes of a rank, whichever are fewer; rows are places."""
-    totals, shares = {_size(each, of_rank=False) for each in found}, {_size(each, of_rank=True) for each in found}
+def _size_cells(group: Sequence[Contest]) -> list[Cell]:
+    """Return cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
+    totals, shares = (
+        {_size(contest, of_rank=False) for contest in group},
+        {_size(contest, of_rank=True) for contest in group},
+    )
     of_rank = len(shares) < len(totals)
-    places = list(dict.fromkeys(each.place for each in found))
+    places = list(dict.fromkeys(contest.place for contest in group))
     return [
         Cell(
-            row=each.place,
-            column=format_size(_size(each, of_rank)) + (" a rank" if of_rank else ""),
-            winner=entrant(each.winner),
-            text=f"{format_time(each.winner['time_s'])}\n{format_ratio(each.winner['ratio'])}",
+            row=contest.place,
+            column=format_size(_size(contest, of_rank)) + (" a rank" if of_rank else ""),
+            winner=entrant(contest.winner),
+            text=f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
         )
-        for each in sorted(found, key=lambda each: (_size(each, of_rank), places.index(each.place)))
+        for contest in sorted(group, key=lambda contest: (_size(contest, of_rank), places.index(contest.place)))
     ]
 
 
@@ -98,8 +101,8 @@ def _size(contest: Contest, of_rank: bool) -> float:
     return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
 
 
-def _curves(found: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
-    by_place = [each for _, each in grouped(found, "site", "ranks", "settings") if len(each) > 1]
+def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     if not by_place:
         return []
     shown = _spread(by_place, _PANELS)
@@ -113,23 +116,23 @@ def _curves(found: Sequence[Contest], colours: Colours, title: str) -> list[Pict
     ]
 
 
-def _plan_pictures(found: Sequence[Contest]) -> list[Picture]:
-    colours = colours_of([entrant(each.winner) for each in found])
+def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
+    colours = colours_of([entrant(contest.winner) for contest in plans])
     return [
         Picture(
             title=f"Training steps, {model} cost",
-            svg=to_svg(winners_figure(_cut([_plan_cell(each) for each in some]), colours)),
+            svg=to_svg(winners_figure(_cut([_plan_cell(contest) for contest in group]), colours)),
             caption="Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
-            + _left_out([_plan_cell(each) for each in some]),
+            + _left_out([_plan_cell(contest) for contest in group]),
         )
-        for (model,), some in grouped(found, "cost_model")
+        for (model,), group in grouped(plans, "cost_model")
     ]
 
 
-def _plan_cell(each: Contest) -> Cell:
-    row = each.winner
+def _plan_cell(contest: Contest) -> Cell:
+    row = contest.winner
     return Cell(
-        row=each.place,
+        row=contest.place,
         column=row["model"],
         winner=entrant(row),
         text=f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed",
@@ -147,8 +150,8 @@ def _left_out(cells: Sequence[Cell]) -> str:
     return f" {shown} of {len(cells):,} cells; results.parquet holds all." if shown < len(cells) else ""
 
 
-def _spread(some: list[T], most: int) -> list[T]:
-    """As many as there is room for, the first and the last among them."""
-    if len(some) <= most:
-        return some
-    return [some[round(place * (len(some) - 1) / (most - 1))] for place in range(most)]
+def _spread(items: list[T], most: int) -> list[T]:
+    """Return at most ``most`` items, evenly spaced, the first and the last included."""
+    if len(items) <= most:
+        return items
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]

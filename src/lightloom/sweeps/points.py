@@ -1,4 +1,4 @@
-"""Points of a sweep: one collective or one plan each, with everything that its result depends on."""
+"""The points of a sweep: one collective or one plan each, with everything that the result depends on."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from lightloom.sweeps.code import code_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where points run: a fabric with its ranks, or a cluster; or why there is none."""
+    """Where points run: a fabric with its ranks or a cluster, or the reason why it cannot be built."""
 
     name: str
-    """As the experiment says it."""
+    """Name in the experiment."""
     ranks: int
     settings: str
-    """``field=value, ...``; empty without any."""
+    """Settings as ``field=value, ...``; may be empty."""
     place: Fabric | Cluster | None
-    """None where these ranks and settings do not fit."""
+    """The fabric or cluster; None if it cannot be built with these ranks and settings."""
     why: str
-    """Why not; empty where they fit."""
+    """Reason why it cannot be built; empty if it can."""
     content: str
-    """Hash of all of it."""
+    """Hash of the name, ranks, settings and definition."""
 
     @classmethod
     def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> Site:
-        """A site with its hash."""
-        said = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
-        content = content_hash([name, ranks, settings, said, why])
+        """Return a site with its hash."""
+        description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
+        content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric itself, a cluster's or its own."""
+        """The fabric, or the fabric of the cluster."""
         assert self.place is not None
         return self.place.fabric if isinstance(self.place, Cluster) else self.place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectivePoint:
-    """One collective by one algorithm."""
+    """One collective, built by one algorithm."""
 
     site: Site
     kind: str
@@ -53,7 +53,7 @@ class CollectivePoint:
     cost_model: CostModel
 
     def columns(self) -> dict[str, Any]:
-        """What its row says of it."""
+        """Return the columns that identify the point in its row."""
         return _columns(self.site, "collective") | {
             "collective": self.kind,
             "nbytes": self.nbytes,
@@ -67,8 +67,8 @@ class CollectivePoint:
         return content_hash([code_version(), self.site.content, self.columns()])
 
     @property
-    def family(self) -> tuple[Any, ...]:
-        """Points that are alike in this share a schedule."""
+    def family(self) -> tuple[object, ...]:
+        """What points that share a schedule have in common."""
         return (self.site.content, self.kind, self.algorithm, self.cost_model)
 
 
@@ -78,13 +78,13 @@ class PlanPoint:
 
     site: Site
     model: str
-    """As the experiment says it."""
+    """Name in the experiment."""
     workload: str
-    """The same for :func:`load_workload`, files found."""
+    """Name for :func:`load_workload`, with the path of a file resolved."""
     workload_content: str
-    """Hash of a user's file; empty for the zoo."""
+    """Hash of the user's file; empty for a model of the zoo."""
     batch: int
-    """Samples a rank."""
+    """Samples per rank."""
     sequence_length: int | None
     strategy: str
     algorithm: str
@@ -92,7 +92,7 @@ class PlanPoint:
     cost_model: CostModel
 
     def columns(self) -> dict[str, Any]:
-        """What its row says of it."""
+        """Return the columns that identify the point in its row."""
         return _columns(self.site, "plan") | {
             "model": self.model,
             "batch_per_rank": self.batch,
@@ -109,8 +109,8 @@ class PlanPoint:
         return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
 
     @property
-    def family(self) -> tuple[Any, ...]:
-        """Points that are alike in this share a traced model."""
+    def family(self) -> tuple[object, ...]:
+        """What points that share a traced model have in common."""
         return (self.site.content, self.workload, self.batch, self.sequence_length)
 
 

@@ -1,4 +1,4 @@
-"""A sweep from its points to its results: what is missing is computed, what was there is taken."""
+"""Run a sweep: compute the points that are missing from its folder, and write all results."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Swept:
 
     name: str
     rows: tuple[Row, ...]
-    """In the order of the experiment."""
+    """Rows in the order of the experiment."""
     computed: int
-    """Rows of this run; all others were there."""
+    """Number of rows computed by this run; the others were in the folder."""
     unused: int
-    """Rows in the folder that are of other points, or of other code."""
+    """Number of rows in the folder that belong to other points or to another version of the code."""
     results: Path
     provenance: Mapping[str, Any]
 
     @property
     def statuses(self) -> Counter[str]:
-        """How many rows have each status."""
+        """Number of rows with each status."""
         return Counter(row["status"] for row in self.rows)
 
 
@@ -45,13 +45,13 @@ def sweep(
     points: Mapping[str, Point],
     folder: Path,
     workers: Workers,
-    advance: Callable[[int], None] = lambda count: None,  # noqa: ARG005 - nobody looks on
+    advance: Callable[[int], None] = lambda count: None,  # noqa: ARG005 - progress is not shown
 ) -> Swept:
-    """Compute what the folder lacks, and write all results as one Parquet file.
+    """Compute the rows that the folder lacks, and write all results as one Parquet file.
 
     Args:
         points: by key, as :func:`lightloom.sweeps.expand.points_of` gives them.
-        advance: called with the number of rows that are there, first those of an earlier run.
+        advance: called with the number of finished rows, first those of an earlier run.
 
     Raises:
         ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
@@ -66,13 +66,13 @@ def sweep(
                 for rows in finished:
                     journal.append(rows)
                     advance(len(rows))
-        found = tuple(journal.rows[key] for key in points)
+        results = tuple(journal.rows[key] for key in points)
         origin = provenance([name, list(points)]) | {"code": code_version()}
         return Swept(
             name=name,
-            rows=found,
+            rows=results,
             computed=len(missing),
             unused=len(journal.rows) - len(points),
-            results=write_table(found, folder / RESULTS, origin),
+            results=write_table(results, folder / RESULTS, origin),
             provenance=origin,
         )

@@ -1,4 +1,4 @@
-"""The results as one Parquet file: equal rows give equal bytes."""
+"""Write the results as one Parquet file; equal rows give equal bytes."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ COLUMNS: Mapping[str, str] = {
     "memory_bytes": "float64",
     "fits_memory": "bool",
 }
-"""Name and type of each column, SI units; null where a row has nothing to say."""
+"""Name and type of each column, in SI units; null where a column does not apply to a row."""
 KEY = b"lightloom.sweep"
 """Metadata key of the provenance."""
 
 
 def check_installed() -> None:
-    """Say before the work that results could not be written.
+    """Check before the work that results can be written.
 
     Raises:
         UnsupportedError: pyarrow is not installed.
@@ -64,7 +64,7 @@ def check_installed() -> None:
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path, origin: Mapping[str, Any]) -> Path:
-    """Write rows in their order, whole or not at all.
+    """Write rows in their order; the file is complete or absent.
 
     Raises:
         ConfigError: the place cannot be written to.

@@ -12,63 +12,63 @@ from lightloom.sweeps.compute import DONE, Row
 from lightloom.sweeps.contests import Contest, entrant, exposed, fastest, grouped
 
 _TABLE_ROWS = 200
-"""What a page shows; results.parquet holds all."""
+"""Rows of a table on the page; results.parquet holds all rows."""
 
 
-def wins(found: Sequence[Contest], title: str) -> Table:
-    """How often each was fastest."""
-    alone = Counter(entrant(each.winner) for each in found if not each.equals)
-    rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(found).most_common())
+def wins(group: Sequence[Contest], title: str) -> Table:
+    """Return the table of how often each entrant is fastest."""
+    alone = Counter(entrant(contest.winner) for contest in group if not contest.equals)
+    rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(group).most_common())
     return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
 
 
-def collective_tables(found: Sequence[Contest]) -> list[Table]:
-    """The winners of each kind of collective."""
+def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
+    """Return a table of winners for each kind of collective."""
     return [
         Table(
             title=f"Fastest {kind}, {model} cost",
             columns=("where", "bytes", "fastest", "time", "vs bound", "next", "times as long"),
             rows=tuple(
                 (
-                    each.place,
-                    format_size(each.winner["nbytes"]),
-                    _names(each),
-                    format_time(each.winner["time_s"]),
-                    format_ratio(each.winner["ratio"]),
-                    *_next(each),
+                    contest.place,
+                    format_size(contest.winner["nbytes"]),
+                    _names(contest),
+                    format_time(contest.winner["time_s"]),
+                    format_ratio(contest.winner["ratio"]),
+                    *_next(contest),
                 )
-                for each in some[:_TABLE_ROWS]
+                for contest in group[:_TABLE_ROWS]
             ),
-            caption=_rest(some),
+            caption=_rest(group),
         )
-        for (kind, model), some in grouped(found, "collective", "cost_model")
+        for (kind, model), group in grouped(collectives, "collective", "cost_model")
     ]
 
 
-def plan_table(found: Sequence[Contest]) -> Table:
-    """The winners among training steps."""
+def plan_table(plans: Sequence[Contest]) -> Table:
+    """Return the table of the fastest training steps."""
     return Table(
         title="Fastest training steps",
         columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
         rows=tuple(
             (
-                each.winner["model"],
-                each.place,
-                _names(each),
-                format_time(each.winner["time_s"]),
-                format_time(each.winner["compute_s"]),
-                format_time(exposed(each.winner)),
-                _memory(each.winner),
-                *_next(each),
+                contest.winner["model"],
+                contest.place,
+                _names(contest),
+                format_time(contest.winner["time_s"]),
+                format_time(contest.winner["compute_s"]),
+                format_time(exposed(contest.winner)),
+                _memory(contest.winner),
+                *_next(contest),
             )
-            for each in found[:_TABLE_ROWS]
+            for contest in plans[:_TABLE_ROWS]
         ),
-        caption=_rest(found),
+        caption=_rest(plans),
     )
 
 
 def reasons(rows: Iterable[Row]) -> Table:
-    """Why rows could not be computed, and how many."""
+    """Return the table of reasons why rows could not be computed, with their counts."""
     counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
     return Table(
         title="Not computed",
@@ -83,15 +83,15 @@ def _memory(row: Row) -> str:
     return format_size(row["memory_bytes"]) + fits
 
 
-def _names(each: Contest) -> str:
-    return entrant(each.winner) + (f" and {each.equals} as fast" if each.equals else "")
+def _names(contest: Contest) -> str:
+    return entrant(contest.winner) + (f" and {contest.equals} as fast" if contest.equals else "")
 
 
-def _next(each: Contest) -> tuple[str, str]:
-    if each.next is None:
+def _next(contest: Contest) -> tuple[str, str]:
+    if contest.next is None:
         return "–", "–"
-    best = each.winner["time_s"]
-    return entrant(each.next), format_ratio(each.next["time_s"] / best if best else None)
+    best = contest.winner["time_s"]
+    return entrant(contest.next), format_ratio(contest.next["time_s"] / best if best else None)
 
 
 def _rest(rows: Sequence[object]) -> str:

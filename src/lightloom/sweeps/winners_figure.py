@@ -1,4 +1,4 @@
-"""Who wins where: a cell for each contest, coloured by its winner."""
+"""A figure of the winners: a cell for each contest, coloured by the fastest entrant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightloom.reports.figures.base import plain, styled
-from lightloom.reports.figures.palette import FAINT
+from lightloom.reports.figures.palette import FAINT, cyclic_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,33 +15,31 @@ if TYPE_CHECKING:
 Colours = Mapping[str, Any]
 """Colour of each name."""
 _CELL, _ROW, _LABEL = 1.05, 0.36, 0.068
-"""Inches of a cell's width, of its height, and of a letter of a row's label."""
+"""Width and height of a cell, and width of a letter of a row's label, in inches."""
 _SHADE = 0.38
 """Opacity of a cell: ink stays readable on light and on dark ground."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One contest."""
+    """The cell of one contest."""
 
     row: str
     column: str
     winner: str
     text: str
-    """One or two lines."""
+    """Text of the cell, one or two lines."""
 
 
 def colours_of(names: Sequence[str]) -> dict[str, Any]:
-    """A colour for each name, the same in all figures of a page."""
-    from lightloom.reports.figures.palette import cyclic_colours
-
+    """Return a colour for each name, the same in all figures of a page."""
     ordered = list(dict.fromkeys(names))
     return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))
 
 
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
-    """Draw cells in the order in which rows and columns first come."""
+    """Draw cells; rows and columns keep the order in which they first occur."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch, Rectangle
 
@@ -56,8 +54,8 @@ def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
         axes.add_patch(Rectangle((x, y), 0.97, 0.94, color=colours[cell.winner], alpha=_SHADE, linewidth=0))
         axes.text(x + 0.485, y + 0.47, plain(cell.text), ha="center", va="center", fontsize=7.2, linespacing=1.15)
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
-    axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(each) for each in columns])
-    axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(each) for each in rows])
+    axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(tick) for tick in columns])
+    axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(tick) for tick in rows])
     axes.tick_params(length=0, color=FAINT)
     axes.xaxis.tick_top()
     axes.spines[:].set_visible(False)

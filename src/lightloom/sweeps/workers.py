@@ -1,4 +1,4 @@
-"""Who computes: processes of this machine, or the workers of an existing Dask or Ray cluster."""
+"""Workers of a sweep: processes on this machine, or an existing Dask or Ray cluster."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.sweeps.compute import Batch, Row, compute
 
 Rows = Generator[list[tuple[str, Row]], None, None]
-"""Rows of one batch after the other."""
+"""Yields the rows of one finished batch at a time."""
 _PATIENCE = 10
-"""Seconds for a cluster to answer."""
-_GLANCE = 1.0
-"""Seconds between a worker's glances at its coordinator."""
+"""Time that a cluster has to answer, in seconds."""
+_CHECK_INTERVAL = 1.0
+"""Time between a worker's checks that its coordinator is alive, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """``jobs`` processes here, or those of the cluster at an address.
+    """``jobs`` processes on this machine, or the workers of the cluster at an address.
 
     Raises:
         ConfigError: no process, or two clusters.
     """
 
     jobs: int | None = None
-    """None is one a core."""
+    """Number of processes; None starts one per core."""
     dask: str | None = None
     ray: str | None = None
 
@@ -48,7 +48,7 @@ class Workers:
             raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
 
     def rows(self, work: Sequence[Batch]) -> Rows:
-        """Rows of each batch as they are finished, in any order; closing stops the work.
+        """Yield the rows of each batch as it finishes, in any order; closing the generator stops the work.
 
         Raises:
             UnsupportedError: joblib, Dask or Ray is not installed.
@@ -56,28 +56,28 @@ class Workers:
         """
         if self.dask is not None:
             return _on_dask(self.dask, work)
-        return _here(work, self.jobs or -1) if self.ray is None else _on_ray(self.ray, work)
+        return _local(work, self.jobs or -1) if self.ray is None else _on_ray(self.ray, work)
 
 
-def _here(work: Sequence[Batch], jobs: int) -> Rows:
+def _local(work: Sequence[Batch], jobs: int) -> Rows:
     joblib = _import("joblib", "sweep")
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
     work_on = joblib.delayed(partial(_compute_for, os.getpid()))
-    with _deaf_to_interrupts():
-        found = parallel(work_on(each) for each in work)
-    with warnings.catch_warnings(), closing(found):
-        # That unfinished work is given up is what stopping means.
+    with _ignoring_interrupts():
+        results = parallel(work_on(batch) for batch in work)
+    with warnings.catch_warnings(), closing(results):
+        # joblib warns that unfinished tasks are dropped, which is what stopping means.
         warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
         try:
-            yield from found
+            yield from results
         except BrokenExecutor as error:
             raise ConfigError(
-                "a worker was ended, for want of memory perhaps: expected fewer --jobs; the same command resumes"
+                "a worker was killed, perhaps for lack of memory: run the same command with fewer --jobs to resume"
             ) from error
 
 
 def _compute_for(coordinator: int, batch: Batch) -> list[tuple[str, Row]]:
-    """Compute in a process that ends with its coordinator, so that none is left to compete with a resumed sweep."""
+    """Compute in a process that ends with its coordinator, so that none competes with a resumed sweep."""
     if os.getpid() != coordinator:
         _watch(coordinator)
     return compute(batch)
@@ -87,15 +87,15 @@ def _compute_for(coordinator: int, batch: Batch) -> list[tuple[str, Row]]:
 def _watch(coordinator: int) -> None:
     def end() -> None:
         while os.getppid() == coordinator:
-            time.sleep(_GLANCE)
+            time.sleep(_CHECK_INTERVAL)
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """What begins meanwhile never hears of Ctrl-C, which a terminal sends to all: the coordinator stops it."""
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, which a terminal sends to the whole group: the coordinator stops them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -108,7 +108,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _on_dask(address: str, work: Sequence[Batch]) -> Rows:
     distributed = _import("distributed", "dask")
-    with _told_once(), _dask_client(distributed, address) as client:
+    with _quiet_dask(), _dask_client(distributed, address) as client:
         futures = client.map(compute, work, pure=False)
         try:
             for future in distributed.as_completed(futures, loop=client.loop):
@@ -121,7 +121,7 @@ def _on_dask(address: str, work: Sequence[Batch]) -> Rows:
 
 def _dask_client(distributed: Any, address: str) -> Any:
     try:
-        # First, for a client that cannot be made takes long to go.
+        # The address is checked first: a client that cannot connect takes long to close.
         distributed.comm.get_address_host_port(address)
         return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -129,8 +129,8 @@ def _dask_client(distributed: Any, address: str) -> Any:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
-    """Keep Dask from logging what our own error says."""
+def _quiet_dask() -> Iterator[None]:
+    """Keep Dask from logging what the raised error says."""
     logging.disable(logging.ERROR)
     try:
         yield
@@ -144,14 +144,14 @@ def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
         raise ConfigError(f"--ray {address}: expected host:port")
     ray = _import("ray", "ray")
     try:
-        # First, for Ray itself tries for minutes.
+        # The address is checked first: Ray itself retries for minutes.
         socket.create_connection((host, int(port)), _PATIENCE).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
     try:
         remote = ray.remote(compute)
-        pending = [remote.remote(each) for each in work]
+        pending = [remote.remote(batch) for batch in work]
         while pending:
             done, pending = ray.wait(pending)
             yield from ray.get(done)

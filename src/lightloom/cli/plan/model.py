@@ -37,4 +37,4 @@ def load_model(spec: str, *, batch: int, sequence_length: int | None = None) -> 
         from lightloom.interchange.execution_trace import read_execution_trace
 
         found = read_execution_trace(Path(spec))
-    return found.graph.with_batch(batch), found.lost
+    return found.graph.with_batch(batch), found.unrecorded
