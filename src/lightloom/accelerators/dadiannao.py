@@ -1,7 +1,7 @@
 """The DaDianNao chip: multipliers and adders in tiles, all data in embedded DRAM, four links.
 
 Source: Ro, Lee and Ahn, "Impact of optical interconnects on a multi-chip machine-learning architecture", Electronics
-2018, 7, 130: Table 1, Eqs. 1 and 2, section 4.1. ``catalog/dadiannao.yaml`` is the same chip as a roofline.
+2018, 7, 130: Table 1, Eq. 1, section 4.1. ``catalog/dadiannao.yaml`` is the same chip as a roofline.
 """
 
 from __future__ import annotations
@@ -66,8 +66,6 @@ class DaDianNao(Config):
     """Edge of the square chip, in metres."""
     links: dict[str, ChipLink]
     """The kinds of links that it can be built with, by name."""
-    edram_bandwidth: Bandwidth | None = None
-    """Bytes a second of all eDRAM together; null leaves the transfer out of Eq. 2."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Where each value comes from, by field name."""
 
@@ -94,19 +92,6 @@ class DaDianNao(Config):
     def computation_time(self, products: float, sums: float) -> float:
         """Return the seconds of Eq. 1: those of the kind of operation that takes longest."""
         return max(products / self.product_rate, sums / self.sum_rate)
-
-    def edram_time(self, nbytes: float, *, central: bool = False) -> float:
-        """Return the seconds of Eq. 2: the transfer, and the latency once, as accesses are pipelined."""
-        cycles = self.central_edram_cycles if central else self.local_edram_cycles
-        return self._transfer_time(nbytes) + cycles / self.frequency
-
-    def layer_time(self, products: float, sums: float, nbytes: float) -> float:
-        """Seconds of one layer on one chip: Eqs. 1 and 2 side by side, as the pipeline runs them, latency once."""
-        busy = max(self.computation_time(products, sums), self._transfer_time(nbytes))
-        return busy + self.local_edram_cycles / self.frequency
-
-    def _transfer_time(self, nbytes: float) -> float:
-        return 0.0 if self.edram_bandwidth is None else nbytes / self.edram_bandwidth
 
     def link(self, name: str) -> ChipLink:
         """Return the kind of link of that name.

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Placement
@@ -111,7 +111,7 @@ def hybrid(placement: Placement, balanced: BalancedGraph, k: int, groups: int) -
     return HybridPlan(placement=placement, balanced=balanced, k=k, groups=groups)
 
 
-def _within(balanced: BalancedGraph, device: Any, k: int) -> csr_array:
+def _within(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
     """Return the bytes [k, k] sent inside a group."""
     from scipy.sparse import csr_array
 

@@ -25,6 +25,7 @@ from lightloom.parallelism.circuits.group import GroupCircuits, grants
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.simulation.placed_state import State
 from lightloom.simulation.placed_timeline import PlacedEvents, Stretches, placed_timeline
 from lightloom.simulation.placed_work import PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Timeline
@@ -175,7 +176,7 @@ class _Run:
         self._work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
         self._stretches: list[tuple[Ints, Floats, Floats]] = []
-        self.state = kernels.State(
+        self.state = State(
             waits=work.waits.copy(),
             **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
             key=np.empty(int(first_row[-1])),

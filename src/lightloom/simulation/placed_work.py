@@ -13,7 +13,7 @@ Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2; buckets as in PyTorch'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.parallelism.circuits.group import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.problem import start_order
-
-if TYPE_CHECKING:
-    from lightloom.simulation._placed_kernels import Nodes
+from lightloom.simulation.placed_state import Nodes
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
@@ -190,7 +188,7 @@ class _Builder:
         resource, amount, delay, pipe = (np.concatenate([each[i] for each in columns]) for i in range(4))
         before, after = (np.concatenate([each[i] for each in self._pairs]).astype(np.int32) for i in (0, 1))
         first, follower, waits = kernels.rows(before, after, self._size)
-        nodes = kernels.Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
+        nodes = Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
         messages = Messages(*(np.concatenate([each[i] for each in self._messages]) for i in range(7)))
         ports = int(self._circuits.port.max(initial=-1)) + 1
         return PlacedWork(

@@ -294,5 +294,5 @@ def _operator_from_json(entry: Mapping[str, Any]) -> Operator:
     return Operator(**{**entry, "inputs": _strings(entry.get("inputs", ()))})
 
 
-def _strings(values: Iterable[Any]) -> tuple[str, ...]:
+def _strings(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(str(value) for value in values)

@@ -115,10 +115,6 @@ def test_most_bytes_of_a_hold(traffic: Traffic, planes: int, size: float) -> Non
     assert moved(switch.served_counts(traffic, planes, circuit)) == pytest.approx(best, rel=1e-9)
 
 
-def test_circuit_bandwidth() -> None:
-    assert switch.circuit_bandwidth(80, 20) == pytest.approx(100e9 / 8)
-
-
 def test_more_peers_than_degree_says_what_would_do() -> None:
     traffic = neighbours(6, 4, 0)
     with pytest.raises(InputError, match=r"rank 0 sends to 4 ranks, but holds 3 circuits: expected a degree .* 4"):

@@ -21,13 +21,6 @@ from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smalle
 from lightloom.parallelism.circuits.traffic import Traffic
 
 Objective = Literal["max-min", "throughput"]
-_WAVELENGTH_BANDWIDTH = 25e9 / 8
-"""Bytes per second of one wavelength in SiP-ML: 25 Gb/s."""
-
-
-def circuit_bandwidth(wavelengths: int, degree: int, wavelength_bandwidth: float = _WAVELENGTH_BANDWIDTH) -> float:
-    """Bytes per second of one circuit when a rank's wavelengths are divided among its Q switches: W · 25 / Q Gb/s."""
-    return wavelengths * wavelength_bandwidth / degree
 
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 
 
@@ -84,7 +83,7 @@ class Reach:
 class Placement:
     """Devices and times of all sub-operators, in columns as the balanced graph's."""
 
-    device: NDArray[np.int32]
+    device: Int32s
     devices: int
     reach: Reach
     link: Link

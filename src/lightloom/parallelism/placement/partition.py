@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class _Choice(NamedTuple):
 
 
 def partition(
-    graph: ComputeGraph, durations: NDArray[Any], k: int, quantum: float, rules: PartitionRules | None = None
+    graph: ComputeGraph, durations: Floats, k: int, quantum: float, rules: PartitionRules | None = None
 ) -> BalancedGraph:
     """Split every operator into min(k, ⌊t / quantum⌋) parts, at least one, or as many as its dimensions allow.
 
@@ -90,7 +90,7 @@ class Partitions:
         graph, durations, rules: as there.
     """
 
-    def __init__(self, graph: ComputeGraph, durations: NDArray[Any], rules: PartitionRules | None = None) -> None:
+    def __init__(self, graph: ComputeGraph, durations: Floats, rules: PartitionRules | None = None) -> None:
         self.graph, self.rules = graph, rules or PartitionRules()
         self.durations = np.asarray(durations, dtype=np.float64)
         if self.durations.shape != (len(graph.operators), 2) or not np.all(self.durations >= 0):

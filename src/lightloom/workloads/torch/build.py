@@ -106,7 +106,7 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
     return _guarded(call, f"{name}: example_inputs fails")
 
 
-def _leading(inputs: Any, name: str) -> int:
+def _leading(inputs: object, name: str) -> int:
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
         raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")

@@ -22,16 +22,16 @@ class Product(NamedTuple):
     summed: int
 
 
-def _mm(a: Tensor, b: Tensor, *_: Any, **__: Any) -> Product:
+def _mm(a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
     # (m, k) x (k, n), or (batch, m, k) x (batch, k, n)
     return Product(2 * a.numel() * b.shape[-1], (a, b), a.shape[-1])
 
 
-def _addmm(_bias: Tensor, a: Tensor, b: Tensor, *_: Any, **__: Any) -> Product:
+def _addmm(_bias: Tensor, a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
     return _mm(a, b)
 
 
-def _mv(a: Tensor, b: Tensor, *_: Any, **__: Any) -> Product:
+def _mv(a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
     return Product(2 * a.numel(), (a, b), b.shape[-1])
 
 
@@ -39,11 +39,11 @@ def _convolution(
     x: Tensor,
     w: Tensor,
     _bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
-    *_: Any,
+    *_: object,
 ) -> Product:
     """Each weight meets every position of the output (of the input, when transposed), in every sample."""
     sizes = x.shape[2:] if transposed else _output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
@@ -51,8 +51,10 @@ def _convolution(
     return Product(2 * x.shape[0] * positions * w.numel(), (x, w), summed)
 
 
-def _output_sizes(size: Sequence[int], kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> list[int]:
-    def at(values: Any, axis: int) -> int:
+def _output_sizes(
+    size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    def at(values: Sequence[int], axis: int) -> int:
         return int(values[axis] if len(values) > 1 else values[0])
 
     return [
@@ -61,7 +63,7 @@ def _output_sizes(size: Sequence[int], kernel: Sequence[int], stride: Any, paddi
     ]
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Product:
+def _attention(q: Tensor, k: Tensor, v: Tensor, *_: object, **__: object) -> Product:
     # (sample, head, sequence, head_dim): q kᵀ, then weights v; two operands each, so backward costs twice.
     scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
     return Product(2 * scores * (q.shape[3] + v.shape[3]), (q, v), q.shape[3])

@@ -50,7 +50,7 @@ class Frame:
     backward: int = 0
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: object) -> Iterator[Tensor]:
     """Yield every tensor in nested tuples, lists and mappings."""
     if isinstance(value, Tensor):
         yield value

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -47,7 +46,7 @@ _LABELS = {
 _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
-def label(function: Any) -> str:
+def label(function: object) -> str:
     """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``."""
     name = str(getattr(function, "__name__", None) or function).split(".")[0]
     if name.startswith("__") and name.endswith("__"):
