@@ -39,7 +39,7 @@ from lightloom.studies.dadiannao.networks import inception_variant, printed
 from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, TABLE_2, TOLERANCE
 from lightloom.studies.dadiannao.table2 import sizes
 
-PAGE = Path(__file__).parents[2] / "docs" / "dadiannao.md"
+PAGE = Path(__file__).parents[2] / "docs" / "papers" / "dadiannao.md"
 ID = re.compile(r"dadiannao\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
 COUNTED = {
     "alexnet": (14, 232.5, 172.0),
@@ -292,7 +292,7 @@ def test_the_page_names_rows_that_exist_and_all_ten_headlines(claims: dict[str, 
         assert any(fnmatch(each, name) for each in claims), name
     for what, paper in HEADLINE.items():
         cells = [f"{paper}", *(f"{claims[f'headline.{what}{kind}'].ours:.1f}" for kind in ("", "_one_constant"))]
-        assert " | ".join(cells) in page, f"docs/dadiannao.md: {what} is old"
+        assert " | ".join(cells) in page, f"docs/papers/dadiannao.md: {what} is old"
 
 
 def test_the_page_shows_chips_and_sizes(claims: dict[str, Claim]) -> None:
@@ -303,4 +303,4 @@ def test_the_page_shows_chips_and_sizes(claims: dict[str, Claim]) -> None:
         row = TABLE_2[name]
         cells = [name, f"{found['layers']} / {row.layers}", f"{found['synapse']:.1f} / {row.synapse:g}"]
         cells += [f"{found['neuron']:.1f} / {row.neuron:g}", "/".join(map(str, chips))]
-        assert "| " + " | ".join(cells) + " |" in page, f"docs/dadiannao.md: {name} is old"
+        assert "| " + " | ".join(cells) + " |" in page, f"docs/papers/dadiannao.md: {name} is old"

@@ -186,16 +186,16 @@ def test_real_trees_follow_the_curve(ranks: int) -> None:
 
 
 def test_the_page_shows_the_trees_that_the_search_finds() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "optree.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "papers" / "optree.md").read_text()
     for ranks in depth.RANKS:
         radices = best_radices(ranks, 64)
         steps = stage_steps(ranks, 64, radices)
         line = f"| {ranks} | {min(depth.curve(ranks).values())} | {'·'.join(map(str, radices))} | "
-        assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/optree.md: the table of trees is old"
+        assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/papers/optree.md: the table of trees is old"
 
 
 def test_the_page_names_rows_that_exist(claims: dict[str, Claim]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "optree.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "papers" / "optree.md").read_text()
     named = re.findall(r"`((?:table1|example|figure\d|headline)\.[a-z0-9_*]+)`", page)
     assert len(named) > 30
     for name in named:

@@ -1,7 +1,7 @@
 """Circuits that stand: with D of them a rank, no more than D + D² + ... + D^k ranks lie within k hops of any.
 
 Ranks that hear of each other only over many circuits cannot do so early, and blocks of an all-to-all use as many
-circuits as they pass. Proofs: docs/bounds.md.
+circuits as they pass. Proofs: docs/collectives/bounds.md.
 """
 
 from __future__ import annotations

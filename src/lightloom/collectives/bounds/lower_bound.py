@@ -1,4 +1,4 @@
-"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/bounds.md.
+"""Numbers that no schedule can beat, each with the resource that sets it. Proofs: docs/collectives/bounds.md.
 
 With M bytes held in the end, N ranks and d = M / N:
 

@@ -1,6 +1,6 @@
 """Rings of wavelengths: few hops need long lightpaths, and only so many lightpaths leave a rank.
 
-Seconds count from standing circuits on; circuits that change on the way only add. Proofs: docs/bounds.md.
+Seconds count from standing circuits on; circuits that change on the way only add. Proofs: docs/collectives/bounds.md.
 """
 
 from __future__ import annotations

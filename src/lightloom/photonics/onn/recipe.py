@@ -47,7 +47,7 @@ class TrainingRecipe:
     project_every: int = 1
     gradient_epochs: int = 0
     """The last epochs, in which the loss is that of the reconstructed gradient (eq. 7, second phase). 0 because the
-    phase made every network worse that it was tried on (docs/trained-networks.md)."""
+    phase made every network worse that it was tried on (docs/photonics/trained-networks.md)."""
     gradient_loss: GradientLoss = "raw"
     """Of outputs as they are, or of received levels with the gradient passed straight through."""
     output_weights: tuple[float, ...] | None = None
