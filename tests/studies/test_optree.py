@@ -191,7 +191,7 @@ def test_the_page_shows_the_trees_that_the_search_finds() -> None:
         radices = best_radices(ranks, 64)
         steps = stage_steps(ranks, 64, radices)
         line = f"| {ranks} | {min(depth.curve(ranks).values())} | {'·'.join(map(str, radices))} | "
-        assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/papers/optree.md: the table of trees is old"
+        assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/papers/optree.md: table of trees"
 
 
 def test_the_page_names_rows_that_exist(claims: dict[str, Claim]) -> None:

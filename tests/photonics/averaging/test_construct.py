@@ -114,7 +114,7 @@ def picked(name: str, kind: Nonlinearity, bits: int = 8, servers: int = 4) -> Co
 
 @pytest.mark.slow
 def test_noise_limits_of_the_papers_first_scenario() -> None:
-    """2 % of the paper's approximated network are 833 interferometers; see docs/photonics/averaging.md for the whole table."""
+    """2 % of the paper's approximated network are 833 interferometers; docs/photonics/averaging.md has all."""
     sturdy = picked("lsb-ripple, 2 copies", "clipped")
     assert sturdy.mzi_count == 340
     assert sturdy.noise_limit() == pytest.approx(5.4e-3, rel=0.1)

@@ -4,7 +4,8 @@
               ●─►●◄──┘     ●◄─────┘├─►●   ●◄─┘
 
 Together with the hops that a time allows this is the joint bound of bandwidth and latency: in X seconds data makes at
-most ⌊X/h⌋ hops, h being the least delay of one, and all links carry at most 2 N w r X bytes. Proof in docs/collectives/bounds.md.
+most ⌊X/h⌋ hops, h being the least delay of one, and all links carry at most 2 N w r X bytes. Proof:
+docs/collectives/bounds.md.
 """
 
 from __future__ import annotations
