@@ -1,1 +1,1 @@
-"""The papers' tables and figures, ours beside theirs."""
+"""Reproductions of papers: their tables and figures, and ours."""

@@ -1,4 +1,4 @@
-"""A study: one paper regenerated, its numbers as rows, its figures as drawings, its gaps as assumptions."""
+"""Studies: the reproduction of a paper as rows, figures and assumptions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFigure:
-    """One figure of the paper, drawn anew."""
+    """A reproduced figure of the paper."""
 
     title: str
     caption: str
-    """What the paper says the figure shows, and what ours shows."""
+    """What the paper says about the figure, and what ours shows."""
     draw: Callable[[], Figure]
-    """Draws on demand; only then is the drawing library imported."""
+    """Draws the figure; imports matplotlib when it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What one paper claims and what we get.
+    """The claims of one paper, and our results.
 
     Raises:
         ValueError: two rows share an id.
@@ -33,7 +33,7 @@ class Study:
 
     name: str
     paper: str
-    """Authors, title, venue."""
+    """Authors, title and venue."""
     claims: tuple[Claim, ...]
     figures: tuple[StudyFigure, ...]
     assumptions: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Studies as a page: their rows and figures, ours beside the papers'."""
+"""HTML pages of studies: their rows and figures, ours and the papers'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lightloom.studies.base import Study
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
-    """One self-contained HTML page for all of them.
+    """Write one self-contained HTML page for all studies.
 
     Raises:
         ConfigError: the place cannot be written to.

@@ -1,4 +1,4 @@
-"""A training that was interrupted goes on where it was, to the same end."""
+"""Checkpoints, from which interrupted trainings resume with the same result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lightloom.core.files import write_atomically
 from lightloom.photonics.onn.recipe import TrainingRecipe
 
 SAVE_EVERY = 10.0
-"""Seconds that an interruption may cost."""
+"""Interval of checkpoints, in seconds."""
 
 
 class Checkpoint:
@@ -28,7 +28,7 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last, or None.
+        """Return the state that was saved last, or None.
 
         Raises:
             ConfigError: it cannot be read, or is of another recipe.
@@ -45,7 +45,7 @@ class Checkpoint:
         return dict(state)
 
     def save_now_and_then(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Saves when the last time is long enough ago."""
+        """Save the state if the last checkpoint is older than `SAVE_EVERY`."""
         if time.monotonic() - self._saved >= SAVE_EVERY:
             self.save(state())
 
@@ -61,5 +61,5 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def remove(self) -> None:
-        """The training is finished."""
+        """Remove the checkpoint of a finished training."""
         self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Trained against constructed networks of scenario 1: how much noise each bears, and how many MZIs it takes.
+"""Compare trained and constructed networks of scenario 1: noise limits and numbers of MZIs.
 
 python -m lightloom.photonics.onn compare trained/noise.json
 """
@@ -27,7 +27,7 @@ from lightloom.photonics.onn.rival import KEPT, TRAINED
 
 SCHEMA = "lightloom.noise/1"
 CURVE_EVALUATIONS = 100_000
-"""Noisy evaluations behind a point of a curve; limits take `noise.EVALUATIONS`."""
+"""Noisy evaluations per point of a curve; limits use `noise.EVALUATIONS`."""
 SIGMAS = tuple(float(f"{s:.3g}") for s in np.geomspace(1e-4, 3e-2, 24))
 CONSTRUCTED = {
     "regenerated": {"noise": 3e-3},
@@ -38,7 +38,7 @@ CONSTRUCTED = {
 """Arguments of `build(4, 8, ...)`."""
 TARGET_TOLERANCE = 2.0
 TARGET_AREA = 0.02
-"""What a constructed network should reach: this many times the best trained one's noise, at this share of its MZIs."""
+"""Target of constructed networks: a multiple of the best trained one's noise limit, at a share of its MZIs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,7 +53,7 @@ class Contender:
 
 
 def contenders() -> Iterator[Contender]:
-    """Every trained network whose weights are kept, and the best constructed ones."""
+    """Iterate over all trained networks with stored weights, and the best constructed ones."""
     for name, recipe in KEPT.items():
         if (path := TRAINED / f"{name}.npz").exists():
             network, _ = load_network(path)
@@ -64,7 +64,7 @@ def contenders() -> Iterator[Contender]:
 
 
 def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Noise limits (99.99 %) and error rates at `SIGMAS`, and the verdict: a document after every network.
+    """Measure noise limits (99.99 %) and error rates at `SIGMAS`; yield a document after every network.
 
     Gaussian noise on every signal relative to its own full scale, the same draws for all. Minutes for each network of
     10^5 MZIs; ``known`` rows of the same weights are taken over.
@@ -115,7 +115,7 @@ def _row(contender: Contender, function: AveragingFunction, mark: str) -> dict[s
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every constructed network against the trained one that bears the most noise, and the most with its units."""
+    """Compare every constructed network with the most tolerant trained ones, of any units and of its own."""
     found = []
     for ours in (r for r in rows if r["kind"] == "constructed"):
         for units in ("any", ours["nonlinearity"]):
@@ -139,10 +139,10 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
-    """`compare` as a file, written after every network; what it holds already is not measured again.
+    """Write `compare` to a file after every network; rows in the file are not measured again.
 
     Raises:
-        ConfigError: the file holds something else, or cannot be written.
+        ConfigError: the file is not a comparison, or cannot be written.
     """
     known: list[dict[str, Any]] = []
     if path.exists():

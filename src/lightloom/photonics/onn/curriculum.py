@@ -1,4 +1,4 @@
-"""As much noise as the network bears: the share of noisy inputs received right steers it."""
+"""Schedule of the training noise, controlled by the share of noisy inputs received correctly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Curriculum:
     largest: float
     sigma: float = START
     right: float = 0.0
-    """Running share of noisy inputs received right."""
+    """Running share of noisy inputs received correctly."""
 
     def observe(self, right: float) -> None:
-        """After a batch of which the share ``right`` came out right."""
+        """Update the noise after a batch of which the share ``right`` was received correctly."""
         self.right += _MEMORY * (right - self.right)
         self.sigma *= 1 + _STEP if self.right > BORNE else 1 - _STEP
         self.sigma = min(max(self.sigma, min(START, self.largest)), self.largest)

@@ -1,4 +1,4 @@
-"""The network of a recipe in torch, noise included, and its way back to plain weights."""
+"""The network of a recipe in torch, with noise, and its export to plain weights."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lightloom.photonics.onn.squares import CayleyMatrix, FreeMatrix, project_
 
 @dataclass
 class Noise:
-    """Gaussian, of standard deviation ``sigma`` times each signal's full scale."""
+    """Gaussian noise of standard deviation ``sigma`` times each signal's full scale."""
 
     sigma: float
     full_scale: list[Tensor]
-    """A layer's largest signals over the grid, (n,): hidden layers, then outputs."""
+    """Largest signals of each layer over the grid, (n,): hidden layers, then outputs."""
     generator: torch.Generator
 
     def __call__(self, signal: Tensor, scale: Tensor | float) -> Tensor:
-        """``signal`` (batch, n) with noise."""
+        """Return ``signal`` (batch, n) with noise."""
         draws = torch.randn(signal.shape, generator=self.generator, device=signal.device)
         return signal + draws * (scale * self.sigma)
 
@@ -46,11 +46,11 @@ class OpticalNetwork(nn.Module):
             self.biases.append(nn.Parameter(torch.rand(outputs, generator=generator) - 0.5))
 
     def forward(self, light: Tensor, noise: Noise | None = None) -> Tensor:
-        """The outputs, (batch, M)."""
+        """Return the outputs, (batch, M)."""
         return self.signals(light, noise)[-1]
 
     def signals(self, light: Tensor, noise: Noise | None = None) -> list[Tensor]:
-        """Every layer's signals before noise, but for the outputs, which have it: hidden layers, outputs."""
+        """Return the signals of hidden layers before noise, and the outputs with noise."""
         if noise is not None:
             light = noise(light, self.largest)
         signal = light * (2 / self.largest) - 1
@@ -66,12 +66,12 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
-        """Each layer's largest signals over ``light`` (n, K): hidden layers, outputs."""
+        """Return each layer's largest signals over ``light`` (n, K): hidden layers, outputs."""
         chunks = [[s.abs().amax(0) for s in self.signals(part)] for part in torch.split(light, chunk)]
         return [torch.stack(layer).amax(0) for layer in zip(*chunks, strict=True)]
 
     def project_(self) -> None:
-        """Every approximated matrix that is free to leave its form is brought back to it."""
+        """Project every approximated matrix that training moves away from its form."""
         for layer in self.recipe.approximated:
             matrix = self.matrices[layer - 1]
             if isinstance(matrix, FreeMatrix):
@@ -79,7 +79,7 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def export(self) -> LayeredNetwork:
-        """The same network of plain float64 weights, full scales measured.
+        """Return the network with plain float64 weights and measured full scales.
 
         Approximated matrices are projected, in float64, so that they are Σ·U to rounding. The centring of the inputs
         goes into the first layer; it is one factor for all of them, which changes Σ only.
@@ -96,7 +96,7 @@ class OpticalNetwork(nn.Module):
 
 
 def full_scale_of(full_scale: Tensor, signal: Tensor) -> Tensor:
-    """The full scale (n,), with the gradient of the largest of the signals (batch, n).
+    """Return the full scale (n,) with the gradient of the largest of the signals (batch, n).
 
     So training may lower peaks, which cost noise.
     """

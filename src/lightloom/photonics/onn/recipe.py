@@ -1,4 +1,4 @@
-"""What is trained, and how: one frozen record that repeats a run."""
+"""Training recipes: frozen records that determine a run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ GradientLoss = Literal["raw", "straight-through"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
-    """How a network learns the averaging function from its whole grid.
+    """Recipe for training the averaging function on its whole grid.
 
     Raises:
-        ConfigError: a value out of range, or layers that do not fit the function.
+        ConfigError: a value is out of range, or layers do not fit the function.
     """
 
     servers: int
     bits: int
     layers: tuple[int, ...]
-    """Signals: inputs K, hidden layers, outputs."""
+    """Number of signals of the inputs, the hidden layers and the outputs."""
     approximated: tuple[int, ...] = ()
-    """Matrices made of squares Σ·U, from 1 on (Table I)."""
+    """Numbers of the matrices of squares Σ·U, from 1 (Table I)."""
     form: Form = "free"
     """How they become so: ``periodic`` projects every ``project_every`` epochs and at the end (the paper, eq. 4 to 6),
     ``cayley`` never leaves the form. ``free`` approximates nothing."""
@@ -40,18 +40,18 @@ class TrainingRecipe:
     """Deviations up to this are not punished: the loss is that of max(|o − o*| − margin, 0)."""
     epochs: int = 120
     cpu_seconds: float | None = None
-    """Instead of epochs: CPU time of the process. Such runs repeat only roughly."""
+    """CPU time of the training, instead of epochs. Such runs are only approximately repeatable."""
     batch: int = 512
     learning_rate: float = 2e-3
-    """Of Adam (0.9, 0.99), after a warm-up of 200 steps; a cosine to 0 follows."""
+    """Learning rate of Adam (0.9, 0.99) after a warm-up of 200 steps, with a cosine schedule to 0."""
     project_every: int = 1
     gradient_epochs: int = 0
     """The last epochs, in which the loss is that of the reconstructed gradient (eq. 7, second phase). 0 because the
     phase made every network worse that it was tried on (docs/photonics/trained-networks.md)."""
     gradient_loss: GradientLoss = "raw"
-    """Of outputs as they are, or of received levels with the gradient passed straight through."""
+    """Gradient loss of raw outputs, or of received levels with a straight-through gradient."""
     output_weights: tuple[float, ...] | None = None
-    """W_T of eq. 7; all 1 unless given."""
+    """Output weights W_T of eq. 7; all 1 by default."""
     seed: int = 0
     threads: int = 1
     """Fixed, as sums in another order round differently."""
@@ -115,26 +115,26 @@ class TrainingRecipe:
         )
 
     def but(self, **changes: Any) -> TrainingRecipe:
-        """The same with other values."""
+        """Return the recipe with other values."""
         return replace(self, **changes)
 
     @property
     def function(self) -> AveragingFunction:
-        """What is learnt."""
+        """The function to learn."""
         return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding)
 
     @property
     def mzi_count(self) -> int:
-        """In the paper's convention, P, T and biases apart."""
+        """Number of MZIs in the paper's convention, without P, T and biases."""
         return network_count(self.layers, self.approximated)
 
     @property
     def work(self) -> int:
-        """What ``advance`` counts up to: epochs, or CPU seconds where those are the budget."""
+        """Total of ``advance``: epochs, or CPU seconds if these are the budget."""
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields."""
+        """Return all fields as a JSON object."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 

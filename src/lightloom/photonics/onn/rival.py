@@ -1,4 +1,4 @@
-"""The fair rivals of constructed networks: the paper's first structure, trained with noise, recipe and budget fixed.
+"""Networks trained with noise to compare with constructed ones: the paper's first structure, fixed recipe and budget.
 
 Budget: 2,400 s of CPU time each (20 minutes on 2 cores), whole training, one seed, one thread, float32.
 
@@ -36,7 +36,7 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import Trained, train
 
 BUDGET = 2400.0
-"""CPU seconds of each."""
+"""Training budget of each network, in CPU seconds."""
 SCHEMA = "lightloom.training/1"
 
 _NOISE_AWARE = {
@@ -53,15 +53,15 @@ RIVALS: Mapping[str, TrainingRecipe] = {
 }
 """106,512 MZIs with plain units; the same with units that saturate; 41,664 MZIs with plain units."""
 KEPT: Mapping[str, TrainingRecipe] = {"exact": TrainingRecipe.scenario(1), **RIVALS}
-"""Every network whose weights are kept in `TRAINED`."""
+"""Networks whose weights are stored in `TRAINED`."""
 TRAINED = Path(__file__).parent / "trained"
 
 
 def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Trained:
-    """Trains one of `KEPT`, or goes on with it; its weights, in float32, and its log go into the folder.
+    """Train one of `KEPT`, or resume it, and write its float32 weights and its log into the folder.
 
     Raises:
-        UnknownNameError: no such network.
+        UnknownNameError: the network does not exist.
         ConfigError: the folder cannot be written to, or holds a checkpoint of another recipe.
     """
     if name not in KEPT:
@@ -75,7 +75,7 @@ def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lam
 
 
 def keep(trained: Trained, name: str, folder: Path) -> None:
-    """Writes ``name``.npz and ``name``.json; what the log says of accuracy is that of the float64 network."""
+    """Write ``name``.npz and ``name``.json; the accuracy in the log is that of the float64 network."""
     n = trained.network
     weights, biases, scales = (
         tuple(np.asarray(a, np.float32) for a in arrays) for arrays in (n.weights, n.biases, n.full_scale)

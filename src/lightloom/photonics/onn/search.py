@@ -1,4 +1,4 @@
-"""How small may a trained network be? Successive halving over depth and width, and the front of what came out.
+"""Search for small trained networks by successive halving over depth and width.
 
 Every round trains what is left anew with twice the epochs (a schedule must know its end) and keeps the half that is
 nearest to the front of MZIs against accuracy, so that small networks are not lost to large ones.
@@ -25,7 +25,7 @@ LIMIT_EVALUATIONS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One network, trained for ``epochs``."""
+    """A network trained for ``epochs``."""
 
     layers: tuple[int, ...]
     epochs: int
@@ -35,7 +35,7 @@ class Trial:
     """0 below 99.99 %."""
 
     def beats(self, other: Trial) -> bool:
-        """No more MZIs, no less accuracy, no smaller limit, and one of them better."""
+        """Return whether the trial dominates another in MZIs, accuracy and noise limit."""
         ours = (-self.mzi_count, self.accuracy, self.noise_limit)
         theirs = (-other.mzi_count, other.accuracy, other.noise_limit)
         return ours != theirs and all(a >= b for a, b in zip(ours, theirs, strict=True))
@@ -43,13 +43,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """All trials, in the order in which they were trained."""
+    """All trials, in the order of training."""
 
     trials: tuple[Trial, ...]
 
     @property
     def front(self) -> tuple[Trial, ...]:
-        """Trials that none beats, the smallest first."""
+        """Trials that no other dominates, the smallest first."""
         return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
 
     def to_json(self) -> dict[str, Any]:
@@ -82,20 +82,20 @@ def search(
             that holds another search.
     """
     first = candidates(function, widths, depths, budget, options)
-    known = _Known(folder, first)
+    store = _TrialStore(folder, first)
     trials: list[Trial] = []
     left = first
     for count, epochs in rounds(len(first), budget):
         nearest = [t.layers for t in _nearest(trials[-len(left) :])][:count] if trials else [r.layers for r in left]
         left = [r.but(epochs=epochs) for r in first if r.layers in nearest]
-        trials += [known.trial(recipe, advance) for recipe in left]
+        trials += [store.trial(recipe, advance) for recipe in left]
     return SearchResult(tuple(trials))
 
 
 def candidates(
     function: FunctionArguments, widths: Sequence[int], depths: Sequence[int], budget: int, options: dict[str, Any]
 ) -> list[TrainingRecipe]:
-    """A recipe for every width and depth."""
+    """Return a recipe for every width and depth."""
     if not widths or not depths or min(*widths, *depths, 1) < 1:
         raise ConfigError(f"widths = {list(widths)}, depths = {list(depths)}: expected some, each of at least 1")
     ideal = function.function()
@@ -119,7 +119,7 @@ def candidates(
 
 
 def rounds(count: int, budget: int) -> list[tuple[int, int]]:
-    """Networks and epochs of every round."""
+    """Return the number of networks and the epochs of every round."""
     counts = [count]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
@@ -127,12 +127,12 @@ def rounds(count: int, budget: int) -> list[tuple[int, int]]:
 
 
 def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
-    """Epochs of a whole search."""
+    """Return the total epochs of a search."""
     return sum(count * epochs for count, epochs in rounds(len(set(widths)) * len(set(depths)), budget))
 
 
 def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Trials that none beats, then those that only these beat, and so on."""
+    """Return fronts of trials: those that no other dominates, then those that only these dominate, and so on."""
     left, found = list(trials), []
     while left:
         front = [t for t in left if not any(other.beats(t) for other in left)]
@@ -146,7 +146,7 @@ def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
         yield from sorted(front, key=lambda t: (-t.accuracy, t.mzi_count))
 
 
-class _Known:
+class _TrialStore:
     """Finished trials, ``search.json`` in the folder."""
 
     def __init__(self, folder: Path | None, first: list[TrainingRecipe]) -> None:

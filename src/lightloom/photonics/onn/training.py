@@ -1,4 +1,4 @@
-"""`train`: a recipe becomes a network, the same one every time."""
+"""`train`: reproducible training of a network by a recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVALUATE_EVERY = 10
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Trained:
-    """What came out of a training."""
+    """Result of a training."""
 
     network: LayeredNetwork
     """Takes light A_k, gives levels 0..3; full scales measured, approximated matrices Σ·U to rounding."""
@@ -77,11 +77,11 @@ class Trained:
 
 
 def _ignore(count: int) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def train(recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[[int], None] = _ignore) -> Trained:
-    """Trains a network as the recipe says; on one machine and one version of torch the result repeats to the bit.
+    """Train a network by a recipe; the result is bitwise repeatable on one machine and version of torch.
 
     Args:
         recipe: everything that matters.
@@ -130,7 +130,7 @@ def _fixed_arithmetic(threads: int) -> Iterator[None]:
 
 
 class _Run:
-    """A training between epochs."""
+    """State of a training between epochs."""
 
     def __init__(self, recipe: TrainingRecipe) -> None:
         self.recipe = recipe
@@ -216,7 +216,7 @@ class _Run:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the training depends on."""
+        """Return the state that the remaining training depends on."""
         return {
             "network": self.network.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -227,7 +227,7 @@ class _Run:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Restore a saved state."""
         self.network.load_state_dict(saved["network"])
         self.optimiser.load_state_dict(saved["optimiser"])
         self.generator.set_state(saved["generator"])
@@ -240,7 +240,7 @@ def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
     """Light (points, K) and ideal levels (points, M) of every grid point, float32.
 
     Raises:
-        ConfigError: more points than are ever verified whole.
+        ConfigError: the grid has more points than are verified exhaustively.
     """
     function = recipe.function
     if function.points > EXHAUSTIVE_POINTS:
@@ -253,5 +253,5 @@ def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
 
 
 def _right(outputs: Tensor, ideal: Tensor) -> Tensor:
-    """The share of rows in which every level is received right."""
+    """Return the share of rows in which every level is received correctly."""
     return (outputs.detach().round().clamp(0, 3) == ideal).all(1).float().mean()

@@ -9,19 +9,19 @@ from lightloom.parallelism.dadiannao import Hops, Link, link_of, mesh_hops, ring
 from lightloom.studies.dadiannao.model import FITTED, MIXED, Figures, chip, links, mean, saved, time_of
 
 SPEEDS = ("400-O", "800-O", "1600-O", "3200-O")
-"""Kinds of links, by their bandwidth in one direction."""
+"""Kinds of links by their bandwidth in one direction."""
 TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tree_hops}
 
 
 def link(name: str) -> Link:
-    """A link of the chip; ``infinite`` has no end of bandwidth, ``ideal`` no latency either."""
+    """Return a link; ``infinite`` has infinite bandwidth, ``ideal`` also no latency."""
     if name in ("infinite", "ideal"):
         return Link(bandwidth=inf, latency=link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
     return link_of(chip(), name)
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
-    """Per cent of time saved in each case against the electrical mesh."""
+    """Return the percentage of time saved over the electrical mesh in each case."""
     return saved(link(name), links(MIXED)["25-E"], FITTED, time_of, hops=TOPOLOGIES[topology])
 
 
@@ -37,7 +37,7 @@ def both_axes() -> Figures:
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows without a paper's value."""
+    """Return rows without a value of the paper."""
     rows = [_row(f"beyond_{name.lower().replace('-o', 'g')}", time_saved(name), _WHY.get(name, "")) for name in SPEEDS]
     rows += [_row(f"beyond_{name}", time_saved(name), _WHY[name]) for name in ("infinite", "ideal")]
     rows += [

@@ -1,4 +1,4 @@
-"""Eq. 3 against schedules that are built and verified, and against what its text literally says."""
+"""Eq. 3 compared with built and verified schedules, and with its literal text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SQUARE, _OBLONG, _LARGE = 64, 35, 904
 
 
 def built_time(chips: int, link: Link, share: float = _SHARE, *, both_axes: bool = False) -> float:
-    """Seconds of the broadcast that is built on the most square mesh of so many chips."""
+    """Return the duration of the broadcast on the most square mesh of so many chips, in seconds."""
     fabric = Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
     return cost(mesh_broadcast(fabric, share, both_axes=both_axes), fabric).time
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows, for 100 Gb/s links in one direction and 1 MiB a chip."""
+    """Return the rows, for 100 Gb/s links in one direction and 1 MiB per chip."""
     link = link_of(chip(), "100-O")
     fabric = Mesh(ranks=_SQUARE, bandwidth=link.bandwidth, hop_latency=link.latency)
     halved = mesh_broadcast(fabric, _SHARE, both_axes=True)

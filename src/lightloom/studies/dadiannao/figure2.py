@@ -1,4 +1,4 @@
-"""Figure 2: what communication takes of a step on electrical links."""
+"""Figure 2: share of communication in a step on electrical links."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from lightloom.studies.dadiannao.model import FITTED, MIXED, PEAK, Constants, li
 from lightloom.studies.dadiannao.networks import printed
 
 DOMINATED = ("VGG16", "VGG19", "ResNet50", "ResNet101", "ResNet152")
-"""The networks for which the text calls communication dominant."""
+"""Networks for which the text calls communication dominant."""
 BATCHES = (1, 32)
-"""The batches that the text names for Fig. 2."""
+"""Batch sizes that the text names for Fig. 2."""
 
 
 def share(name: str, batch: int, constants: Constants = FITTED) -> float:
-    """Communication over the time of a step on 25-E, 0 to 1."""
+    """Return the share of communication in a step on 25-E, from 0 to 1."""
     found = run(printed()[name], batch, links(MIXED)["25-E"], constants)
     return found.communication / found.time
 
 
 def claims() -> tuple[Claim, ...]:
-    """What the text says of Fig. 2; its bars exist only as an image."""
+    """Return rows on the text about Fig. 2; its bars exist only as an image."""
     rows = [_dominant(name, batch) for name in DOMINATED for batch in BATCHES]
     alone, many = (share("AlexNet", batch) for batch in BATCHES)
     rows.append(

@@ -12,7 +12,7 @@ from lightloom.studies.dadiannao.paper import BATCHES
 
 
 def claims() -> tuple[Claim, ...]:
-    """What the text says of Fig. 5."""
+    """Return rows on the text about Fig. 5."""
     found = savings(FITTED)
     return (*_chips(), *_worse(found), *_with_batch(found), _recent(found), *_strategy())
 
@@ -38,7 +38,7 @@ def _chips() -> list[Claim]:
 
 
 def worse(found: Savings) -> list[str]:
-    """The cases whose EDP rises, in words."""
+    """Return the cases whose EDP rises, as text."""
     return [
         f"{name}, batch {batch}, {speed} Gb/s"
         for speed, figures in found.edp.items()

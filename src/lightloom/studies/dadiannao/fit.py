@@ -13,13 +13,13 @@ from lightloom.studies.dadiannao.paper import HEADLINE
 
 
 def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> float:
-    """Root mean square of ours − paper over the ten headlines, in points."""
+    """Return the root mean square of ours − paper over the ten headlines, in points."""
     ours = savings(constants, bandwidths, hops=hops).headlines()
     return sqrt(sum((ours[what] - paper) ** 2 for what, paper in HEADLINE.items()) / len(HEADLINE))
 
 
 def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Constants:
-    """R and β of the least misfit; β is not negative."""
+    """Return the R and β ≥ 0 of the smallest misfit."""
     from scipy.optimize import minimize
 
     found = minimize(
@@ -33,7 +33,7 @@ def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Con
 
 
 def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
-    """R of the least misfit with β = 0."""
+    """Return the R of the smallest misfit with β = 0."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(
@@ -43,7 +43,7 @@ def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
 
 
 def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
-    """R that meets one headline exactly with β = 0, so that the other nine are predictions."""
+    """Return the R that reproduces one headline with β = 0; the other nine are then predictions."""
     from scipy.optimize import brentq
 
     def error(passes: float) -> float:
@@ -53,7 +53,7 @@ def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
 
 
 def main() -> None:
-    """Print the fits and what they miss."""
+    """Print the fits and their misfits."""
     fits = {"two constants": two_constants(), "one constant": one_constant()}
     fits["20.6 alone"] = calibrated("time_average_100")
     for name, found in fits.items():

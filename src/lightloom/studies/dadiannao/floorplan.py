@@ -16,7 +16,7 @@ _CHIP, _GUIDE, _GLASS = "#6f9be0", "#c9603a", "#eef1f6"
 
 
 def floorplan(package: Package | None = None) -> Figure:
-    """Chips on the interposer, waveguides between them and to the edges; millimetres."""
+    """Draw the chips on the interposer and the waveguides between them and to the edges, in millimetres."""
     from matplotlib.patches import Rectangle
 
     package = package or Package()
@@ -46,7 +46,7 @@ def floorplan(package: Package | None = None) -> Figure:
 
 
 def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
-    """Every gap that a chip's edge faces, crossed by the link's waveguides in both axes."""
+    """Draw the waveguides of links across the gaps at the chips' edges, along both axes."""
     chip, gap, pitch = (1e3 * each for each in (package.chip_edge, package.gap, package.pitch))
     lines = 2 * package.waveguides
     crossings = [0.0, *(start + chip for start in starts)]

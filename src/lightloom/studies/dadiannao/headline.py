@@ -1,4 +1,4 @@
-"""The ten percentages: with two fitted constants, with one, and what no constants can give."""
+"""The ten percentages with two fitted constants and with one, and a bound for any constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of the headlines."""
     return (*_fitted(), *_winners(), *_impossible(), *_consistent(), *_unfitted())
 
 

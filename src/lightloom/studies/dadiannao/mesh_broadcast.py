@@ -43,7 +43,7 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
 
 
 def _phases(grid: NDArray[np.int64], halves: int, half: int) -> list[Moves]:
-    """Along the rows of the grid one share at a time, then along its columns a row at a time."""
+    """Return the steps: along the rows of the grid share by share, then along its columns row by row."""
     alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
     along_rows = _along(grid, alone, halves, half)
     along_columns = _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)

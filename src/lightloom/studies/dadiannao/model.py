@@ -34,16 +34,16 @@ from lightloom.studies.dadiannao.networks import printed
 from lightloom.studies.dadiannao.paper import BATCHES, LINKS
 
 Case = tuple[str, int]
-"""(network, batch)."""
+"""A network and a batch size."""
 Figures = Mapping[Case, float]
 
 SYNAPSE_RATE = 6.4e9
-"""Bytes a second that β is relative to."""
+"""Bandwidth that β is relative to, in bytes per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """What the paper leaves open about computation."""
+    """Constants of the computation that the paper does not state."""
 
     passes: float
     """R: passes of multiply-accumulates at the peak rate, for each pass of broadcasts."""
@@ -59,23 +59,23 @@ PEAK = Constants(passes=1.5)
 """Nothing fitted: three passes of arithmetic at the peak rate for two of broadcasts."""
 
 Bandwidths = tuple[float, float, float]
-"""Bytes a second of 25-E, 100-O and 400-O in Eq. 3."""
+"""Bandwidths of 25-E, 100-O and 400-O in Eq. 3, in bytes per second."""
 MIXED: Bandwidths = (6.4e9, 12.5e9, 50e9)
 """Both directions for the electrical links, one for the optical ones: what the headlines need."""
 ONE_DIRECTION: Bandwidths = (3.2e9, 12.5e9, 50e9)
-"""Gigabits a second over eight."""
+"""Bandwidths of one direction throughout."""
 BOTH_DIRECTIONS: Bandwidths = (6.4e9, 25e9, 100e9)
 """As printed in Table 1, both directions."""
 
 
 @cache
 def chip() -> DaDianNao:
-    """The chip of Table 1."""
+    """Return the chip of Table 1."""
     return load_dadiannao()
 
 
 def links(bandwidths: Bandwidths) -> dict[str, Link]:
-    """The three kinds of links, latencies and PHY powers as in Table 1."""
+    """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
     found = {}
     for name, bandwidth in zip(LINKS, bandwidths, strict=True):
         table = link_of(chip(), name)
@@ -84,12 +84,12 @@ def links(bandwidths: Bandwidths) -> dict[str, Link]:
 
 
 def cases() -> tuple[Case, ...]:
-    """Fig. 5: nine networks at three batch sizes."""
+    """Return the cases of Fig. 5: nine networks at three batch sizes."""
     return tuple((name, batch) for name in printed() for batch in BATCHES)
 
 
 def strategy(name: str, batch: int) -> Strategy:
-    """Section 5: model parallelism for AlexNet at batch 1 and 32, data parallelism for all else."""
+    """Return the strategy of section 5: model parallelism for AlexNet at batch 1 and 32, else data parallelism."""
     return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
 
 
@@ -102,7 +102,7 @@ def run(
     parallel: Strategy | None = None,
     hops: Hops = mesh_hops,
 ) -> Step:
-    """One case on one kind of link."""
+    """Return the result of one case on one kind of link."""
     chosen = parallel or strategy(network.name, batch)
     p = chips_needed(network, batch, chip())
     held = network.synapses if chosen == "data" else network.synapses / p
@@ -126,7 +126,7 @@ def saved(
     base_hops: Hops = mesh_hops,
     networks: Mapping[str, Network] | None = None,
 ) -> Figures:
-    """Per cent of time or EDP that ``link`` saves against ``base`` in each case."""
+    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case."""
     found = {}
     for name, network in (networks or printed()).items():
         for batch in BATCHES:
@@ -139,12 +139,12 @@ def saved(
 
 
 def time_of(each: Step) -> float:
-    """Seconds of a step."""
+    """Return the duration of a step, in seconds."""
     return each.time
 
 
 def edp_of(each: Step) -> float | None:
-    """Energy-delay product of a step."""
+    """Return the energy-delay product of a step."""
     return each.edp
 
 
@@ -173,7 +173,7 @@ def savings(
     hops: Hops = mesh_hops,
     networks: Mapping[str, Network] | None = None,
 ) -> Savings:
-    """Both optical systems against the electrical one in all 27 cases."""
+    """Return the savings of both optical systems over the electrical one in all 27 cases."""
     electrical, *optical = links(bandwidths).values()
     parts = []
     for what in (time_of, edp_of):
@@ -185,17 +185,17 @@ def savings(
 
 
 def mean(figures: Figures, batch: int | None = None) -> float:
-    """Mean over all cases, or those of one batch."""
+    """Return the mean over all cases, or over those of one batch."""
     chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
     return sum(chosen) / len(chosen)
 
 
 def best(figures: Figures) -> Case:
-    """The case that saves most."""
+    """Return the case with the largest saving."""
     return max(figures, key=lambda case: figures[case])
 
 
 def exchanged(network: Network, batch: int) -> dict[Strategy, float]:
-    """Bytes that a pass broadcasts under either strategy."""
+    """Return the bytes that a pass broadcasts under a strategy."""
     ways: tuple[Strategy, Strategy] = ("data", "model")
     return {way: broadcast_bytes(network, batch, way) for way in ways}

@@ -22,7 +22,7 @@ ZOO = {
     "ResNet152": "resnet152-2015",
     "DenseNet121": "densenet121",
 }
-"""The forms of the zoo that the paper's sizes point to."""
+"""Variants of the zoo that match the paper's sizes."""
 MIB = 2.0**20
 
 VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4": 5}
@@ -32,7 +32,7 @@ VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A network and its weighted layers, as the graph has them."""
+    """A network and its weighted layers, from its graph."""
 
     network: Network
     convolutions: int
@@ -124,5 +124,5 @@ def printed() -> Mapping[str, Network]:
 
 @cache
 def all_counted() -> Mapping[str, Network]:
-    """The nine networks as counted, Inception-v3 in its published form."""
+    """Return the counts of the nine networks, with Inception-v3 in its published form."""
     return {name: counted(name).network for name in TABLE_2}

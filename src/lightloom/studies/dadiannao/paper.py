@@ -1,4 +1,4 @@
-"""What the paper prints: Tables 1 and 2, and the ten percentages of its abstract and section 5."""
+"""Figures of the paper: Tables 1 and 2, and the ten percentages of its abstract and section 5."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 BATCHES = (1, 32, 256)
 """Batch sizes of Fig. 5."""
 NEURON_BATCH = 32
-"""Batch of Table 2's neurons."""
+"""Batch size of Table 2's neurons."""
 LINKS = ("25-E", "100-O", "400-O")
 """The three systems of Fig. 5."""
 
 
 class Row(NamedTuple):
-    """A column of Table 2; sizes in MB."""
+    """A column of Table 2, with sizes in MB."""
 
     layers: int
     convolutions: int
@@ -73,7 +73,7 @@ HEADLINE = {
 }
 """Per cent saved against 25-E: mean and best of all networks and batches, and mean at batch 256."""
 BEST = {"100": "VGG19", "400": "VGG16"}
-"""The networks that the two best values are said to belong to."""
+"""Networks of the two best values, according to the text."""
 
 TOLERANCE = 2.0
 """Points within which a headline of a fitted variant counts as matching."""

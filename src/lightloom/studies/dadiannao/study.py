@@ -1,4 +1,4 @@
-"""The study: all rows and figures of the paper, and what had to be assumed or fitted."""
+"""The DaDianNao study: rows, figures, assumptions and fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 1 as our chip has it; where 160 ns come from; package, blade and rack (Figs. 3 and 4)."""
+"""Table 1, the derivation of the latency of 160 ns, and package, blade and rack (Figs. 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MEBI, _KIBI = 2.0**20, 2.0**10
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of Table 1 and of Figs. 3 and 4."""
     return (*_table(), *_rates(), *_latency(), *_floorplan(), *_rack())
 
 
 def ours() -> dict[str, float]:
-    """Our chip in the units of Table 1."""
+    """Return our chip in the units of Table 1."""
     c = chip()
     found = {
         "frequency": c.frequency / 1e6,

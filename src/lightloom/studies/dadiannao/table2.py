@@ -8,11 +8,11 @@ from lightloom.studies.dadiannao.paper import NEURON_BATCH, TABLE_2, Row
 
 _SOFTMAX = 1000 * 4 * NEURON_BATCH / MIB
 _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
-"""MiB of an output of a ResNet's last stage."""
+"""Size of an output of a ResNet's last stage, in MiB."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of Table 2."""
     rows = [claim for name in TABLE_2 for claim in _rows(name, counted(name), "", _WHY.get(name, {}))]
     rows += _rows("Inception-v3", inception_variant(), "_variant", dict.fromkeys(("layers", "convolutions"), _VARIANT))
     rows += [_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")]
@@ -20,7 +20,7 @@ def claims() -> tuple[Claim, ...]:
 
 
 def sizes(found: Counted) -> Row:
-    """Counts in the units of Table 2."""
+    """Return counts in the units of Table 2."""
     synapse = found.network.synapses / MIB
     neuron = found.network.neurons * NEURON_BATCH / MIB
     return Row(
@@ -41,7 +41,7 @@ _UNITS = {
     "neuron": ("MiB", 0.5),
     "ratio": ("", 0.005),
 }
-"""Unit, and half a unit of the last printed digit."""
+"""Unit and tolerance (half a unit of the last printed digit) of each count."""
 _VARIANT = (
     "a guess at another Inception-v3: two blocks A, five blocks C of 192 channels, 299 px; the footnote's 224 px would "
     "give about half of the printed neurons"

@@ -1,4 +1,4 @@
-"""Figures 4, 13 and 14(b), and what error feedback changes: accuracy of HDC on MNIST, trained here."""
+"""Figures 4, 13 and 14(b), and the effect of error feedback: accuracy of HDC on MNIST, trained here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BASIS = "our HDC on MNIST, 4 processes, Table I; PyTorch's initialisation and m
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's t, two-sided 95 %, by number of pairs."""
 MARGIN = 0.2
-"""Points of accuracy that compression with error feedback may cost."""
+"""Tolerated loss of accuracy with error feedback, in points."""
 WITHIN = 2.0
 """Points that section VIII-C says compression costs at most ("< 2 % in absolute accuracy")."""
 _LEVEL = 0.98
@@ -25,24 +25,24 @@ _EPOCH = 600
 
 
 def claims(training: Any) -> tuple[Claim, ...]:
-    """Rows from the training record."""
+    """Return the rows from the training record."""
     runs = training["runs"]
     return (*_paired(runs), *_truncated(runs), *_codecs(runs), *_epochs(runs))
 
 
 def final(run: Any) -> float:
-    """Percent of the test set classified rightly in the end."""
+    """Return the final test accuracy, in percent."""
     return 100 * float(run["accuracy"][-1])
 
 
 def base_at(runs: Any, run: Any) -> float:
-    """What float32 with the same seed had reached after as many iterations as ``run`` took, percent."""
+    """Return the accuracy of float32 with the same seed after as many iterations as ``run``, in percent."""
     base = next(each for each in runs["float32"] if each["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
 
 
 def paired(runs: Any, name: str) -> tuple[float, float, int]:
-    """Mean of (run − float32) in points over seeds, half width of its 95 % interval, number of seeds."""
+    """Return the mean of (run − float32) in points over seeds, half its 95 % interval, and the number of seeds."""
     base = {each["recipe"]["seed"]: final(each) for each in runs["float32"]}
     differences = np.array([final(each) - base[each["recipe"]["seed"]] for each in runs[name]])
     n = len(differences)
@@ -51,7 +51,7 @@ def paired(runs: Any, name: str) -> tuple[float, float, int]:
 
 
 def mean_ratio(run: Any) -> float:
-    """float32 bytes over bytes sent, over the whole run; all ranks send alike."""
+    """Return float32 bytes over bytes sent in the run; all ranks send equally many."""
     return float(run["nbytes_raw"] / run["nbytes_sent"])
 
 
@@ -127,7 +127,7 @@ def _loss(runs: Any, what: str, name: str, remark: str) -> Claim:
 
 
 def reached(run: Any, level: float = _LEVEL) -> int | None:
-    """The first recorded iteration with that accuracy."""
+    """Return the first recorded iteration with that accuracy."""
     hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
     return next(hits, None)
 

@@ -1,4 +1,4 @@
-"""Table III and Figure 14(a): how many bits the values take, and the compression ratio that follows."""
+"""Table III and Figure 14(a): bits per value, and the resulting compression ratio."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from lightloom.studies.inceptionn.paper import BEST_RATIO, BOUNDS, MODELS, TABLE
 from lightloom.studies.inceptionn.tables import slug
 
 _TOLERANCE = 2.0
-"""Percentage points within which a share counts as the paper's; another net, initialisation and order of data."""
+"""Tolerance of a share in percentage points, as initialisation and order of data differ from the paper's."""
 
 
 def claims(training: Any) -> tuple[Claim, ...]:
-    """Rows from the training record."""
+    """Return the rows from the training record."""
     return (*_shares(training), *_ratios(training), _best(), *_rounding())
 
 
 def mean_shares(training: Any) -> dict[int, list[float]]:
-    """Percent of rank 0's gradient in each class, by k, averaged over the float32 run's 10,000 iterations."""
+    """Return the percentage of rank 0's gradient in each class, by k, averaged over the float32 run."""
     tags = np.array(training["runs"]["float32"][0]["tags"])
     return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
 
 
 def mean_ratio(shares: list[float]) -> float:
-    """float32 bits for each bit sent."""
+    """Return the compression ratio: float32 bits per sent bit."""
     return 32 / sum(share / 100 * bits for share, bits in zip(shares, TAG_BITS, strict=True))
 
 
@@ -76,7 +76,7 @@ def _best() -> Claim:
 
 
 def _rounding() -> list[Claim]:
-    """Rows of Table III whose shares do not add up to 100 within their rounding."""
+    """Return the rows of Table III whose shares do not add up to 100 within their rounding."""
     rows = []
     for model in MODELS:
         worst = max((abs(sum(TABLE_3[model, k]) - 100), k) for k in BOUNDS)

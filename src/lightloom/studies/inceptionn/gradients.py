@@ -1,4 +1,4 @@
-"""Figure 5: how gradients are distributed early, in the middle and late in training."""
+"""Figure 5: distribution of gradients early, in the middle and late in training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lightloom.core.claims import Claim
 
 LOWEST = -30
-"""Values below 2^LOWEST are counted together, exact zeros among them."""
+"""Exponent below which values, including zeros, are counted together."""
 
 
 def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 
 def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """All values within ±1, at each stage, and how many lie close to 0."""
+    """Return rows on the range of values at each stage, and on the share close to 0."""
     rows = []
     for stage, counts in gradients.items():
         within = "all between -1 and 1"
@@ -54,7 +54,7 @@ def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
 
 
 def below(counts: Mapping[str, Any], exponent: int) -> float:
-    """Share of values below 2^exponent in magnitude."""
+    """Return the share of values below 2^exponent in magnitude."""
     kept = exponent - LOWEST
     small = counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])
     return float(small / counts["values"])

@@ -9,7 +9,7 @@ from lightloom.studies.inceptionn.paper import INC_C, INC_C_OVER_INC, INC_COMMUN
 
 _ORDER = "WA > WA+C > INC > INC+C"
 _TOLERANCE = 10.0
-"""Percentage points within which a measured reduction counts as the paper's."""
+"""Tolerance of a measured reduction, in percentage points."""
 _PRINTED = {
     "total, INC against WA": INC_TOTAL["HDC"],
     "communication, INC against WA": INC_COMMUNICATION["HDC"],
@@ -20,7 +20,7 @@ _PRINTED = {
 
 
 def claims(exchange: Any) -> tuple[Claim, ...]:
-    """Rows of the figure."""
+    """Return the rows of the figure."""
     return (*_order(exchange), *_reductions(exchange))
 
 

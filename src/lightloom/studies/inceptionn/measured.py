@@ -1,4 +1,4 @@
-"""Measurements that take too long, or need root, to be repeated by every run: kept as JSON beside this file.
+"""Stored results of measurements that take long or need root: JSON files of the package.
 
 Each says which command made it. ``training.json`` may be taken from a folder of the user's own.
 """
@@ -25,7 +25,7 @@ COMMANDS = {
 
 @cache
 def measured(name: str, folder: Path | None = None) -> Any:
-    """The measurement of that name.
+    """Return the measurement of that name.
 
     Args:
         folder: where to look instead of among the measurements that come with the package.

@@ -1,4 +1,4 @@
-"""Gradient exchange times in closed form: section VIII-D, and what the measured tables say instead.
+"""Gradient exchange times in closed form: section VIII-D, and a model from the measured tables.
 
     worker-aggregator   (1 + log p) a + (p + log p) n b + (p − 1) n c
     ring                2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c
@@ -18,14 +18,14 @@ from lightloom.studies.inceptionn.paper import ITERATIONS, LINK_BITS, TABLE_2, W
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a message costs."""
+    """Costs of a message."""
 
     latency: float = 0.0
-    """a: seconds a message. The paper calls it negligible and gives no value."""
+    """a: seconds per message. The paper calls it negligible and gives no value."""
     byte_seconds: float = 8 / LINK_BITS
-    """b: seconds a byte on one link."""
+    """b: seconds per byte on a link."""
     sum_seconds: float = 0.0
-    """c: seconds a byte added."""
+    """c: seconds per added byte."""
 
 
 def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
@@ -51,5 +51,5 @@ def sum_seconds(model: str) -> float:
 
 
 def link_of(model: str) -> Link:
-    """10 Gbit/s without latency, and sums at Table II's speed."""
+    """Return a link of 10 Gbit/s without latency, with sums at Table II's speed."""
     return Link(sum_seconds=sum_seconds(model))

@@ -1,4 +1,4 @@
-"""What the paper prints: Tables I to III, and what its text says of the figures. Source: Li et al., MICRO 2018."""
+"""Figures of the paper: Tables I to III, and the numbers of its text. Source: Li et al., MICRO 2018."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 WORKERS = 4
-"""Plus one aggregator in the worker-aggregator cluster (section VII-C)."""
+"""Number of workers, beside one aggregator in the worker-aggregator cluster (section VII-C)."""
 LINK_BITS = 10e9
-"""Ethernet, bit/s each way."""
+"""Bandwidth of Ethernet in each direction, in bit/s."""
 BOUNDS = (10, 8, 6)
 """Exponents k of the error bounds 2^-k."""
 MODELS = ("AlexNet", "HDC", "ResNet-50", "VGG-16")
@@ -16,7 +16,7 @@ MODELS = ("AlexNet", "HDC", "ResNet-50", "VGG-16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
-    """One column of Table I, signs as printed."""
+    """A column of Table I, with signs as printed."""
 
     batch_per_node: int
     learning_rate: float
@@ -69,7 +69,7 @@ TABLE_1: Mapping[str, Hyperparameters] = {
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """One column of Table II: seconds for 100 iterations on four workers and one aggregator."""
+    """A column of Table II: seconds of 100 iterations on four workers and one aggregator."""
 
     forward: float
     backward: float
@@ -87,7 +87,7 @@ class Breakdown:
 
     @property
     def local(self) -> float:
-        """Seconds of 100 iterations that are neither communication nor the sum of gradients."""
+        """Seconds of 100 iterations without communication and the sum of gradients."""
         return self.forward + self.backward + self.gpu_copy + self.update
 
 
@@ -104,7 +104,7 @@ TABLE_2_PERCENT: Mapping[str, tuple[float, ...]] = {
     "VGG-16": (4.3, 17.3, 1.5, 2.4, 70.9, 3.7),
 }
 ITERATIONS = 100
-"""What the seconds of Table II are for."""
+"""Number of iterations that Table II times."""
 
 TABLE_3: Mapping[tuple[str, int], tuple[float, float, float, float]] = {
     ("AlexNet", 10): (74.9, 3.9, 21.1, 0.1),
@@ -139,11 +139,11 @@ BEST_RATIO = 14.9
 
 
 def size_bytes(model: str) -> float:
-    """Bytes of weights, or of gradients, as the paper states them."""
+    """Return the bytes of weights, or of gradients, as the paper states them."""
     return MEGABYTES[model] * 2**20
 
 
 def ratio(model: str, k: int) -> float:
-    """float32 bits for each bit sent, by Table III."""
+    """Return float32 bits per sent bit, by Table III."""
     bits = sum(share / 100 * width for share, width in zip(TABLE_3[model, k], TAG_BITS, strict=True))
     return 32 / bits

@@ -1,4 +1,4 @@
-"""Figure 15: gradient exchange time of four to eight workers, and on to 1024."""
+"""Figure 15: gradient exchange time of four to eight workers, and up to 1024."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows of the figure."""
+    """Return the rows of the figure."""
     return (*_growth(), *_built())
 
 
 @cache
 def curves(model: str) -> dict[str, dict[int, float]]:
-    """Seconds of one exchange by workers, for WA and INC, at 10 Gbit/s with Table II's speed of sums."""
+    """Return the seconds of an exchange by workers, for WA and INC, at 10 Gbit/s with Table II's speed of sums."""
     link, nbytes = link_of(model), size_bytes(model)
     counts = sorted({*MEASURED, *FURTHER})
     return {

@@ -1,4 +1,4 @@
-"""What does not hold as printed, each with its proof run anew."""
+"""Statements that do not hold as printed, each with a proof that is run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from lightloom.compression import Inceptionn, InceptionnPrinted
 from lightloom.core.claims import Claim
 
 _STRIDE = 61
-"""Every so many bit patterns are tried here; ``make test-slow`` tries all of them."""
+"""Stride of the bit patterns that are tried; ``make test-slow`` tries all of them."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows on Algorithms 1 to 3."""
+    """Return the rows on Algorithms 1 to 3."""
     return (*_bounds(), *_algorithm_1(), *_hdc())
 
 
 def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
-    """Multiples of the bound, over positive float32 below 1."""
+    """Return the largest error as a multiple of the bound, over positive float32 below 1."""
     bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
     # The worst value of each binade is its last one.
     bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
@@ -29,7 +29,7 @@ def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
 
 
 def blocks_right(workers: int, *, corrected: bool) -> int:
-    """How many of the N² blocks hold the full sum after Algorithm 1, run as printed or with phase 2 corrected.
+    """Return how many of the N² blocks hold the full sum after Algorithm 1, as printed or with phase 2 corrected.
 
     Each block holds the set of workers in it. Receives come before sends in the printed loop body, which would
     deadlock; sends go first here, which changes no block's content within a step.

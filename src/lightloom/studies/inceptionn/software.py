@@ -1,4 +1,4 @@
-"""Figure 7: what compression in software does to the training time."""
+"""Figure 7: training time with compression in software."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lightloom.studies.inceptionn.tables import slug
 from lightloom.studies.inceptionn.training_time import steps, wire_seconds
 
 NAMES = {"snappy": "snappy", "sz3:2^-10": "SZ3 2^-10"}
-"""Codecs of the loop by their name in the codec benchmark."""
+"""Names in the codec benchmark of the codecs of the loop."""
 RANGE = (2.0, 4.0)
-"""Section VI: training takes this many times as long with Snappy or SZ."""
+"""Section VI: range of the training time with Snappy or SZ, over that without."""
 SLIGHT = (0.75, 1.0)
 """What we take for "only slightly" shorter, which the paper says of truncation."""
 
@@ -71,7 +71,7 @@ def _alexnet(codec: Any) -> list[Claim]:
 
 
 def alexnet_factor(rate: Any) -> float:
-    """Training time over that without a codec, worker-aggregator, codec on the gradients' leg."""
+    """Return the training time over that without a codec, for worker-aggregator with a codec on gradients only."""
     nbytes, plain = size_bytes("AlexNet"), steps("AlexNet")["WA"]
     compute = TABLE_2["AlexNet"].local / ITERATIONS + TABLE_2["AlexNet"].gradient_sum / ITERATIONS
     codec = nbytes / (1e9 * rate["encode_GBps"]) + WORKERS * nbytes / (1e9 * rate["decode_GBps"])

@@ -1,4 +1,4 @@
-"""The study: all rows and figures of the paper, and what had to be assumed."""
+"""The INCEPTIONN study: rows, figures and assumptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables I and II: what we train with, and whether the printed numbers add up."""
+"""Tables I and II: hyper-parameters of our training, and checks of the printed sums."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lightloom.studies.inceptionn.paper import (
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows of Tables I and II."""
+    """Return the rows of Tables I and II."""
     return (*_table_1(), *_sums(), *_percentages(), *_communication())
 
 
 def slug(model: str) -> str:
-    """The model's name as part of a row's id."""
+    """Return the model's name as part of a row id."""
     return model.lower().replace("-", "")
 
 
@@ -69,7 +69,7 @@ def _sums() -> list[Claim]:
 
 
 def _percentages() -> list[Claim]:
-    """One row a model: the printed share that lies farthest from seconds over total."""
+    """Return a row per model: the printed share that differs most from seconds over total."""
     rows = []
     for model in MODELS:
         column = TABLE_2[model]

@@ -1,6 +1,6 @@
 """The training runs of the study: HDC on MNIST, four processes, Table I's hyper-parameters; long, hence resumable.
 
-A run that has its result is not repeated; one that was interrupted goes on from its last checkpoint.
+A run with a result is not repeated; an interrupted one resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SNAPSHOTS = {"early": 100, "middle": 500, "late": 10_000}
 """Iterations whose gradients are kept, from the first seed's float32 run: 88 %, 95.5 % and 98.6 % of the test set are
 right by then. Half-way in iterations would be no middle: by then many batches leave nothing above 2^-10."""
 SHORT = 3_000
-"""Iterations of the runs that no claim rests on but Figs. 4 and 14: float32 gains 0.1 points after it."""
+"""Iterations of the runs that only Figs. 4 and 14 use: float32 gains 0.1 points after them."""
 _TIMEOUT = 7_200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One variant of the training; ``seeds`` says how many times it runs."""
+    """A variant of the training, run once per seed."""
 
     name: str
     gradients: str = "none"
@@ -45,7 +45,7 @@ class Run:
     iterations: int = 10_000
 
     def recipe(self, seed: int) -> Recipe:
-        """The run with one seed."""
+        """Return the recipe of the run with one seed."""
         from lightloom.training.runs.digits import Recipe
 
         return Recipe(
@@ -58,7 +58,7 @@ class Run:
 
 
 def runs() -> tuple[Run, ...]:
-    """All runs, those that decide most first."""
+    """Return all runs, the most important first."""
     paired = (
         Run("float32", seeds=SEEDS),
         Run("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=SEEDS),
@@ -87,7 +87,7 @@ def runs() -> tuple[Run, ...]:
 
 
 def jobs() -> list[tuple[Run, int]]:
-    """Runs and seeds in the order in which they are done: pairs first."""
+    """Return runs and seeds in the order of execution, pairs first."""
     every = [(run, seed) for run in runs() for seed in run.seeds]
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
@@ -129,7 +129,7 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits, which the rows do not need more of."""
+    """Round all floats to six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):

@@ -37,14 +37,14 @@ _BASIS = "Table II's computation plus our communication model (payload and heade
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of one iteration."""
+    """Durations of an iteration, in seconds."""
 
     local: float
     communicate: float
 
     @property
     def total(self) -> float:
-        """Nothing overlaps, as in the paper."""
+        """Duration without overlap, as in the paper."""
         return self.local + self.communicate
 
 
@@ -79,7 +79,7 @@ def steps(model: str) -> dict[str, Step]:
 
 
 def percent_less(ours: float, than: float) -> float:
-    """By how many percent ``ours`` is less."""
+    """Return by how many percent ``ours`` is less."""
     return 100 * (1 - ours / than)
 
 

@@ -11,11 +11,11 @@ from lightloom.photonics.meshes.counts import approximated_count
 from lightloom.studies.optinc.paper import CASCADE_OVERHEAD
 
 TUPLES = 1_000_000
-"""Drawn here; the slow tests draw ten times as many."""
+"""Number of tuples that are drawn; the slow tests draw ten times as many."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows on the cascade."""
+    """Return the rows on the cascade."""
     cascade = built()
     first, second = cascade.first.verify(), cascade.second.verify()
     tuples = end_to_end(cascade, TUPLES)
@@ -57,7 +57,7 @@ def claims() -> tuple[Claim, ...]:
 
 @cache
 def built() -> Cascade:
-    """Five averagers of 8 bits for 16 servers."""
+    """Return the cascade of five averagers of 8 bits for 16 servers."""
     return build_cascade(4, 4, 8)
 
 

@@ -1,4 +1,4 @@
-"""ResNet-50 on CIFAR-100 behind Fig. 7(a): only where the data folder holds CIFAR-100, best on a GPU."""
+"""Training of ResNet-50 on CIFAR-100 for Fig. 7(a), if the data folder holds CIFAR-100; best on a GPU."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
     "16-bit floor, errors 3-6": (16, "3-6"),
     "16-bit floor, errors 4-8": (16, "4-8"),
 }
-"""Bits of a code, and row of Table II whose errors are injected."""
+"""Bits per code, and row of Table II whose errors are injected, by variant."""
 
 
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
-    """Do what is not done yet and write ``images.json`` into ``work``; None where there is no CIFAR-100.
+    """Run the training runs without results in ``work`` and write ``images.json`` there; None without CIFAR-100.
 
     Args:
-        work: for results and checkpoints.
+        work: folder for results and checkpoints.
         data: the data folder.
-        advance: told 1 after each run.
+        advance: called with 1 after each run.
 
     Raises:
         ConfigError: the data set is there, but not as published.

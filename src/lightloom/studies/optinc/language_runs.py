@@ -1,6 +1,6 @@
 """The language-model runs behind Fig. 7(a): the paper's LLaMA-like network, four servers, averages of several kinds.
 
-A run that has its result is not repeated; one that was interrupted goes on from its last checkpoint.
+A run with a result is not repeated; an interrupted one resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lightloom.training.datasets.text import Corpus, plain_text, wikitext_2
 
 SEEDS = (0, 1)
 STEPS = 192
-"""Of 2,048 tokens each: 393,216 tokens, chosen so that all runs take about an hour of one CPU core."""
+"""Steps of 2,048 tokens, 393,216 tokens in all, so that all runs take about an hour of one CPU core."""
 THREADS = 1
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "float32": {},
@@ -31,18 +31,18 @@ OWN_TEXT = "wikipedia"
 
 
 def jobs() -> list[tuple[str, int]]:
-    """Variants and seeds in the order in which they are done: those of the paper first."""
+    """Return variants and seeds in the order of execution, those of the paper first."""
     every = [(name, seed) for seed in SEEDS for name in VARIANTS]
     return sorted(every, key=lambda job: VARIANTS[job[0]].get("bits") == 8)
 
 
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Do what is not done yet and write ``language.json`` into ``work``.
+    """Run the training runs without results in ``work`` and write ``language.json`` there.
 
     Args:
-        work: for results and checkpoints.
+        work: folder for results and checkpoints.
         data: the data folder with WikiText-2, or text of the user's own.
-        advance: told 1 after each run.
+        advance: called with 1 after each run.
 
     Raises:
         ConfigError: the text is not there.
@@ -58,7 +58,7 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
 
 
 def once(name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
-    """One run's record, from its file where that is there."""
+    """Return the record of a run, from its file if that exists."""
     folder = work / f"language-{name.replace(',', '').replace(' ', '-')}-seed{seed}"
     result = folder / "result.json"
     if not result.exists():

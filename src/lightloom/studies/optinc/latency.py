@@ -22,15 +22,15 @@ from lightloom.studies.optinc.traffic import sent
 from lightloom.studies.optinc.workloads import TOKENS, workload
 
 CODE_BYTES, FLOAT_BYTES = 2, 4
-"""Of a gradient's value: OptINC's fourth scenario, and what DDP sends otherwise."""
+"""Bytes per gradient value in OptINC's fourth scenario and in DDP."""
 USUAL = {"resnet50": 32, "llama": 8}
-"""Images and sequences of 256 tokens a server, in the rows; nothing was chosen to meet the paper."""
+"""Images and sequences of 256 tokens per server, in the rows; not chosen to match the paper."""
 TOKENS_OF_A_SAMPLE = {"llama": 256, "llama-short": TOKENS}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of one step."""
+    """Durations of a step, in seconds."""
 
     compute: float
     ring: float
@@ -38,7 +38,7 @@ class Step:
 
     @property
     def saving(self) -> float:
-        """Less time than with the ring, percent."""
+        """Time saved over the ring, in percent."""
         return 100 * (self.ring - self.optical) / (self.compute + self.ring)
 
 
@@ -78,7 +78,7 @@ def bound(servers: int) -> float:
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows of Fig. 7(b)."""
+    """Return the rows of Fig. 7(b)."""
     return (*_savings(), *_batches(), *_bounds())
 
 

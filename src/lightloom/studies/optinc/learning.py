@@ -1,4 +1,4 @@
-"""Fig. 7(a): what quantised and erring averages do to training, on the data that are at hand."""
+"""Fig. 7(a): effect of quantised and erroneous averages on training, on the available data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BASE = "float32"
 QUANTISED = "16-bit floor"
 ERRORS = ("3-6", "4-8")
 MARGIN = 0.1
-"""Points of accuracy that an average may cost where the paper has no figure."""
+"""Accuracy in points that an average may cost if the paper has no figure."""
 
 
 class Pairs(NamedTuple):
-    """Runs less the baseline with the same seed."""
+    """Differences of runs from the baseline with the same seed."""
 
     mean: float
     half: float

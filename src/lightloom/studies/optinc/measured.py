@@ -1,4 +1,4 @@
-"""What takes too long to be repeated by every run: kept as JSON beside this file, or in a folder of the user's own."""
+"""Stored results of long measurements: JSON files of the package, or of a folder of the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 def measured(name: str, folder: Path | None = None) -> Any:
-    """The measurement of that name; None where it is not there.
+    """Return the measurement of that name, or None if there is none.
 
     Args:
         name: ``training`` (MNIST), ``language`` or ``images`` (CIFAR-100).
@@ -37,7 +37,7 @@ def measured(name: str, folder: Path | None = None) -> Any:
 
 
 def noise_comparison() -> Any:
-    """Trained against constructed networks of scenario 1 under noise; None where it is not there."""
+    """Return the comparison of trained and constructed networks of scenario 1 under noise, or None."""
     # The package that holds it would bring PyTorch along.
     path = files("lightloom.photonics") / "onn" / "trained" / "noise.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What the paper prints and this study compares with."""
+"""Figures of the paper that this study compares with."""
 
 from __future__ import annotations
 

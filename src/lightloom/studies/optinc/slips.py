@@ -1,4 +1,4 @@
-"""Where the paper's own numbers do not agree with each other, or where a plain reading fails: each with its proof."""
+"""Inconsistencies of the paper's numbers, each with its proof."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _SERVERS, _BITS = 4, 8
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows, one a slip."""
+    """Return a row per inconsistency."""
     return (*_combinations(), *_areas(), _floor(), _twos_complement())
 
 
 def combinations(signals: int, servers: int) -> int:
-    """Different inputs of ``signals`` PAM4 signals from each of ``servers``, counted one by one."""
+    """Return the number of different inputs of ``signals`` PAM4 signals from each of ``servers``, by enumeration."""
     return len(set(product(range(4), repeat=signals * servers)))
 
 
 def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
-    """Share of means that come out wrong when eq. 2's digits are those of two's complement."""
+    """Return the share of wrong means if the digits of eq. 2 are those of two's complement."""
     rng = np.random.default_rng(seed)
     half = 1 << (_BITS - 1)
     values = rng.integers(-half, half, (_SERVERS, count))

@@ -1,4 +1,4 @@
-"""The study: all rows and figures of the paper, and what had to be assumed."""
+"""The OptINC study: rows, figures and assumptions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _PAPER = (
 
 
 def study(work: Path | None = None) -> Study:
-    """Regenerate the paper.
+    """Reproduce the paper.
 
     Args:
         work: a folder whose ``training.json``, ``language.json`` and ``images.json`` replace those of the package.
 
     Raises:
-        ConfigError: one of them cannot be read.
+        ConfigError: one of the files cannot be read.
     """
     language, digits, images = (measured(name, work) for name in ("language", "training", "images"))
     noise = noise_comparison()

@@ -1,4 +1,4 @@
-"""Tables I and II: areas by the meshes' own counts, accuracies by trying every input."""
+"""Tables I and II: areas from the counts of meshes, accuracies from all inputs."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, Paper
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
 _WITHIN = 0.2
-"""Points that Table II's areas may be off."""
+"""Tolerance of Table II's areas, in points."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows of both tables."""
+    """Return the rows of both tables."""
     table_i = [row for network in TABLE_I for row in (*_area(network), *_constructed(network))]
     return (*table_i, *_table_ii_areas(), *_wrong_outputs(), _ranking())
 
 
 def name(network: PaperNetwork) -> str:
-    """Bits and servers."""
+    """Bits and servers of each scenario."""
     return f"{network.bits}x{network.servers}"
 
 
 @cache
 def constructed(bits: int, servers: int) -> tuple[Construction, Verification]:
-    """The smallest written-down network, and what trying every input of its grid says."""
+    """Return the smallest constructed network and its verification on all inputs."""
     construction = build(servers, bits)
     return construction, construction.verify()
 
 
 def points() -> int:
-    """Inputs of the fourth scenario's grid, on which Table II counts."""
+    """Return the number of inputs of the fourth scenario's grid, which Table II counts."""
     return AveragingFunction.of(4, 16).points
 
 
 def counts(row: str) -> range:
-    """Whole numbers of wrong outputs that print as Table II's accuracy."""
+    """Return the numbers of wrong outputs that round to Table II's accuracy."""
     total = points()
     low, high = ((100 - ACCURACY[row] + shift) / 100 * total for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
 def likely_count(row: str) -> int:
-    """Of these, the one next to the printed accuracy."""
+    """Return the number of wrong outputs nearest to the printed accuracy."""
     return min(counts(row), key=lambda count: abs(100 * (1 - count / points()) - ACCURACY[row]))
 
 
 def rms(row: str) -> float:
-    """Root mean square error of a mean code, in units of its last place."""
+    """Return the root mean square error of mean codes, in units of the last place."""
     return TABLE_II_ERRORS[row].rms
 
 

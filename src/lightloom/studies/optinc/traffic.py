@@ -19,13 +19,13 @@ _NBYTES = 1e6
 
 
 def claims() -> tuple[Claim, ...]:
-    """Rows of Fig. 6, of section I's overhead and of the synchronisation."""
+    """Return the rows of Fig. 6, of section I's overhead and of the synchronisation."""
     return (*_figure_6(), *_overhead(), _synchronisation())
 
 
 @cache
 def sent(algorithm: str, servers: int) -> float:
-    """Most bytes that a server sends over bytes of the gradient: ``ring`` or ``in-network``."""
+    """Return the most bytes that a server sends, over the bytes of the gradient: ``ring`` or ``in-network``."""
     fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
     schedule = build(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric)
     rows = np.bincount(schedule.source, minlength=servers)[:servers]

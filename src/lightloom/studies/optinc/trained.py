@@ -1,4 +1,4 @@
-"""Trained networks: the paper's 100 % by our own weights, and their noise beside that of constructed networks."""
+"""Trained networks: their accuracy with our weights, and their noise limits compared with constructed networks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.studies.optinc.tables import name
 
 TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0
-"""What a constructed network should reach: times the best trained one's noise, at this percentage of its MZIs."""
+"""Target of constructed networks: multiple of the best trained one's noise limit, at a percentage of its MZIs."""
 _WEIGHTS = "exact"
 _TRAIN = "lightloom onn train --scenario {}"
 
 
 def claims(noise: Any) -> tuple[Claim, ...]:
-    """Rows on accuracy and, where the comparison is there, on noise."""
+    """Return rows on accuracy and, if the comparison is available, on noise."""
     return (*_accuracies(), *_noise(noise))
 
 
@@ -59,7 +59,7 @@ def _first_scenario() -> Claim:
 
 
 def best(noise: Any, kind: str, units: str = "any") -> Any:
-    """The network of one kind that bears the most noise, trained ones with noise alone; None without any."""
+    """Return the network of one kind with the highest noise limit (trained ones with noise only), or None."""
     rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
     rows = [row for row in rows if row["name"] != _WEIGHTS]
     return max(rows, key=lambda row: row["noise_limit"], default=None)

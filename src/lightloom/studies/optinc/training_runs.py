@@ -25,23 +25,23 @@ RANKS = 4
 SEEDS = (0, 1, 2, 3, 4)
 BASELINE = "float32"
 ITERATIONS = 1_200
-"""Five epochs at 64 images a rank; the rate has been divided twice by then, and the accuracy stands still."""
+"""Five epochs at 64 images per rank; the learning rate has been divided twice by then, and the accuracy is constant."""
 _TIMEOUT = 7_200.0
 _KEPT = ("recipe", "iterations", "accuracy", "loss", "nbytes_raw", "nbytes_sent", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One variant of the training."""
+    """A variant of the training."""
 
     name: str
     averager: str | None = None
-    """See ``find_averager``; None is DDP's own all-reduce."""
+    """Name for ``find_averager``; None is DDP's own all-reduce."""
     bits: int = 16
     rounding: Literal["floor", "half-up"] = "half-up"
 
     def recipe(self, seed: int) -> Recipe:
-        """The run with one seed."""
+        """Return the recipe of the run with one seed."""
         from lightloom.training.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
@@ -57,16 +57,16 @@ RUNS = (
     *(Run(f"16-bit floor, errors {row}", f"table2:{row}", rounding="floor") for row in ("3-6", "4-8", "4-7", "3-7")),
     Run("8-bit half-up, constructed, noise 3e-3", "constructed:noise=3e-3", bits=8),
 )
-"""Those that decide most first. The networks of Table II floor, as the paper's do."""
+"""All runs, the most important first. The networks of Table II floor, as the paper's do."""
 
 
 def jobs(runs: Sequence[Run] = RUNS) -> list[tuple[Run, int]]:
-    """Runs and seeds in the order in which they are done: the first two pair by pair, then the others seed by seed."""
+    """Return runs and seeds in the order of execution: the first two pair by pair, then the others seed by seed."""
     return [(run, seed) for part in (runs[:2], runs[2:]) for seed in SEEDS for run in part]
 
 
 def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Do what is not done yet and write ``training.json`` into ``work``.
+    """Run the training runs without results in ``work`` and write ``training.json`` there.
 
     All of it is one launch, as starting processes takes as long as some of the runs.
 
@@ -91,7 +91,7 @@ def measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: N
 
 
 def train_all(worker: Worker) -> None:
-    """The worker function: one run after the other, each result in its own file."""
+    """Worker function: train one run after the other, each with its own result file."""
     from lightloom.training.runs.digits import train
 
     for task in worker.arguments["tasks"]:
@@ -102,7 +102,7 @@ def train_all(worker: Worker) -> None:
 
 
 def collect(work: Path) -> Path:
-    """Write ``training.json`` from the results that are there."""
+    """Write ``training.json`` from the available results."""
     records: dict[str, list[dict[str, Any]]] = {}
     for run, seed in jobs():
         if _result(work, run, seed).exists():

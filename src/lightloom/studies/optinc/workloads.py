@@ -1,4 +1,4 @@
-"""The two models of Fig. 7(b) as graphs, kept with the package so that the study needs no PyTorch.
+"""The two models of Fig. 7(b) as graphs, stored with the package so that the study needs no PyTorch.
 
 python -m lightloom.studies.optinc.workloads        # traces them anew
 """
@@ -18,7 +18,7 @@ from lightloom.workloads.load import TRACE_BATCH
 from lightloom.workloads.resolve import resolve
 
 TOKENS = 16
-"""Length of the short sequences, which batches below one of 256 tokens are made of."""
+"""Length of the short sequences, for batches below one sequence of 256 tokens."""
 _FACTORY = "lightloom.training.runs.images:resnet50_for_cifar"
 GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
     "resnet50": (_FACTORY, {"keep_stem": True}, None),
@@ -26,18 +26,18 @@ GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
     "llama": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, 256),
     "llama-short": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, TOKENS),
 }
-"""By name: factory, its arguments, tokens of a sample."""
+"""Factory, its arguments and tokens per sample, by name."""
 
 
 @cache
 def workload(name: str) -> ComputeGraph:
-    """The kept graph of one sample."""
+    """Return the stored graph of one sample."""
     text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
     return ComputeGraph.from_json(json.loads(text))
 
 
 def traced(name: str) -> ComputeGraph:
-    """The same traced anew.
+    """Trace the graph of one sample.
 
     Raises:
         WorkloadError: PyTorch is missing.

@@ -15,18 +15,18 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 """Abstract of the version in IEEE Open Journal of the Communications Society, 2024 (N = 1024); seen as a listing."""
 
 _ONE = 0.01
-"""A percentage that was cut after two decimals has lost up to this."""
+"""Largest error of a percentage truncated to two decimals."""
 _AVERAGE = 0.02
-"""An average of such percentages, cut again."""
+"""Largest error of a truncated average of such percentages."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """All percentages."""
+    """Return the rows of all percentages."""
     return (*_nodes(), *_wavelengths(), *_headline(), *_journal())
 
 
 def reduction(rival: str, settings: Settings) -> float:
-    """Mean percentage of time that OpTree saves against ``rival`` over (N, w) settings."""
+    """Return the mean percentage of time that OpTree saves over ``rival`` in (N, w) settings."""
     steps = [paper_steps(n, w) for n, w in settings]
     return _mean([100 * (1 - each["OpTree"] / each[rival]) for each in steps])
 
@@ -60,7 +60,7 @@ def _nodes() -> list[Claim]:
 
 
 def _ne_with_two_shares() -> Claim:
-    """NE as the text describes it: every step but the first carries 2d."""
+    """Return the saving over NE as the text describes it: every step but the first carries 2d."""
     steps = [paper_steps(n, w) for n, w in BY_RANKS]
     limit = _mean([100 * (1 - each["OpTree"] / (2 * each["NE"] - 1)) for each in steps])
     four_mib = _mean(

@@ -22,12 +22,12 @@ BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
 
 
 def claims() -> tuple[Claim, ...]:
-    """What the text says of Figs. 5 and 6."""
+    """Return rows on the text about Figs. 5 and 6."""
     return (*_extremes(), *_figure_5(), *_figure_6())
 
 
 def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
-    """As :func:`paper_steps`, but WRHT by Table I's formula with N itself."""
+    """Return :func:`paper_steps` with WRHT by Table I's formula with N itself."""
     literal = wrht_all_gather_steps(ranks, wavelengths, padded=False)
     return paper_steps(ranks, wavelengths) | {"WRHT": literal}
 
@@ -121,5 +121,5 @@ def _against(ours: int, theirs: int) -> str:
 
 
 def argmin_steps(ranks: int, wavelengths: int) -> int:
-    """Theorem 1 at the depth that minimises it, which is what Fig. 4 shows."""
+    """Return the steps of Theorem 1 at the depth that minimises them, as in Fig. 4."""
     return theorem_1_steps(ranks, wavelengths, best_stages(ranks, wavelengths))

@@ -15,7 +15,7 @@ from lightloom.studies.optree.model import WAVELENGTHS, ceiling_stages
 RANKS = (512, 1024, 2048, 4096)
 DEPTHS = range(1, 11)
 INSET = range(5, 10)
-"""The depths of the paper's inset."""
+"""Depths of the paper's inset."""
 
 _COUNTED_EXACTLY = 6
 _SHAPES = {
@@ -28,7 +28,7 @@ _LOWEST = {1024: 7, 2048: 7, 4096: 8}
 
 
 def claims() -> tuple[Claim, ...]:
-    """What the text says of Fig. 4, and the schedules beside its curves."""
+    """Return rows on the text about Fig. 4, and on schedules of its depths."""
     rows = [*_shapes(), *_lowest(), *_constructed()]
     rows.append(
         Claim(
@@ -43,12 +43,12 @@ def claims() -> tuple[Claim, ...]:
 
 
 def curve(ranks: int) -> dict[int, int]:
-    """Steps by depth, Theorem 1. A step costs d/B + a whatever it carries, so that these are times, too."""
+    """Return the steps of Theorem 1 by depth. As every step costs d/B + a, times are proportional to them."""
     return {k: theorem_1_steps(ranks, WAVELENGTHS, k) for k in DEPTHS}
 
 
 def shape(steps: list[int]) -> str:
-    """How a sequence goes on, in words."""
+    """Return a description of how a sequence rises and falls."""
     signs = ["falls" if b < a else "rises" if b > a else "stable" for a, b in pairwise(steps)]
     return ", ".join(word for word, _ in groupby(signs))
 

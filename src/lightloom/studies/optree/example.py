@@ -14,7 +14,7 @@ TWO_STAGES, THREE_STAGES = (4, 4), (2, 3, 3)
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows of section III-C and of Lemma 1."""
+    """Return the rows of section III-C and of Lemma 1."""
     return (*_steps(), *_wavelengths(), *_formulas(), *_radices(), *_depth(), *_lemma_1())
 
 

@@ -1,4 +1,4 @@
-"""The paper's own model: steps of the four algorithms, seconds of a step; and schedules that are really built."""
+"""The paper's cost model (steps of the four algorithms, seconds of a step), and built schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lightloom.collectives.verify.stepped import verify
 from lightloom.fabrics.wdm_ring import WdmRing
 
 BANDWIDTH = 5e9
-"""B: bytes a second of one wavelength, 40 Gb/s (section IV-A)."""
+"""B: bandwidth of a wavelength in bytes per second, 40 Gb/s (section IV-A)."""
 RECONFIGURATION = 25e-6
 """a: seconds to retune the micro-rings (section IV-A)."""
 MESSAGE = 4 * 2**20
@@ -30,7 +30,7 @@ ORDER = ("OpTree", "WRHT", "NE", "Ring")
 
 
 def ceiling_stages(ranks: int) -> int:
-    """k* of Eq. 2, rounded up, which is what Table I and the printed averages need.
+    """Return k* of Eq. 2, rounded up as in Table I and the printed averages.
 
     Raises:
         ValueError: Eq. 2 has no real value below 8 ranks.
@@ -42,7 +42,7 @@ def ceiling_stages(ranks: int) -> int:
 
 
 def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
-    """Steps as the paper's averages count them: Theorem 1 at the ceiling of k*, WRHT padded, NE, Ring."""
+    """Return steps as the paper's averages count them: Theorem 1 at the ceiling of k*, WRHT padded, NE, Ring."""
     return {
         "OpTree": theorem_1_steps(ranks, wavelengths, ceiling_stages(ranks)),
         "WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=True),
@@ -52,34 +52,34 @@ def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 
 
 def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
-    """steps · (d/B + a), Eq. 3; every step but the first carries ``later_shares`` shares (NE: 2)."""
+    """Return steps · (d/B + a), Eq. 3; every step but the first carries ``later_shares`` shares (NE: 2)."""
     shares = 1 + (steps - 1) * later_shares
     return shares * nbytes / BANDWIDTH + steps * RECONFIGURATION
 
 
 def by_time(steps: dict[str, int]) -> list[str]:
-    """The algorithms, fastest first. Every step costs the same d/B + a, so that fewer steps are less time."""
+    """Return the algorithms, fastest first. Every step costs d/B + a, so fewer steps take less time."""
     return sorted(steps, key=lambda name: steps[name])
 
 
 class Built(NamedTuple):
-    """What remains of an all-gather that was built and passed the verifier."""
+    """Counts of an all-gather that was built and verified."""
 
     steps: int
     notes: str
-    """The generator's words, e.g. the radices and the steps of each stage."""
+    """Metadata of the generator, for example the radices and the steps of each stage."""
 
 
 @cache
 def built(name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS) -> Built:
-    """An algorithm's all-gather, built and verified."""
+    """Build and verify an algorithm's all-gather."""
     schedule = build(find(name), _all_gather(ranks), WdmRing(ranks=ranks, wavelengths=wavelengths))
     return Built(schedule.steps, "; ".join(schedule.notes))
 
 
 @cache
 def built_tree(radices: tuple[int, ...], ranks: int, wavelengths: int) -> Built:
-    """OpTree with the given parts in each stage, built and verified."""
+    """Build and verify OpTree with the given parts in each stage."""
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
     schedule = optree(_all_gather(ranks), fabric, radices=radices)
     verify(schedule, fabric)

@@ -1,4 +1,4 @@
-"""The study: all rows and figures of the paper, and what had to be assumed."""
+"""The OpTree study: rows, figures and assumptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASSUMPTIONS = (
 
 
 def study() -> Study:
-    """Regenerate the paper."""
+    """Reproduce the paper."""
     return Study(
         name="optree",
         paper="Dai, Chen, Huang and Zhang, “OpTree: an efficient algorithm for all-gather operation in optical "

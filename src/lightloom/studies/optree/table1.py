@@ -1,4 +1,4 @@
-"""Table I at N = 1024, w = 64: the formulas, the schedules that are really built, and the forms that disagree."""
+"""Table I at N = 1024, w = 64: the formulas, built schedules, and inconsistent forms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRINTED_STAGES = 7
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows of Table I."""
+    """Return the rows of Table I."""
     return (*_baselines(), *_one_stage(), *_wrht(), *_optree(), *_three_answers(), *_depth())
 
 

@@ -22,7 +22,7 @@ class _Line(NamedTuple):
     label: str
     system: System
     most: float | None
-    """Gb/s above which its ports do not go."""
+    """Largest bandwidth of a port, in Gb/s; None without a limit."""
     colour: str
     style: str
 
@@ -40,7 +40,7 @@ _LINES = (
 
 
 def figures(measured: Comparison) -> tuple[StudyFigure, ...]:
-    """All of them."""
+    """Return the figures of the comparison."""
     return (
         StudyFigure(
             title="Step against bandwidth, 1,024 GPUs",

@@ -25,7 +25,7 @@ LONG = (6, 4, 4)
 
 
 class RingCase(NamedTuple):
-    """One traffic matrix on one ring."""
+    """Circuits of one traffic matrix on one ring."""
 
     traffic: Traffic
     fabric: WdmRing
@@ -37,23 +37,23 @@ class RingCase(NamedTuple):
 
 
 def all_to_all(nodes: int) -> Floats:
-    """One byte between all pairs."""
+    """Return the traffic matrix with one byte between all pairs."""
     return np.ones((nodes, nodes)) - np.eye(nodes)
 
 
 def ahead(nodes: int, links: int) -> Floats:
-    """One byte from every node to the one so many links clockwise."""
+    """Return the traffic matrix with one byte from every node to the node so many links clockwise."""
     return np.roll(np.eye(nodes), links, axis=1)
 
 
 @cache
 def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
-    """Uniform all-to-all."""
+    """Return the circuits of a uniform all-to-all."""
     return solve(all_to_all(nodes), wavelengths)
 
 
 def solve(matrix: Floats, wavelengths: int) -> RingCase:
-    """Both ways, verified."""
+    """Assign circuits by the integer program and by the fast algorithm, and verify them."""
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
     counted = ring_milp.solve(traffic, fabric)
     circuits, lost = ring.realise(traffic, fabric, counted.counts)
@@ -64,7 +64,7 @@ def solve(matrix: Floats, wavelengths: int) -> RingCase:
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of section 3.3."""
     return (*_rings(), *_continuity(), *_switches())
 
 

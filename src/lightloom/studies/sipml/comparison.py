@@ -26,31 +26,31 @@ FILE = "comparison.json"
 
 
 class Choice(NamedTuple):
-    """A split and what its step takes."""
+    """A split and the duration of its step."""
 
     k: int
     seconds: float
 
 
 def result_key(model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100") -> str:
-    """Of placed plans."""
+    """Return the key of results of placed plans."""
     return f"{model} {accelerator} {system} {ranks} {gbps:g}"
 
 
 def rival_key(system: System, gbps: float) -> str:
-    """Of the search's winners."""
+    """Return the key of results of the planner's search."""
     return f"rivals {system} {gbps:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was measured, by key."""
+    """Measurements by key."""
 
     results: Mapping[str, Any]
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Self:
-        """The measurement that comes with the package, or that of a folder.
+        """Load the measurements of the package, or those of a folder.
 
         Raises:
             ConfigError: the file in ``folder`` cannot be read.
@@ -64,19 +64,19 @@ class Comparison:
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
-        """By k; splits that were refused are left out."""
+        """Return the results by k, without refused splits."""
         found = self.results[result_key(model, system, gbps, ranks, accelerator)]
         return {int(k): row for k, row in found.items() if "step_s" in row}
 
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
-        """The fastest split; None where nothing fits the memory."""
+        """Return the fastest split; None if no split fits the memory."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
     def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
-        """The step of one k on 1,024 GPUs; nan where it was refused."""
+        """Return the duration of a step of one k on 1,024 GPUs in seconds; NaN if it was refused."""
         row = self.rows(model, system, gbps).get(k)
         return nan if row is None else float(row["step_s"])
 

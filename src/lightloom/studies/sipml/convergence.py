@@ -17,18 +17,18 @@ from lightloom.core.claims import Claim
 DEVICES, DEGREE = 4, 1
 EDGES = ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4))
 ORDER = (0, 2, 3, 1, 4)
-"""A topological order: longest path to the end first."""
+"""Topological order of the sub-operators, longest path to the end first."""
 BEFORE = (0, 0, 1, 2, -1)
 """Devices by sub-operator when the forward pass gets stuck at 4."""
 
 
 class Chase(NamedTuple):
-    """What repeated sweeps do."""
+    """Result of repeated sweeps."""
 
     states: tuple[tuple[int, ...], ...]
     """Devices of all sub-operators after each sweep, the first before any."""
     period: int
-    """Sweeps after which a state returns for good; 0 where they settle."""
+    """Period in sweeps of the recurring states; 0 if the sweeps converge."""
 
 
 def chase(most: int = 100) -> Chase:

@@ -7,7 +7,7 @@ from lightloom.studies.sipml.paper import JOBS, RANKS, RING_MS
 from lightloom.workloads.catalog import ZOO
 
 GRADIENT_BYTES = 4
-"""Of one gradient, float32."""
+"""Bytes of one gradient in float32."""
 
 
 def ring_time(nbytes: float, gbps: float, ranks: int | None = None) -> float:
@@ -17,7 +17,7 @@ def ring_time(nbytes: float, gbps: float, ranks: int | None = None) -> float:
 
 
 def gradient_bytes(key: str) -> float:
-    """Bytes of our model's gradients."""
+    """Return the bytes of our model's gradients."""
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 

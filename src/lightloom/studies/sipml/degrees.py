@@ -22,22 +22,22 @@ DUTY = {
     "100us_20us": (Timing(100e-6, 20e-6), 83.3, 0.05, "the simulator's ring; below the 90 % of section 3.1"),
     "4r": (Timing(4.0, 1.0), 80.0, 0.05, "a packet simulator that builds SiP-ML anew (TopoOpt's)"),
 }
-"""By what is held: timing, per cent, tolerance, source."""
+"""Duty cycles: timing, percentage, tolerance and source, by name."""
 DEGREE, DEVICES = 3, 8
 """Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
 
 
 class Peers(NamedTuple):
-    """What the devices of a group see of one another."""
+    """Numbers of peers of the devices of a group."""
 
     most: int
-    """Peers of the busiest device, activations and gradients together."""
+    """Largest number of peers of a device, for activations and gradients."""
     readers: int
-    """Peers that it sends activations to."""
+    """Number of peers that it sends activations to."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of sections 3.1 and 3.2."""
     return (*_duty(), *_fabrics(), *_distance_rule())
 
 
@@ -69,7 +69,7 @@ def forward_case(degree: int = DEGREE, devices: int = DEVICES) -> HybridPlan:
 
 
 def peers(plan: HybridPlan) -> Peers:
-    """Peers inside a group, from the traffic of an iteration and from the edges of the graph."""
+    """Return the peers inside a group, from the traffic of an iteration and from the edges of the graph."""
     sent = plan.traffic().model_parallel.toarray()[: plan.k, : plan.k] > 0
     balanced, device = plan.balanced, plan.placement.device
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
@@ -79,7 +79,7 @@ def peers(plan: HybridPlan) -> Peers:
 
 
 def refusal(plan: HybridPlan, degree: int) -> str:
-    """Why so many circuits a rank cannot serve a plan; empty where they can."""
+    """Return why so many circuits per rank cannot serve a plan; empty if they can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     try:
         switch.assign(Traffic.of(plan.traffic().total), fabric)
@@ -89,7 +89,7 @@ def refusal(plan: HybridPlan, degree: int) -> str:
 
 
 def least_degree(plan: HybridPlan) -> int:
-    """Fewest planes on which every pair that communicates has a circuit."""
+    """Return the fewest planes on which every communicating pair has a circuit."""
     return next(degree for degree in range(1, plan.ranks) if not refusal(plan, degree))
 
 

@@ -31,7 +31,7 @@ _CHANNELS = 64
 
 
 def parts(parts_of_a: int) -> dict[str, int]:
-    """By operator, in sequence."""
+    """Number of parts by operator, in sequence."""
     return {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
 
 
@@ -70,24 +70,24 @@ def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
 
 
 def devices(found: HybridPlan) -> dict[str, list[int]]:
-    """Devices of every operator's parts."""
+    """Return the devices of every operator's parts."""
     names, operator = found.balanced.operators, found.balanced.operator
     return {name: found.placement.device[operator == place].tolist() for place, name in enumerate(names)}
 
 
 def not_balanced(found: HybridPlan) -> list[str]:
-    """Operators that use fewer devices than they have parts, or than there are."""
+    """Return the operators that use fewer devices than they have parts, or than there are devices."""
     return [name for name, used in devices(found).items() if len(set(used)) < min(K, len(used))]
 
 
 def peers(found: HybridPlan, device: int) -> list[int]:
-    """Ranks that a device of the first group communicates with, gradients included."""
+    """Return the ranks that a device of the first group communicates with, including gradients."""
     sent = found.traffic().total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
 
 
 def most_peers(found: HybridPlan) -> int:
-    """In the group, of the busiest device."""
+    """Return the number of peers in the group of the device that has most."""
     return max(sum(rank < K for rank in peers(found, device)) for device in range(K))
 
 

@@ -16,23 +16,23 @@ from lightloom.studies.sipml.systems import SYSTEMS, System
 OPTICAL: tuple[System, System] = ("ocs", "ring")
 FASTEST = BANDWIDTHS[-1]
 Speed = Callable[[str, float], float]
-"""How many times as fast a model trains at some Gb/s."""
+"""Function from a bandwidth in Gb/s to the speed-up of a model."""
 
 
 class Reading(NamedTuple):
-    """One way to read “training time against electrical”."""
+    """An interpretation of “training time against electrical”."""
 
     speed: Speed
     why: str
 
 
 def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
-    """Of the two optical networks, best placed splits everywhere."""
+    """Return the speed-up of the better optical network, with the best placed splits on all networks."""
     return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
 
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
-    """The same with the winners of the planner's search."""
+    """Return the speed-up with the winners of the planner's search."""
     optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
     return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
 
@@ -44,7 +44,7 @@ def over_data_parallel(measured: Comparison, model: str, gbps: float, today: flo
 
 
 def readings(measured: Comparison) -> dict[str, Reading]:
-    """By what rows are called."""
+    """Interpretations by the names of their rows."""
     found: dict[str, Reading] = {}
     for today in reversed(TODAY):
         over = f"a {today:g} Gb/s switch"
@@ -89,7 +89,7 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
 
 
 def claims(measured: Comparison) -> tuple[Claim, ...]:
-    """All rows."""
+    """Return the rows of the headline."""
     return (*_speedups(measured), *_beyond(measured))
 
 
@@ -150,7 +150,7 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
 
 
 def _ahead(measured: Comparison, model: str, system: System) -> str:
-    """Bandwidths at which a placed split with k > 1 is faster than sharded data parallelism."""
+    """Return the bandwidths at which a placed split with k > 1 is faster than sharded data parallelism."""
     better = [
         f"{gbps:,}"
         for gbps in BANDWIDTHS

@@ -1,4 +1,4 @@
-"""What the paper's section 3 prints, and what its authors' published simulator adds.
+"""Figures of the paper's section 3 and of its authors' published simulator.
 
 Of the paper we have section 3.1 to 3.3; its evaluation was not seen. Facts of the simulator (Rostam, 2021, no licence)
 are numbers and rules, no code.
@@ -20,24 +20,24 @@ TODAY = (200.0, 400.0)
 SCALING = (64, 128, 256, 512, 1024)
 """Numbers of GPUs that are compared at the fastest bandwidth; the scripts have 1,024 only."""
 WAVELENGTH = 25.0
-"""Gb/s of one wavelength."""
+"""Bandwidth of a wavelength, in Gb/s."""
 RING_DEGREE = 16
-"""Δ of the ring in the scripts."""
+"""Degree Δ of the ring in the scripts."""
 OCS_DEGREE = 20
-"""Q in the scripts."""
+"""Number of planes Q in the scripts."""
 HEADLINE = (1.3, 9.1)
 """Better training time than state-of-the-art electrical clusters, least and most (abstract)."""
 
 
 class Job(NamedTuple):
-    """A model as the scripts train it."""
+    """A training job of the scripts."""
 
     model: str
-    """Its name in our zoo."""
+    """Name of the model in our zoo."""
     data: int
-    """Groups (data parallelism)."""
+    """Number of groups (data parallelism)."""
     group: int
-    """Devices of a group (model parallelism)."""
+    """Number of devices per group (model parallelism)."""
     global_batch: int
     weights: float
     """Bytes that the scripts charge for the exchange between groups."""
@@ -49,9 +49,9 @@ JOBS = {
     "transformer_big": Job("transformer-big", 128, 8, 1024, 700e6, 16_384),
     "gpt2_355m": Job("gpt2-355m", 128, 8, 1024, 6.8e9, 2_403_000),
 }
-"""By the key that rows use."""
+"""Jobs by the name in row ids."""
 NAMES = {"resnet50": "ResNet-50", "transformer_big": "Transformer-big", "gpt2_355m": "GPT-2 355M"}
-"""For people."""
+"""Display names of the models."""
 RING_MS = {
     "resnet50": {400: 10.0, 8192: 0.488},
     "transformer_big": {400: 28.0, 8192: 1.367},

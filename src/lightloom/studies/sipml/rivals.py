@@ -21,7 +21,7 @@ ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
 
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
-    """By model: the fastest of all strategies, the fastest with sharded and with plain data parallelism alone."""
+    """Return, by model, the fastest of all strategies, and the fastest with sharded and with plain data parallelism."""
     settings = TrainingSettings()
     prices, chip = GroupPrices(fabric, settings), load_accelerator("a100")
     on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=settings)
@@ -50,5 +50,5 @@ def _row(plan: SplitPlan | None) -> dict[str, Any]:
 
 
 def rounded(value: float) -> float:
-    """To six digits, as results are kept."""
+    """Round to six digits, as results are stored."""
     return float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""The comparison, measured: every model on every network, split over k devices a group in several ways.
+"""Measurements of the comparison: every model on every network, split over k devices per group in several ways.
 
 Too long for every run of the study (minutes), so that its results come with the package; the command repeats it:
 
@@ -34,15 +34,15 @@ from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
 QUANTA = (1e-6, 10e-6)
-"""τ in seconds: the authors', and one ten times as long."""
+"""Quanta τ in seconds: the authors' value, and one ten times as long."""
 MOST_DEVICES = 128
 """Largest k that is tried: beyond it no samples of a group are left to split, and edges grow with k squared."""
 PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
-"""Accelerators, and what they compute in."""
+"""Precision by accelerator."""
 
 
 class Setting(NamedTuple):
-    """One network and size on which a model is trained."""
+    """A model, an accelerator, a network and its size."""
 
     model: str
     accelerator: str
@@ -52,12 +52,12 @@ class Setting(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Of its results."""
+        """Key of the results."""
         return result_key(self.model, self.system, self.gbps, self.ranks, self.accelerator)
 
 
 def settings() -> list[Setting]:
-    """All that are measured."""
+    """Return all settings that are measured."""
     found = [
         Setting(model, chip, system, RANKS, gbps)
         for model in JOBS
@@ -77,12 +77,12 @@ def settings() -> list[Setting]:
 
 
 def ports(system: System) -> tuple[float, ...]:
-    """Gb/s of a GPU that are measured."""
+    """Return the measured bandwidths of a GPU, in Gb/s."""
     return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
 
 
 def networks() -> list[tuple[System, float]]:
-    """Networks on which other splits are searched for, at 1,024 ranks."""
+    """Return the networks on which other splits are searched, at 1,024 ranks."""
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
@@ -115,7 +115,7 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
 
 
 def plans(setting: Setting) -> dict[str, Any]:
-    """For every k, the step of the best quantum, or why there is none."""
+    """Return, for every k, the step of the best quantum, or the reason why there is none."""
     found: dict[str, Any] = {}
     for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
         if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
@@ -179,7 +179,7 @@ def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
 
 
 def _lines(document: dict[str, Any]) -> str:
-    """JSON with a line for each result."""
+    """Return JSON with a line per result."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     return f'{{"results": {{\n{rows}\n}},\n"provenance": {json.dumps(document["provenance"])}}}\n'
 

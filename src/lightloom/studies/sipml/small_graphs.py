@@ -1,4 +1,4 @@
-"""Balanced graphs of a few sub-operators, written down rather than split from a model."""
+"""Balanced graphs of a few sub-operators, specified by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study: all rows and figures, and what had to be assumed."""
+"""The SiP-ML study: rows, figures and assumptions."""
 
 from __future__ import annotations
 

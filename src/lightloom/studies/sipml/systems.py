@@ -19,7 +19,7 @@ from lightloom.studies.sipml.paper import OCS_DEGREE, RING_DEGREE, WAVELENGTH
 System = Literal["electrical", "ocs", "ring"]
 SYSTEMS: tuple[System, ...] = ("electrical", "ocs", "ring")
 GIGABIT = 1e9 / 8
-"""Bytes."""
+"""Size of a message, in bytes."""
 
 
 def fabric(system: System, ranks: int, gbps: float) -> Fabric:
@@ -32,7 +32,7 @@ def fabric(system: System, ranks: int, gbps: float) -> Fabric:
 
 
 def wavelengths(gbps: float) -> int:
-    """Whole wavelengths each way that fit half of a GPU's bandwidth."""
+    """Return the number of wavelengths in each direction that fit half of a GPU's bandwidth."""
     return max(1, int(gbps // (2 * WAVELENGTH)))
 
 
