@@ -1,0 +1,61 @@
+"""When a circuit of a WDM ring is set up again: when its ends or its wavelengths change, their number included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.cost.stepped import circuit_changes
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.wdm_ring import WdmRing
+
+CIRCUIT = {"source": 0, "destination": 2, "route": 0, "fibre": 0, "first_wavelength": 1, "wavelength_count": 2}
+FABRIC = WdmRing(
+    ranks=6,
+    wavelengths=8,
+    fibres=2,
+    wavelength_bandwidth=1e9,
+    conversion_time=0,
+    reconfiguration_time=1e-5,
+    hop_latency=0,
+)
+
+
+def schedule(*circuits: dict[str, int]) -> Schedule:
+    """A schedule with one circuit in each step."""
+    columns = {
+        name: np.array([circuit.get(name, 0) for circuit in circuits], kind)
+        for name, kind in COLUMNS.items()
+        if name not in ("step", "lightpath")
+    }
+    steps = np.arange(len(circuits), dtype=np.int32)
+    return Schedule(
+        algorithm="one circuit a step",
+        collective=Collective("broadcast", 6, 1e6),
+        chunks=1,
+        steps=len(circuits),
+        step=steps,
+        lightpath=steps,
+        **columns,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"destination": 3}, {"source": 1}, {"wavelength_count": 1}, {"wavelength_count": 3}, {"first_wavelength": 2}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_circuit_is_set_up_again_where_anything_of_it_changes(change: dict[str, int]) -> None:
+    changes = circuit_changes(schedule(CIRCUIT, CIRCUIT | change, CIRCUIT | change, CIRCUIT), FABRIC)
+    assert changes.changed.tolist() == [True, True, False, True]
+    assert not changes.static
+
+
+@pytest.mark.parametrize(
+    "change", [{"fibre": 1}, {"first_wavelength": 5}, {"route": 1}], ids=lambda change: next(iter(change))
+)
+def test_circuits_on_other_channels_stand_beside_each_other(change: dict[str, int]) -> None:
+    changes = circuit_changes(schedule(CIRCUIT, CIRCUIT | change, CIRCUIT), FABRIC)
+    assert changes.changed.tolist() == [True, False, False]
+    assert changes.static

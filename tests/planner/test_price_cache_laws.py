@@ -1,0 +1,28 @@
+"""Prices on the disk belong to the code that made them: a change anywhere in that code leaves them behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lightloom
+from lightloom.planner.pricing import price_cache
+
+PACKAGES = ("collectives", "fabrics", "photonics")
+"""Packages that build, verify and cost a schedule; the averager's latency comes from photonics."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    price_cache._code_hash.cache_clear()
+    before = price_cache._code_hash()
+    read = Path.read_bytes
+    files = sorted((Path(lightloom.__file__).parent / package).rglob("*.py"))
+    for changed in (files[0], files[len(files) // 2], files[-1]):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", lambda path, changed=changed: read(path) + b"#" * (path == changed))
+            price_cache._code_hash.cache_clear()
+            assert price_cache._code_hash() != before
+    price_cache._code_hash.cache_clear()
+    assert price_cache._code_hash() == before
