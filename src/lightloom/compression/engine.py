@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression.arrays import float32_values
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import CodecError
 
 BURST_BITS = 256
@@ -52,7 +51,7 @@ class EngineRun:
         return self.cycles / CLOCK_HZ
 
 
-def compress(codec: Inceptionn | InceptionnPrinted, array: Any) -> EngineRun:
+def compress(codec: Inceptionn | InceptionnPrinted, array: object) -> EngineRun:
     """Send values through the compression engine; ``data`` is the payload of one frame of the codec's stream.
 
     Raises:
@@ -120,7 +119,7 @@ def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
     return cycles, stalls
 
 
-def group_bits(codec: Inceptionn | InceptionnPrinted, array: Any) -> NDArray[np.int64]:
+def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
     """The size in bits of every group of eight, from the values alone; what the cycle counts need."""
     size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
     k = codec.exponent
@@ -128,7 +127,7 @@ def group_bits(codec: Inceptionn | InceptionnPrinted, array: Any) -> NDArray[np.
     code_bits = np.array([0, 8, 16, 32])[np.searchsorted(thresholds, size, side="right")]
     padded = np.zeros(-(-size.size // 8) * 8, np.int64)
     padded[: size.size] = code_bits
-    total: NDArray[np.int64] = 16 + padded.reshape(-1, 8).sum(axis=1)
+    total: Ints = 16 + padded.reshape(-1, 8).sum(axis=1)
     return total
 
 

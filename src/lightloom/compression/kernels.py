@@ -1,31 +1,31 @@
-"""Which compiled kernel runs: C with AVX-512 or AVX2, portable C, or the Numba fallback. All give identical bytes."""
+"""Choice of the compiled kernel: C with AVX-512 or AVX2, portable C, or the Numba fallback. All give equal bytes."""
 
 from __future__ import annotations
 
 import os
+from ctypes import CDLL
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression import kernels_native
-from lightloom.core.arrays import Bits, Bytes
+from lightloom.core.arrays import Bits, Bytes, Ints
 from lightloom.core.errors import ConfigError
 
 _PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
-"""The paths through the C kernel by the numbers that its functions take, the fastest first."""
+"""Paths through the C kernel, the fastest first, with the numbers that its functions take for them."""
 NAMES = (*_PATHS, "fallback")
 _VARIABLE = "LIGHTLOOM_KERNEL"
 
 
 class Kernel(Protocol):
-    """Frames in and out. ``bound`` is k of 2^-k, ``width`` is w of the 8-bit code trunc(\\|f\\| 2^w).
+    """Functions that encode and decode frames. ``bound`` is k of 2^-k, ``width`` is w of the code trunc(\\|f\\| 2^w).
 
-    ``first`` is the index of the first frame. ``encode_frames`` returns bytes written, and ``out`` must hold the
-    worst case and :data:`SLACK` more; ``decode_frames`` returns bytes read or ``-(8 frame + reason)``.
-    ``leave`` turns ``values`` into what the frames lack; ``add`` adds to ``out``, which keeps its bits where nothing
-    was sent. ``count_tags`` adds how many values have tag 0 to 3 to ``counts`` and returns as ``decode_frames`` does.
+    ``first`` is the index of the first frame. ``encode_frames`` returns the number of bytes written; ``out`` must hold
+    the worst case and :data:`SLACK` more bytes. ``decode_frames`` returns the number of bytes read, or
+    ``-(8 frame + reason)``. ``leave`` replaces ``values`` by their errors. ``add`` adds to ``out``, which keeps its
+    bits where the code is empty. ``count_tags`` adds the number of values of tag 0 to 3 to ``counts``.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Kernel(Protocol):
         self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False
     ) -> int: ...
 
-    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int: ...
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int: ...
 
     def xxh64(self, data: Bytes, seed: int) -> int: ...
 
 
 SLACK = 64
-"""Bytes past the end that a vector store may touch."""
+"""Bytes behind the end that a vector store may overwrite."""
 
 REASONS = {1: "it ends early", 2: "its length is impossible", 3: "its checksum is wrong", 4: "its groups are malformed"}
 
@@ -55,18 +55,20 @@ class _Fallback:
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
     ) -> int:
-        from lightloom.compression.kernels_numba import encode_frames
+        from lightloom.compression.kernels_numba import Coding, Values, encode_frames
 
-        if not values.flags.writeable:  # Numba has no functions that write only sometimes
+        if not values.flags.writeable:  # Numba compiles a function that may write for writable arrays only
             values = values.copy()
-        return int(encode_frames(values, values.view(np.float32), chunk, first, out, bound, width, leave))
+        coding = Coding(bound, width, np.float32(2.0**-width), leave)
+        return int(encode_frames(Values(values, values.view(np.float32)), chunk, first, out, coding))
 
     def decode_frames(self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False) -> int:
-        from lightloom.compression.kernels_numba import decode_frames
+        from lightloom.compression.kernels_numba import Coding, Values, decode_frames
 
-        return int(decode_frames(data, out, out.view(np.float32), chunk, first, width, add))
+        coding = Coding(0, width, np.float32(2.0**-width), add)
+        return int(decode_frames(data, Values(out, out.view(np.float32)), chunk, first, coding))
 
-    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int:
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         from lightloom.compression.kernels_numba import count_tags
 
         return int(count_tags(data, count, chunk, counts))
@@ -78,7 +80,7 @@ class _Fallback:
 
 
 class _Native:
-    def __init__(self, library: Any, name: str) -> None:
+    def __init__(self, library: CDLL, name: str) -> None:
         self.name = name
         self._library = library
         self._path = _PATHS[name]
@@ -93,7 +95,7 @@ class _Native:
         decode = self._library.lightloom_decode_frames_adding if add else self._library.lightloom_decode_frames
         return int(decode(data.ctypes.data, data.size, out.ctypes.data, out.size, chunk, first, width, self._path))
 
-    def count_tags(self, data: Bytes, count: int, chunk: int, counts: NDArray[np.int64]) -> int:
+    def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         return int(self._library.lightloom_count_tags(data.ctypes.data, data.size, count, chunk, counts.ctypes.data))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
@@ -102,10 +104,10 @@ class _Native:
 
 @cache
 def load(name: str) -> Kernel | None:
-    """The kernel of that name; None where this machine cannot run it.
+    """Return the kernel of that name; None if this machine cannot run it.
 
     Raises:
-        ConfigError: no such kernel.
+        ConfigError: there is no kernel of that name.
     """
     if name not in NAMES:
         raise ConfigError(f"kernel {name!r}: expected one of {', '.join(NAMES)}")
@@ -118,24 +120,24 @@ def load(name: str) -> Kernel | None:
 
 
 def current() -> Kernel:
-    """The fastest kernel here, or the one that the environment variable LIGHTLOOM_KERNEL (fallback, native) asks for.
+    """Return the kernel that the environment variable LIGHTLOOM_KERNEL names, or else the fastest.
 
     Raises:
-        ConfigError: the variable names no kernel, or asks for the native one where it was not built.
+        ConfigError: the variable names no kernel, or one that was not built or that this CPU cannot run.
     """
     return _choose(os.environ.get(_VARIABLE, ""))
 
 
 @cache
-def _choose(wanted: str) -> Kernel:
-    if wanted not in ("", "native", *NAMES):
-        raise ConfigError(f"{_VARIABLE}={wanted}: expected native, {', '.join(NAMES)}, or nothing")
+def _choose(requested: str) -> Kernel:
+    if requested not in ("", "native", *NAMES):
+        raise ConfigError(f"{_VARIABLE}={requested}: expected native, {', '.join(NAMES)}, or nothing")
     for name in NAMES:
-        if (wanted == "" or name.startswith(wanted)) and (kernel := load(name)) is not None:
+        if (requested == "" or name.startswith(requested)) and (kernel := load(name)) is not None:
             return kernel
-    raise ConfigError(f"{_VARIABLE}={wanted}: that kernel was not built here, or this CPU cannot run it")
+    raise ConfigError(f"{_VARIABLE}={requested}: that kernel was not built here, or this CPU cannot run it")
 
 
 def implementation() -> str:
-    """Which kernel is used: ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``."""
+    """Name of the kernel in use: ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback``."""
     return current().name

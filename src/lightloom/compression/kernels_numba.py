@@ -6,10 +6,12 @@ eight values, their codes behind it. ``docs/compression.md`` has the whole forma
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 
 TRUNCATED, BAD_LENGTH, BAD_CHECKSUM, BAD_PAYLOAD = 1, 2, 3, 4
 FRAME_HEADER = 8
@@ -21,13 +23,35 @@ _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
+class Values(NamedTuple):
+    """One array of float32 values, seen in two ways."""
+
+    bits: Bits
+    """Bit patterns."""
+    reals: Float32s
+    """The same memory as numbers."""
+
+
+class Coding(NamedTuple):
+    """How values are coded."""
+
+    bound: int
+    """k of the bound 2^-k; not used by the decoder."""
+    width: int
+    """w of the 8-bit code trunc(|f| 2^w)."""
+    step: np.float32
+    """2^-w."""
+    in_place: bool
+    """Encoder: replace values by their errors. Decoder: add to the values that are there."""
+
+
 @njit(inline="always")
-def _rotate(x: Any, r: int) -> Any:
+def _rotate(x: np.uint64, r: int) -> np.uint64:
     return (x << np.uint64(r)) | (x >> np.uint64(64 - r))
 
 
 @njit(inline="always")
-def _load(data: Any, at: int, size: int) -> Any:
+def _load(data: Bytes, at: int, size: int) -> np.uint64:
     word = np.uint64(0)
     for i in range(size):
         word |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -35,17 +59,17 @@ def _load(data: Any, at: int, size: int) -> Any:
 
 
 @njit(inline="always")
-def _round(a: Any, word: Any) -> Any:
-    return _rotate(a + word * _P2, 31) * _P1
+def _round(a: np.uint64, word: np.uint64) -> np.uint64:
+    return np.uint64(_rotate(a + word * _P2, 31) * _P1)
 
 
 @njit(inline="always")
-def _merge(h: Any, a: Any) -> Any:
-    return (h ^ _round(np.uint64(0), a)) * _P1 + _P4
+def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
+    return np.uint64((h ^ _round(np.uint64(0), a)) * _P1 + _P4)
 
 
 @njit(cache=True, nogil=True)
-def xxh64(data: Any, start: int, end: int, seed: Any) -> Any:
+def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
     """XXH64 of ``data[start:end]`` (Collet's specification, version 0.1.1)."""
     p = start
     h = seed + _P5
@@ -75,65 +99,61 @@ def xxh64(data: Any, start: int, end: int, seed: Any) -> Any:
 
 
 @njit(inline="always")
-def _frame_checksum(data: Any, start: int, end: int, index: int) -> Any:
+def _frame_checksum(data: Bytes, start: int, end: int, index: int) -> np.uint64:
     seed = (np.uint64(index) << np.uint64(32)) | np.uint64(end - start)
-    return xxh64(data, start, end, seed) & np.uint64(0xFFFFFFFF)
+    return np.uint64(xxh64(data, start, end, seed) & np.uint64(0xFFFFFFFF))
 
 
 @njit(inline="always")
-def _put(out: Any, at: int, value: int, size: int) -> int:
+def _put(out: Bytes, at: int, value: int, size: int) -> int:
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * i)) & 255)
     return at + size
 
 
 @njit(cache=True, nogil=True)
-def _encode_group(
-    values: Any, reals: Any, begin: int, n: int, out: Any, at: int, bound: int, width: int, leave: bool
-) -> int:
+def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
     """Algorithm 2 on up to eight values; returns the end of the group."""
+    bits, reals = values
     tags = 0
     p = at + 2
-    step8, step16 = np.float32(2.0 ** -np.float64(width)), np.float32(2.0**-15)
     for i in range(n):
-        f = np.int64(values[begin + i])
+        f = np.int64(bits[begin + i])
         sign, e, m = f >> 31, (f >> 23) & 255, (f & 0x7FFFFF) | 0x800000
         if e >= 127:
             tags |= 3 << (2 * i)
             p = _put(out, p, f, 4)
-            if leave:
-                values[begin + i] = np.uint32(0)
-        elif e >= 127 - bound // 2:
+            if coding.in_place:
+                bits[begin + i] = np.uint32(0)
+        elif e >= 127 - coding.bound // 2:
             tags |= 2 << (2 * i)
             size = m >> (135 - e)
             p = _put(out, p, (sign << 15) | size, 2)
-            if leave:
-                reals[begin + i] -= np.float32(-size if sign else size) * step16
-        elif e >= 127 - bound:
+            if coding.in_place:
+                reals[begin + i] -= np.float32(-size if sign else size) * np.float32(2.0**-15)
+        elif e >= 127 - coding.bound:
             tags |= 1 << (2 * i)
-            size = m >> (150 - e - width)
+            size = m >> (150 - e - coding.width)
             p = _put(out, p, (sign << 7) | size, 1)
-            if leave:
-                reals[begin + i] -= np.float32(-size if sign else size) * step8
+            if coding.in_place:
+                reals[begin + i] -= np.float32(-size if sign else size) * coding.step
     _put(out, at, tags, 2)
     return p
 
 
 @njit(cache=True, nogil=True)
-def encode_frames(
-    values: Any, reals: Any, chunk: int, first: int, out: Any, bound: int, width: int, leave: bool
-) -> int:
-    """Encode ``values`` (u32, and ``reals`` the same memory) as frames into ``out``, which holds the worst case.
+def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Coding) -> int:
+    """Encode values as frames of ``chunk``, numbered from ``first``, into ``out``, which must hold the worst case.
 
-    With ``leave`` the values become what the frames lack. Returns the bytes written.
+    Returns the number of bytes written.
     """
-    p, count = 0, len(values)
+    p, count = 0, len(values.bits)
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         payload = p + FRAME_HEADER
         q = payload
         for begin in range(start, stop, 8):
-            q = _encode_group(values, reals, begin, min(8, stop - begin), out, q, bound, width, leave)
+            q = _encode_group(values, begin, min(8, stop - begin), out, q, coding)
         _put(out, p, q - payload, 4)
         _put(out, p + 4, np.int64(_frame_checksum(out, payload, q, first + start // chunk)), 4)
         p = q
@@ -141,11 +161,12 @@ def encode_frames(
 
 
 @njit(cache=True, nogil=True)
-def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int, n: int, step8: Any, add: bool) -> Any:
-    """Algorithm 3 on up to eight values; returns the end of the group, or -1 where it would pass ``end``."""
+def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
+    """Algorithm 3 on up to eight values; returns the end of the group, or -1 if it is malformed or passes ``end``."""
+    bits, reals = values
     if end - p < 2:
         return -1
-    tags: Any = np.int64(data[p]) | (np.int64(data[p + 1]) << 8)
+    tags = np.int64(data[p]) | (np.int64(data[p + 1]) << 8)
     if tags >> (2 * n) != 0:
         return -1
     p += 2
@@ -157,8 +178,8 @@ def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int
             return -1
         code = np.int64(0)
         for b in range(length):
-            code |= np.int64(data[p + b]) << (8 * b)
-        p += length
+            code = np.int64(code | (np.int64(data[p + b]) << (8 * b)))
+        p += int(length)
         before = reals[i]
         if tag == 3:
             bits[i] = np.uint32(code)
@@ -167,17 +188,17 @@ def _decode_group(data: Any, p: int, end: int, bits: Any, reals: Any, begin: int
             reals[i] = np.float32(-size if code >> 15 else size) * np.float32(2.0**-15)
         elif tag == 1:
             size = code & 0x7F
-            reals[i] = np.float32(-size if code >> 7 else size) * step8
-        elif not add:
+            reals[i] = np.float32(-size if code >> 7 else size) * coding.step
+        elif not coding.in_place:
             reals[i] = np.float32(0.0)
-        if add and tag != 0:
+        if coding.in_place and tag != 0:
             reals[i] += before
     return p
 
 
 @njit(cache=True, nogil=True)
-def _open_frame(data: Any, p: int, n: int, index: int) -> Any:
-    """Check the frame of ``n`` values at ``p``; where its payload begins, or ``-(8 frame + reason)``."""
+def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
+    """Check the frame of ``n`` values at ``p``; returns where its payload begins, or ``-(8 frame + reason)``."""
     if len(data) - p < FRAME_HEADER:
         return -(8 * index + TRUNCATED)
     length, checksum = np.int64(_load(data, p, 4)), _load(data, p + 4, 4)
@@ -193,22 +214,22 @@ def _open_frame(data: Any, p: int, n: int, index: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def decode_frames(data: Any, bits: Any, reals: Any, chunk: int, first: int, width: int, add: bool) -> Any:
-    """Decode frames into ``bits`` and ``reals``, two views of the same memory; with ``add``, add them to it.
+def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: Coding) -> int:
+    """Decode frames of ``chunk`` values, numbered from ``first``.
 
-    Returns the bytes read, or ``-(8 frame + reason)``. Reads nothing outside ``data``.
+    Returns the number of bytes read, or ``-(8 frame + reason)``. Reads nothing outside ``data``.
     """
-    p: Any = 0
-    count, step8 = len(bits), np.float32(2.0 ** -np.float64(width))
+    p = 0
+    count = len(values.bits)
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         index = first + start // chunk
         p = _open_frame(data, p, stop - start, index)
         if p < 0:
-            return p
+            return int(p)
         end = p + np.int64(_load(data, p - 8, 4))
         for begin in range(start, stop, 8):
-            p = _decode_group(data, p, end, bits, reals, begin, min(8, stop - begin), step8, add)
+            p = _decode_group(data, p, end, values, begin, min(8, stop - begin), coding)
             if p < 0:
                 return -(8 * index + BAD_PAYLOAD)
         if p != end:
@@ -217,15 +238,15 @@ def decode_frames(data: Any, bits: Any, reals: Any, chunk: int, first: int, widt
 
 
 @njit(cache=True, nogil=True)
-def count_tags(data: Any, count: int, chunk: int, counts: Any) -> Any:
+def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
     """Add the number of values of each tag to ``counts``; returns as ``decode_frames`` does."""
-    p: Any = 0
+    p = 0
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         index = start // chunk
         p = _open_frame(data, p, stop - start, index)
         if p < 0:
-            return p
+            return int(p)
         end = p + np.int64(_load(data, p - 8, 4))
         for begin in range(start, stop, 8):
             if end - p < 2:

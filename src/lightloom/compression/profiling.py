@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression import engine
 from lightloom.compression.base import Codec
@@ -18,9 +17,10 @@ from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.profile import CodecProfile, CompressionProfile, Fit, Rates
 from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, FramedCodec, tag_histogram
+from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import ConfigError
 
-Gradients = Mapping[str, NDArray[np.float32]]
+Gradients = Mapping[str, Float32s]
 """One step's gradients, flat, by parameter name."""
 
 _RATE_VALUES = 1 << 23
@@ -41,9 +41,9 @@ class _Sums:
     size: float = 0.0
     decoded_size: float = 0.0
     product: float = 0.0
-    tags: NDArray[np.int64] | None = None
+    tags: Ints | None = None
 
-    def add(self, values: NDArray[np.float32], decoded: NDArray[np.float32], nbytes: int, tags: Any) -> None:
+    def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
         self.values += values.size
         self.nbytes += nbytes
         for begin in range(0, values.size, _BLOCK):
@@ -138,7 +138,7 @@ def measure(
     )
 
 
-def host_rates(codec: Codec, values: NDArray[np.float32], threads: int) -> Rates:
+def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     """Bytes of values per second both ways, the fastest of a few rounds; a warm-up round is not counted."""
     out = np.empty_like(values)
     encode, decode = np.inf, np.inf
@@ -153,7 +153,7 @@ def host_rates(codec: Codec, values: NDArray[np.float32], threads: int) -> Rates
     return Rates(threads=threads, encode=values.nbytes / encode, decode=values.nbytes / decode)
 
 
-def engine_rates(codec: Codec, values: NDArray[np.float32]) -> Rates | None:
+def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
     """Bytes of values per second through the engines of :mod:`~lightloom.compression.engine`, counted in cycles."""
     if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
         return None
@@ -164,7 +164,7 @@ def engine_rates(codec: Codec, values: NDArray[np.float32]) -> Rates | None:
     return Rates(threads=1, encode=part.nbytes * engine.CLOCK_HZ / into, decode=part.nbytes * engine.CLOCK_HZ / out)
 
 
-def read_gradients(path: Path) -> dict[str, NDArray[np.float32]]:
+def read_gradients(path: Path) -> dict[str, Float32s]:
     """Saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
 
     Raises:
@@ -198,7 +198,7 @@ def _check_finite(gradients: Gradients, step: int) -> None:
             raise ConfigError(f"gradients of {name!r} at step {step}: {bad} of {values.size} are NaN or infinite")
 
 
-def _sample(gradients: Gradients) -> NDArray[np.float32]:
+def _sample(gradients: Gradients) -> Float32s:
     """Values to measure rates on: all gradients, repeated or cut to one size."""
     together = np.concatenate(list(gradients.values()))
     return np.resize(together, _RATE_VALUES)

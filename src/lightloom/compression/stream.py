@@ -17,15 +17,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.compression.arrays import byte_target, float32_target, float32_values, stream_bytes
 from lightloom.compression.base import Codec, T
 from lightloom.compression.kernels import REASONS, SLACK, current
-from lightloom.core.arrays import Bits, Bytes, Float32s
+from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 from lightloom.core.errors import CodecError, ConfigError
 
 MAGIC = b"LLGC"
@@ -69,7 +68,7 @@ class Header:
         return head + _CRC.pack(zlib.crc32(head))
 
     @classmethod
-    def parse(cls, data: Any) -> Header:
+    def parse(cls, data: Bytes | bytes | bytearray) -> Header:
         """Read the header at the start of ``data``.
 
         Raises:
@@ -199,7 +198,7 @@ class FramedCodec(Codec):
             raise CodecError(f"{body.size - end} bytes follow the last frame")
         return target if out is None else out
 
-    def read_header(self, data: Any) -> Header:
+    def read_header(self, data: Bytes | bytes | bytearray) -> Header:
         """The header of a stream of this codec.
 
         Raises:
@@ -242,7 +241,7 @@ class StreamDecoder:
         """Whether every value has been returned."""
         return self._header is not None and self._frame == self._header.frames
 
-    def feed(self, piece: Any) -> Float32s:
+    def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:
         """Take the next bytes; returns the values that they complete (possibly none).
 
         Raises:
@@ -280,7 +279,7 @@ class StreamDecoder:
         return out
 
 
-def tag_histogram(buffer: object) -> NDArray[np.int64]:
+def tag_histogram(buffer: object) -> Ints:
     """How many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included; no value is decoded.
 
     Source: INCEPTIONN, Table III.
@@ -319,19 +318,19 @@ def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
     return list(zip(edges, [*edges[1:], header.count], strict=False))
 
 
-def _side_by_side(work: Any, parts: int) -> list[int]:
+def _side_by_side(work: Callable[[int], int], parts: int) -> list[int]:
     if parts <= 1:
         return [work(i) for i in range(parts)]
     with ThreadPoolExecutor(parts) as pool:
         return list(pool.map(work, range(parts)))
 
 
-def _frame_starts(body: Bytes, header: Header, wanted: list[int]) -> list[int]:
+def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
     """The byte offsets of some frames (ascending), following the lengths from one to the next."""
-    if len(wanted) <= 1:
-        return [0] * len(wanted)
+    if len(frames) <= 1:
+        return [0] * len(frames)
     starts, at, frame = [], 0, 0
-    for target in wanted:
+    for target in frames:
         while frame < target:
             if body.size - at < FRAME_HEADER:
                 raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[1]}")

@@ -133,7 +133,7 @@ def compile_for_cuda() -> None:
     for name, signature in SIGNATURES.items():
         for counts in ("i32", "i64"):
             kernel = getattr(gpu_kernels, name)
-            constants = {"bound": 10, "width": 12, "B": 64}
+            constants = {"bound": 10, "width": 12}
             types = dict.fromkeys(kernel.arg_names, counts) | signature
             types |= {argument: "constexpr" for argument in constants if argument in types}
             arguments = enumerate(kernel.arg_names)
@@ -144,7 +144,7 @@ def compile_for_cuda() -> None:
 def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="needs triton")
     environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    code = "from tests.training.test_gpu_codec import compile_for_cuda; compile_for_cuda()"
-    root = Path(__file__).parents[2]
+    code = "from tests.training.gpu.test_codec import compile_for_cuda; compile_for_cuda()"
+    root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -11,11 +11,11 @@ import io
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.core.arrays import Codes
 from lightloom.core.errors import ConfigError
 from lightloom.training.datasets.folder import data_folder
 
@@ -109,7 +109,7 @@ def _of_pickle(content: bytes, name: str) -> Images:
     return _checked(pixels, labels, name)
 
 
-def _checked(pixels: NDArray[np.uint8], labels: NDArray[Any], name: str) -> Images:
+def _checked(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images:
     if pixels.ndim != 2 or pixels.shape[1] != VALUES or labels.shape != pixels.shape[:1]:
         raise ConfigError(
             f"{name!r} holds pixels {pixels.shape}, labels {labels.shape}: expected (n, {VALUES}) and (n,)"
@@ -122,7 +122,7 @@ def _checked(pixels: NDArray[np.uint8], labels: NDArray[Any], name: str) -> Imag
 class _Unpickler(pickle.Unpickler):
     """Knows what NumPy arrays are made of, and nothing else."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("numpy", "ndarray"):
             return np.ndarray
         if (module, name) == ("numpy", "dtype"):

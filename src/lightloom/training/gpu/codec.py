@@ -19,7 +19,8 @@ from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, Header
 from lightloom.core.errors import CodecError, InputError, UnsupportedError
 
 _GROUP = 8
-_GROUPS_A_PROGRAM = 64
+_PROGRAM_GROUPS = 64
+"""Groups of a program, as in the kernels."""
 
 
 def refusal() -> str | None:
@@ -54,20 +55,18 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
 
 def _encode(kernels: Any, codec: Inceptionn | InceptionnPrinted, bits: Tensor, header: Header, head: Tensor) -> Tensor:
     count, device = header.count, bits.device
-    groups, a_frame = -(-count // _GROUP), codec.chunk // _GROUP
-    programs = (-(-groups // _GROUPS_A_PROGRAM),)
+    groups, frame_groups = -(-count // _GROUP), codec.chunk // _GROUP
+    programs = (-(-groups // _PROGRAM_GROUPS),)
     sizes = torch.empty(groups, dtype=torch.int32, device=device)
-    kernels.measure_groups[programs](bits, count, sizes, groups, codec.exponent, _GROUPS_A_PROGRAM)
+    kernels.measure_groups[programs](bits, count, sizes, codec.exponent)
     ends = sizes.cumsum(0, dtype=torch.int64)
-    last = torch.arange(1, header.frames + 1, device=device).mul(a_frame).clamp(max=groups) - 1
+    last = torch.arange(1, header.frames + 1, device=device).mul(frame_groups).clamp(max=groups) - 1
     frame_ends = ends[last] + FRAME_HEADER * torch.arange(1, header.frames + 1, device=device)
     frame_starts = torch.cat([frame_ends.new_zeros(1), frame_ends[:-1]])
     stream = torch.empty(HEADER_BYTES + int(frame_ends[-1]), dtype=torch.uint8, device=device)
     stream[:HEADER_BYTES] = head
     body = stream[HEADER_BYTES:]
-    kernels.write_groups[programs](
-        bits, count, ends, body, groups, a_frame, codec.exponent, codec.width, _GROUPS_A_PROGRAM
-    )
+    kernels.write_groups[programs](bits, count, ends, body, frame_groups, codec.exponent, codec.width)
     kernels.seal_frames[(header.frames,)](body, frame_starts, frame_ends, num_warps=1)
     return stream
 
@@ -109,9 +108,8 @@ def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, b
     if groups:
         kernels.find_frames[(1,)](body, body.numel(), count, chunk, header.frames, starts, status, num_warps=1)
         kernels.walk_frames[(header.frames,)](body, count, chunk, starts, places, status, num_warps=1)
-        kernels.read_groups[(-(-groups // _GROUPS_A_PROGRAM),)](
-            body, body.numel(), places, bits, count, groups, codec.width, _GROUPS_A_PROGRAM
-        )
+        programs = (-(-groups // _PROGRAM_GROUPS),)
+        kernels.read_groups[programs](body, body.numel(), places, bits, count, codec.width)
     _check(header, status.cpu(), body.numel() - int(starts[-1]))
 
 

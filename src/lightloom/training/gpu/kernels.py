@@ -2,8 +2,8 @@
 
 Encoding takes two passes: how many bytes each group of eight values becomes, a prefix sum, then every group is written
 to its place. Decoding walks each frame once, as only its tag says where a group ends, then reads all groups at once.
-Shapes: B groups of 8 values a program; offsets are 64-bit byte positions in the body, the stream less its header.
-Arguments bear no types, as Triton reads annotations itself: pointers, then counts, then compile-time constants.
+A program handles B groups of 8 values. Offsets are 64-bit byte positions in the body, the stream without its header.
+Arguments have no types, as Triton reads annotations itself: pointers, then counts, then compile-time constants.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 FRAME_HEADER = tl.constexpr(8)
+B = tl.constexpr(64)
 TRUNCATED, BAD_LENGTH = tl.constexpr(1), tl.constexpr(2)
 BAD_CHECKSUM, BAD_PAYLOAD = tl.constexpr(3), tl.constexpr(4)
 P1, P2 = tl.constexpr(0x9E3779B185EBCA87), tl.constexpr(0xC2B2AE3D27D4EB4F)
@@ -20,8 +21,8 @@ P5, MINUS_P1 = tl.constexpr(0x27D4EB2F165667C5), tl.constexpr(0x61C8864E7A143579
 
 
 @triton.jit
-def load_groups(values, count, B: tl.constexpr):
-    """The 32-bit patterns of this program's groups, [B, 8]; 0 behind the last value."""
+def load_groups(values, count):
+    """Return the 32-bit patterns of this program's groups, [B, 8]; 0 behind the last value."""
     at = (tl.program_id(0).to(tl.int64) * B + tl.arange(0, B))[:, None] * 8 + tl.arange(0, 8)[None, :]
     return tl.load(values + at, mask=at < count, other=0)
 
@@ -37,37 +38,29 @@ def tags_of(bits, bound: tl.constexpr):
 
 @triton.jit
 def bytes_of(tags):
-    """0, 1, 2 or 4 bytes."""
+    """Bytes of each code: 0, 1, 2 or 4."""
     return tags + (tags == 3).to(tl.int32)
 
 
 @triton.jit
-def measure_groups(values, count, sizes, groups, bound: tl.constexpr, B: tl.constexpr):
-    """Bytes of each group, its two tag bytes included."""
-    lengths = bytes_of(tags_of(load_groups(values, count, B), bound))
+def measure_groups(values, count, sizes, bound: tl.constexpr):
+    """Write the number of bytes of each group, its two tag bytes included."""
+    lengths = bytes_of(tags_of(load_groups(values, count), bound))
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    tl.store(sizes + group, tl.sum(lengths, 1) + 2, mask=group < groups)
+    tl.store(sizes + group, tl.sum(lengths, 1) + 2, mask=group < (count + 7) // 8)
 
 
 @triton.jit
-def write_groups(
-    values,
-    count,
-    ends,
-    out,
-    groups,
-    a_frame,
-    bound: tl.constexpr,
-    width: tl.constexpr,
-    B: tl.constexpr,
-):
-    """Write tags and codes; ``ends`` is the running sum of the sizes, ``a_frame`` the number of groups in a frame."""
-    bits = load_groups(values, count, B)
+def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, width: tl.constexpr):
+    """Write tags and codes; ``ends`` is the running sum of the sizes, ``frame_groups`` the groups in a frame."""
+    bits = load_groups(values, count)
     tags = tags_of(bits, bound)
     lengths = bytes_of(tags)
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    here = group < groups
-    start = tl.load(ends + group, mask=here, other=0) - tl.sum(lengths, 1) - 2 + FRAME_HEADER * (group // a_frame + 1)
+    here = group < (count + 7) // 8
+    start = (
+        tl.load(ends + group, mask=here, other=0) - tl.sum(lengths, 1) - 2 + FRAME_HEADER * (group // frame_groups + 1)
+    )
     word = tl.sum(tags << (2 * tl.arange(0, 8))[None, :], 1)
     tl.store(out + start, (word & 255).to(tl.uint8), mask=here)
     tl.store(out + start + 1, (word >> 8).to(tl.uint8), mask=here)
@@ -83,7 +76,7 @@ def write_groups(
 
 @triton.jit
 def seal_frames(out, starts, ends):
-    """Write length and checksum of each frame, one program a frame."""
+    """Write length and checksum of each frame, one program for each frame."""
     frame = tl.program_id(0)
     start, end = tl.load(starts + frame), tl.load(ends + frame)
     length = end - start - FRAME_HEADER
@@ -95,7 +88,7 @@ def seal_frames(out, starts, ends):
 
 @triton.jit
 def find_frames(data, nbytes, count, chunk, frames, starts, status):
-    """Follow the lengths from frame to frame, one program in all; ``starts`` gets one more entry, the end."""
+    """Find the frames by their lengths, in a single program; the last entry of ``starts`` is the end."""
     at = tl.zeros((), tl.int64)
     broken = tl.zeros((), tl.int32)
     for frame in range(frames):
@@ -116,7 +109,7 @@ def find_frames(data, nbytes, count, chunk, frames, starts, status):
 
 @triton.jit
 def walk_frames(data, count, chunk, starts, places, status):
-    """Check each frame's checksum and note where its groups begin, one program a frame."""
+    """Check each frame's checksum and store where its groups begin, one program for each frame."""
     frame = tl.program_id(0).to(tl.int64)
     at, end = tl.load(starts + frame) + FRAME_HEADER, tl.load(starts + frame + 1)
     if tl.load(status + frame) == 0:
@@ -145,10 +138,10 @@ def code_bytes(tags):
 
 
 @triton.jit
-def read_groups(data, nbytes, places, out, count, groups, width: tl.constexpr, B: tl.constexpr):
+def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
     """Decode every group from where it begins; bytes outside the body read as 0."""
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    start = tl.load(places + group, mask=group < groups, other=0)
+    start = tl.load(places + group, mask=group < (count + 7) // 8, other=0)
     word = tl.load(data + start, mask=start < nbytes, other=0).to(tl.int32)
     word |= tl.load(data + start + 1, mask=start + 1 < nbytes, other=0).to(tl.int32) << 8
     tags = (word[:, None] >> (2 * tl.arange(0, 8))[None, :]) & 3
@@ -210,7 +203,7 @@ def frame_checksum(data, n, frame):
 
 @triton.jit
 def rotate(x, turns):
-    """The bits of 64 turned to the left."""
+    """Rotate 64 bits to the left."""
     return (x << turns) | (x >> (64 - turns))
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+
+from lightloom.core.arrays import Float32s
 
 MARK = 0x28
 """The type of service that asks for compression (DSCP AF11)."""
@@ -25,9 +27,9 @@ _IPV4, _TCP = 4, 6
 class PayloadCodec(Protocol):
     """What an engine needs of a codec."""
 
-    def encode(self, array: Any) -> Any: ...
+    def encode(self, array: object) -> bytes | memoryview: ...
 
-    def decode(self, buffer: Any, out: Any = None) -> Any: ...
+    def decode(self, buffer: object) -> Float32s: ...
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn, find, tag_histogram
+from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.block_quantisation import Rounding
@@ -282,13 +283,13 @@ def _part(digits: Digits, rank: int, ranks: int) -> Digits:
     return Digits(digits.images[rank::ranks], digits.labels[rank::ranks])
 
 
-def _tensors(digits: Digits, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Tensor, Tensor]:
+def _tensors(digits: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
     """Images in 0 … 1 and labels."""
     images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
     return images, torch.from_numpy(digits.labels[chosen]).to(torch.int64)
 
 
-def _tags(values: np.ndarray[Any, np.dtype[np.float32]], k: int) -> list[float]:
+def _tags(values: Float32s, k: int) -> list[float]:
     """Shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
     counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
     return [int(count) / values.size for count in counts]

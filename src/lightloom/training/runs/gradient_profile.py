@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,9 @@ _SAMPLES = 5
 """Steps whose gradients are taken, spread evenly over the logarithm of the step."""
 _POOL = 8
 """Random batches that are trained on in turn."""
+T = TypeVar("T")
+Example = tuple[object, ...]
+"""Inputs of a model."""
 _COPIES = 7
 """Float32 vectors as long as the model that exist at once: parameters, gradients, momentum, and measuring."""
 
@@ -128,7 +131,7 @@ def saved_gradients(path: Path) -> Gradients:
     return {str(name): tensor.detach().float().contiguous().view(-1).numpy() for name, tensor in named.items()}
 
 
-def _build(training: Training) -> tuple[nn.Module, tuple[Any, ...]]:
+def _build(training: Training) -> tuple[nn.Module, Example]:
     """The module with real parameters, and its example inputs (shapes and types count, values do not)."""
     entry = ZOO.get(training.model)
     with search_path(training.model), contextlib.redirect_stdout(sys.stderr):
@@ -145,9 +148,7 @@ def _build(training: Training) -> tuple[nn.Module, tuple[Any, ...]]:
     return module, example if isinstance(example, tuple) else (example,)
 
 
-def _batches(
-    training: Training, module: nn.Module, example: tuple[Any, ...]
-) -> Iterator[tuple[tuple[Any, ...], Tensor | None]]:
+def _batches(training: Training, module: nn.Module, example: Example) -> Iterator[tuple[Example, Tensor | None]]:
     generator = torch.Generator().manual_seed(training.seed)
     if training.data is not None:
         yield from _mnist(training, example, generator)
@@ -158,7 +159,7 @@ def _batches(
             yield inputs, None
 
 
-def _random(like: Any, tokens: int, generator: torch.Generator) -> Any:
+def _random(like: object, tokens: int, generator: torch.Generator) -> object:
     if not isinstance(like, Tensor):
         return like
     if like.is_floating_point():
@@ -166,9 +167,7 @@ def _random(like: Any, tokens: int, generator: torch.Generator) -> Any:
     return torch.randint(tokens, like.shape, generator=generator, dtype=like.dtype)
 
 
-def _mnist(
-    training: Training, example: tuple[Any, ...], generator: torch.Generator
-) -> Iterator[tuple[tuple[Any, ...], Tensor | None]]:
+def _mnist(training: Training, example: Example, generator: torch.Generator) -> Iterator[tuple[Example, Tensor | None]]:
     shape = tuple(example[0].shape) if len(example) == 1 and isinstance(example[0], Tensor) else ()
     if int(np.prod(shape[1:])) != PIXELS or len(shape) < 2:
         raise ConfigError(
@@ -182,11 +181,11 @@ def _mnist(
         yield (images,), torch.from_numpy(digits.labels[chosen].astype(np.int64))
 
 
-def _backward(module: nn.Module, inputs: tuple[Any, ...], labels: Tensor | None) -> None:
+def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None:
     torch.autograd.backward(_loss(module(*inputs), labels))
 
 
-def _loss(outputs: Any, labels: Tensor | None) -> Tensor:
+def _loss(outputs: object, labels: Tensor | None) -> Tensor:
     """Cross-entropy over the last axis, with labels drawn at random where there are none.
 
     A scalar is the loss itself; one number a sample is trained on squares. Several outputs (auxiliary heads) add up.
@@ -224,7 +223,7 @@ def _check_memory(model: str, parameters: int) -> None:
         )
 
 
-def _guarded(model: str, what: str, action: Callable[[], Any]) -> Any:
+def _guarded(model: str, what: str, action: Callable[[], T]) -> T:
     """Run user code; whatever it raises becomes one line."""
     try:
         return action()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def trial(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _timed(action: Any) -> float:
+def _timed(action: Callable[[], object]) -> float:
     dist.barrier()
     began = time.perf_counter()
     action()

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from lightloom.training.transport.channel import Channel
 from lightloom.training.transport.control_frame import ABORT, FAREWELL, Frame
 from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.payload import Payload
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds without progress before an exchange counts as broken; it must outlast the slowest rank's longest pause."""
@@ -52,7 +53,7 @@ class ChannelGroup:
         """What the selector knows: asking it costs system calls, for what it says of sockets that it does not know."""
 
     def transfer(
-        self, sends: Mapping[Channel, Any], limits: Mapping[Channel, int], *, marked: bool
+        self, sends: Mapping[Channel, Payload], limits: Mapping[Channel, int], *, marked: bool
     ) -> dict[Channel, bytearray]:
         """Send and receive one message on each of several channels, all at once.
 

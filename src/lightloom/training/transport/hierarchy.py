@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
-from lightloom.training.transport.payload import Traffic, decode, encode_with_residual, payload_limit
+from lightloom.training.transport.payload import Payload, Traffic, decode, encode_with_residual, payload_limit
 from lightloom.training.transport.rendezvous import Store, ring_from_store
 from lightloom.training.transport.ring import Ring
 from lightloom.training.transport.ring_all_reduce import exchange_and_keep, exchange_blocks
@@ -126,7 +126,7 @@ class Hierarchy:
         pieces = slices
         if self.groups.aggregator is None:
             pieces = [piece for part in slices for piece in np.array_split(part, len(self.groups.members))]
-        payloads: list[Any] = []
+        payloads: list[Payload] = []
         if self._above is not None:
             lost = None if residual is None else np.zeros_like(total)
             losses: Sequence[Float32s | None] = _split(lost, len(slices)) or [None] * len(slices)
@@ -161,7 +161,7 @@ class Aggregator:
         node, marked, raw, sent = self._node, codec is not None, 0, 0
         parts = np.array_split(np.zeros(size, np.float32), self.groups.slices)
         losses: Sequence[Float32s | None] = _split(residual, len(parts)) or [None] * len(parts)
-        finished: Any = b""
+        finished: Payload = b""
         with node.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
             for step in range(len(parts) + 1):
                 sends = dict.fromkeys(node.children, finished) if step > 0 else {}
@@ -261,7 +261,7 @@ def _split(values: Float32s | None, parts: int) -> list[Float32s] | None:
 
 def _meet_in_ring(
     ring: Ring, slices: Sequence[Float32s], codec: Codec | None, residuals: Sequence[Float32s | None]
-) -> tuple[Traffic, list[Any]]:
+) -> tuple[Traffic, list[Payload]]:
     traffic, payloads = Traffic(0, 0), []
     for part, lost in zip(slices, residuals, strict=True):
         blocks = np.array_split(part, ring.size)
@@ -273,9 +273,9 @@ def _meet_in_ring(
 
 def _meet_at_aggregator(
     node: Node, slices: Sequence[Float32s], codec: Codec | None, residuals: Sequence[Float32s | None]
-) -> tuple[Traffic, list[Any]]:
+) -> tuple[Traffic, list[Payload]]:
     """A slice goes up while the one before comes down."""
-    traffic, payloads = Traffic(0, 0), []
+    traffic, payloads = Traffic(0, 0), list[Payload]()
     parent = node.parent
     assert parent is not None
     for step in range(len(slices) + 1):
@@ -293,10 +293,10 @@ def _meet_at_aggregator(
     return traffic, payloads
 
 
-def _pass_on(ring: Ring, pieces: Sequence[Float32s], payloads: list[Any], codec: Codec | None) -> Traffic:
+def _pass_on(ring: Ring, pieces: Sequence[Float32s], payloads: list[Payload], codec: Codec | None) -> Traffic:
     """From the leader to the last rank of its ring: each sends a piece on while it receives the next."""
     first, last, traffic = ring.rank == 0, ring.rank == ring.size - 1, Traffic(0, 0)
-    received: Any = b""
+    received: Payload = b""
     for step in range(len(pieces) + 1):
         sends, limits = {}, {}
         if step > 0 and not last:

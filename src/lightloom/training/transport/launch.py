@@ -12,17 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lightloom.training.transport.errors import LaunchError
-from lightloom.training.transport.worker import ALL_DONE
+from lightloom.training.transport.worker import ALL_DONE, Worker
 
+T = TypeVar("T")
 _EXIT_SECONDS = 15.0
 """How long a process may take to end after it wrote its result."""
 _POLL_SECONDS = 0.05
 
 
-def _here(function: Callable[[], Any]) -> Any:
+def _here(function: Callable[[], T]) -> T:
     return function()
 
 
@@ -57,10 +58,10 @@ class Outcome:
 
 
 def launch(
-    function: Callable[..., Any] | str,
+    function: Callable[[Worker], object] | str,
     ranks: int,
     timeout: float,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     check: bool = True,
     site: Site = Site(),

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.training.transport import network_namespace as namespaces
 from lightloom.training.transport.launch import Outcome, Site, launch
 from lightloom.training.transport.network_namespace import Namespace
+from lightloom.training.transport.worker import Worker
 
 DEVICE = "eth0"
 """Network device of every rank, in its own namespace."""
@@ -107,10 +107,10 @@ def _limit(end: Namespace, device: str, rate_bits: float, mtu: int) -> None:
 
 
 def launch_limited(
-    function: Callable[..., Any] | str,
+    function: Callable[[Worker], object] | str,
     ranks: int,
     timeout: float,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     rate_bits: float | None,
     mtu: int = 1500,

@@ -13,22 +13,29 @@ Error, with a codec of absolute error e on N ranks: N·e for ``allreduce`` and `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lightloom.compression.arrays import float32_values
-from lightloom.core.arrays import Float32s
+from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.training.transport.payload import encode
+from lightloom.training.transport.payload import Payload, encode
 from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm as Communicator
+
     from lightloom.compression.base import Codec
 
 
 def allreduce(
-    values: Any, codec: Codec | None = None, *, communicator: Any = None, residual: Float32s | None = None
+    values: ArrayLike,
+    codec: Codec | None = None,
+    *,
+    communicator: Communicator | None = None,
+    residual: Float32s | None = None,
 ) -> Float32s:
     """The sum of all ranks' ``values`` in their shape, the same bits on every rank: a ring of compressed hops.
 
@@ -64,7 +71,9 @@ def allreduce(
     return total.reshape(shape)
 
 
-def bcast(values: Any, codec: Codec | None = None, *, communicator: Any = None, root: int = 0) -> Float32s:
+def bcast(
+    values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
+) -> Float32s:
     """The root's ``values``, decoded, on every rank; the root encodes once.
 
     Args:
@@ -82,7 +91,9 @@ def bcast(values: Any, codec: Codec | None = None, *, communicator: Any = None, 
     return _decoded(buffer, codec, flat.size).reshape(np.shape(values))
 
 
-def gather(values: Any, codec: Codec | None = None, *, communicator: Any = None, root: int = 0) -> Float32s | None:
+def gather(
+    values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
+) -> Float32s | None:
     """At the root all ranks' ``values``, decoded, along a new first axis; None elsewhere.
 
     Raises:
@@ -97,7 +108,9 @@ def gather(values: Any, codec: Codec | None = None, *, communicator: Any = None,
     return np.stack(rows).reshape(len(rows), *np.shape(values))
 
 
-def reduce(values: Any, codec: Codec | None = None, *, communicator: Any = None, root: int = 0) -> Float32s | None:
+def reduce(
+    values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
+) -> Float32s | None:
     """At the root the sum of all ranks' ``values``, added in their order; None elsewhere.
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
@@ -123,22 +136,22 @@ def reduce(values: Any, codec: Codec | None = None, *, communicator: Any = None,
 class _Ring:
     """A communicator as a ring; how many bytes come goes ahead of them."""
 
-    def __init__(self, communicator: Any) -> None:
+    def __init__(self, communicator: Communicator | None) -> None:
         self.communicator = _communicator(communicator)
         self.rank: int = self.communicator.rank
         self.size: int = self.communicator.size
 
-    def exchange(self, payload: Any, *, marked: bool, limit: int) -> Any:
+    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         following, previous = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         outgoing = np.frombuffer(payload, np.uint8)
         counts = np.array([outgoing.size, 0], np.int64)
         self.communicator.Sendrecv(counts[:1], following, recvbuf=counts[1:], source=previous)
         incoming = np.empty(counts[1], np.uint8)
         self.communicator.Sendrecv(outgoing, following, recvbuf=incoming, source=previous)
-        return incoming
+        return incoming.data
 
 
-def _communicator(given: Any) -> Any:
+def _communicator(given: Communicator | None) -> Communicator:
     if given is not None:
         return given
     try:
@@ -151,7 +164,7 @@ def _communicator(given: Any) -> Any:
     return MPI.COMM_WORLD
 
 
-def _agreed(communicator: Any, values: Any, codec: Codec | None) -> Float32s:
+def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
     """The flat values, once all ranks have said that they bring as many, and the same codec.
 
     Without it one rank would fail and the others wait for good.
@@ -167,7 +180,7 @@ def _agreed(communicator: Any, values: Any, codec: Codec | None) -> Float32s:
     return float32_values(values)
 
 
-def _gathered(communicator: Any, payload: Any, root: int) -> list[Any] | None:
+def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Bytes] | None:
     outgoing = np.frombuffer(payload, np.uint8)
     sizes = communicator.gather(outgoing.size, root)
     if sizes is None:
@@ -178,7 +191,7 @@ def _gathered(communicator: Any, payload: Any, root: int) -> list[Any] | None:
     return np.split(incoming, np.cumsum(sizes)[:-1])
 
 
-def _decoded(payload: Any, codec: Codec | None, size: int) -> Float32s:
+def _decoded(payload: Bytes, codec: Codec | None, size: int) -> Float32s:
     if codec is None or size == 0:
         return np.frombuffer(payload, np.float32).copy()
     values: Float32s = codec.decode(payload)

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
@@ -28,7 +28,7 @@ _DATA, _CONTROL = 0, 1
 class Store(Protocol):
     """The part of ``torch.distributed.Store`` that is needed."""
 
-    def set(self, key: str, value: str) -> Any:
+    def set(self, key: str, value: str) -> object:
         """Publish."""
 
     def get(self, key: str) -> bytes:
@@ -37,7 +37,7 @@ class Store(Protocol):
     def add(self, key: str, amount: int) -> int:
         """Count up and return the sum."""
 
-    def wait(self, keys: list[str], timeout: timedelta) -> Any:
+    def wait(self, keys: list[str], timeout: timedelta) -> object:
         """Return when all keys are there, raise after ``timeout``."""
 
 

@@ -14,14 +14,13 @@ therefore one array per rank, the *residual*, and ``sum + Σ residuals = Σ valu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
+from lightloom.training.transport.payload import Payload, encode
 from lightloom.training.transport.payload import Traffic as Traffic
-from lightloom.training.transport.payload import encode
 from lightloom.training.transport.ring import Ring
 from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
 
@@ -56,11 +55,11 @@ def exchange_blocks(
 
 def exchange_and_keep(
     ring: Ring, blocks: Sequence[Float32s], codec: Codec | None = None, residuals: Sequence[Float32s] | None = None
-) -> tuple[Traffic, list[Any]]:
+) -> tuple[Traffic, list[Payload]]:
     """``exchange_blocks``, and the bytes that each finished block was decoded from, the same on every rank."""
-    finished: list[Any] = [b""] * ring.size
+    finished: list[Payload] = [b""] * ring.size
 
-    def put(k: int, values: Float32s, payload: Any) -> None:
+    def put(k: int, values: Float32s, payload: Payload) -> None:
         blocks[k][:] = values
         finished[k] = payload
 

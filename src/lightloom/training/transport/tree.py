@@ -9,6 +9,7 @@ from typing import Any
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.channel import Channel
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
+from lightloom.training.transport.payload import Payload
 from lightloom.training.transport.rendezvous import Pair, Store, connect
 
 _WHAT = "tree"
@@ -89,7 +90,7 @@ class Node(ChannelGroup):
         above = () if self.parent is None else (self.parent,)
         super().__init__(rank, (*self.children, *above), timeout=timeout, what=_WHAT)
 
-    def up(self, payload: Any, *, marked: bool) -> None:
+    def up(self, payload: Payload, *, marked: bool) -> None:
         """Send to the parent."""
         self.transfer(dict.fromkeys(self._above(), payload), {}, marked=marked)
 
@@ -98,7 +99,7 @@ class Node(ChannelGroup):
         came = self.transfer({}, dict.fromkeys(self.children, limit), marked=marked)
         return [came[child] for child in self.children]
 
-    def down(self, payload: Any, *, marked: bool) -> None:
+    def down(self, payload: Payload, *, marked: bool) -> None:
         """Send the same to all children."""
         self.transfer(dict.fromkeys(self.children, payload), {}, marked=marked)
 
