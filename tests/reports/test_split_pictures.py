@@ -17,7 +17,8 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Traffic, ring
-from lightloom.parallelism.circuits.group import GroupCircuits, grant
+from lightloom.parallelism.circuits.group import grant
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.simulation.placed_work import KINDS, PlacedWork
 from lightloom.simulation.timeline import Interval, Timeline

@@ -20,7 +20,7 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
-from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.problem import start_order
 from lightloom.simulation.placed_state import Nodes
@@ -120,7 +120,7 @@ class _Builder:
 
     def parcels(self) -> None:
         """Activations to the devices that read them, and their gradients back."""
-        from lightloom.simulation import _placed_kernels as kernels
+        from lightloom.simulation import _parcel_kernels as kernels
 
         balanced, device = self._plan.balanced, self._device
         parcel, reader, edge = kernels.parcels(
@@ -175,7 +175,7 @@ class _Builder:
 
     def work(self, accelerator: Accelerator, settings: TrainingSettings) -> PlacedWork:
         """All nodes and messages."""
-        from lightloom.simulation import _placed_kernels as kernels
+        from lightloom.simulation import _parcel_kernels as kernels
 
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
@@ -232,7 +232,7 @@ class _Builder:
         circuits = self._circuits
         nbytes = np.where(source == destination, 0.0, nbytes)
         needed = nbytes > 0
-        start, way = circuits.ways(np.where(needed, source, 0), np.where(needed, destination, 0))
+        start, way = circuits.paths(np.where(needed, source, 0), np.where(needed, destination, 0))
         hops = np.maximum(np.diff(start), 1)
         first = self._size + np.cumsum(hops) - hops
         pipe = np.full(int(hops.sum()), -1)

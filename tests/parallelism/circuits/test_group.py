@@ -19,7 +19,8 @@ from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Circuits, Timing, Traffic, ring, verify
-from lightloom.parallelism.circuits.group import GroupCircuits, grant, grants, worst_group
+from lightloom.parallelism.circuits.group import grant, grants, worst_group
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.circuits.tiled import assign_tiled, longest_tiled
 from lightloom.parallelism.hybrid import HybridPlan
@@ -147,9 +148,9 @@ def test_ways_are_shortest_and_lead_where_they_should(seed: int, k: int, share: 
             pair = np.array([a]), np.array([b])
             if np.isinf(hops[a, b]):
                 with pytest.raises(UnsupportedError, match=f"device {a} has no circuit to device .* larger degree"):
-                    circuits.ways(*pair)
+                    circuits.paths(*pair)
                 continue
-            start, way = circuits.ways(*pair)
+            start, way = circuits.paths(*pair)
             assert start.tolist() == [0, hops[a, b]]
             at = a
             for pipe in way.tolist():
@@ -165,9 +166,9 @@ def test_a_switch_with_few_planes_leaves_pairs_to_relays() -> None:
     few = grant(plan, CircuitSwitch(ranks=4, degree=2, bandwidth=1e9))
     assert (enough.bandwidth > 0).all()
     assert (few.bandwidth == 0).sum() == 4
-    start, _ = few.ways(few.source, few.destination)
+    start, _ = few.paths(few.source, few.destination)
     assert np.diff(start).max() == 2
-    with pytest.raises(UnsupportedError, match="no way over others' circuits in any hold"):
+    with pytest.raises(UnsupportedError, match="no path over others' circuits in any hold"):
         grant(drawn(3, 5, 2), CircuitSwitch(ranks=10, degree=1, bandwidth=1e9))
 
 
@@ -181,7 +182,7 @@ def test_whatever_a_ring_grants_reaches_everybody(seed: int, k: int, groups: int
     found = grants(plan, fabric)
     wanted = np.argwhere(dense(plan) > 0)
     for granted in found:
-        start, _ = granted.ways(wanted[:, 0], wanted[:, 1])
+        start, _ = granted.paths(wanted[:, 0], wanted[:, 1])
         assert (np.diff(start) > 0).all()
         assert (granted.timing is None) == (len(granted.bandwidth) == 1)
     chosen = grant(plan, fabric)

@@ -1,4 +1,4 @@
-"""What one group sees of the circuits that all ranks are granted, so that one group stands for all.
+"""Circuits granted to all ranks, as one group sees them, so that one group stands for all.
 
     ranks     traffic of all groups ──► circuits, verified ──► of every pipe what the worst-served group has
     group     device a ══ pipe ══► device b          device a ══ pipe ══► device a of the next group
@@ -9,8 +9,7 @@ that leave one port take turns on it.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment
 from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.ring_bound import relax
 from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
@@ -30,7 +30,7 @@ from lightloom.parallelism.placement.problem import start_order
 from lightloom.parallelism.placement.state import Neighbours
 
 CYCLES = (1, 2, 4, 8, 16, 32, 64)
-"""Holds of the cycles that are tried on a ring, until one is good enough."""
+"""Numbers of holds of the cycles tried on a ring, until one is good enough."""
 ENOUGH = 0.1
 """Gap to the bound at which longer cycles are not tried: they make transfers wait longer for their turn."""
 LONG = 4
@@ -39,102 +39,18 @@ HOLD_RECONFIGURATIONS = 10
 """Length of a hold in reconfiguration times, where nothing else is said (SiP-ML, section 3.1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GroupCircuits:
-    """Pipes of one group; destinations below k are its own devices, k + d is device d of the next group."""
-
-    k: int
-    """Devices of a group."""
-    source: Ints
-    """[pipe], 0 to k − 1."""
-    destination: Ints
-    """[pipe], 0 to 2 k − 1."""
-    bandwidth: Floats
-    """[hold, pipe] bytes per second while light stands; 0 in holds without a circuit."""
-    latency: Floats
-    """[pipe] seconds of propagation and conversion."""
-    port: Ints
-    """[pipe] what sends: pipes of equal port send one parcel at a time. Circuits have one each."""
-    timing: Timing | None
-    """None where pipes stand from step to step; else the holds come round, each after a reconfiguration."""
-    assignment: Assignment | None
-    """Circuits on the whole fabric, verified; None on packet switches."""
-
-    @property
-    def mean_bandwidth(self) -> Floats:
-        """Bytes per second [pipe] over a whole cycle of holds, reconfigurations included."""
-        mean: Floats = self.bandwidth.mean(axis=0) * (1.0 if self.timing is None else self.timing.duty_cycle)
-        return mean
-
-    def ways(self, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-        """The pipes that bytes of each pair pass: ``pipe[start[i] : start[i + 1]]``.
-
-        A pair without a pipe relays over the fewest: a device passes on what the next one wants. A way to the next
-        group may change groups at any of its devices. The way of a device to itself is empty.
-
-        Raises:
-            UnsupportedError: a pair has no way; says what would give it one.
-        """
-        own = self._own()
-        codes = source * 2 * self.k + destination
-        hops, first = np.zeros(2 * self.k * self.k, np.int64), np.zeros(2 * self.k * self.k, np.int64)
-        pipes: list[int] = []
-        for code in np.flatnonzero(np.bincount(codes)).tolist():
-            a, b = divmod(code, 2 * self.k)
-            way = [] if a == b else [own[code]] if code in own else self._relay(a, b)
-            hops[code], first[code] = len(way), len(pipes)
-            pipes += way
-        start = np.concatenate(([0], np.cumsum(hops[codes])))
-        step = np.arange(start[-1]) - np.repeat(start[:-1], hops[codes])
-        return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
-
-    def _own(self) -> dict[int, int]:
-        used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
-        codes = self.source[used] * 2 * self.k + self.destination[used]
-        return dict(zip(codes.tolist(), used.tolist(), strict=True))
-
-    def _relay(self, a: int, b: int) -> list[int]:
-        """Fewest pipes from a to b; of equally many, the widest first."""
-        mean = self.mean_bandwidth
-        leaving: dict[int, list[int]] = {}
-        for pipe in np.argsort(-mean, kind="stable").tolist():
-            if mean[pipe] > 0:
-                leaving.setdefault(int(self.source[pipe]), []).append(pipe)
-        before: dict[int, tuple[int, int]] = {a: (-1, -1)}
-        queue = deque([a])
-        while queue and b not in before:
-            at = queue.popleft()
-            beyond = at - at % self.k
-            for pipe in leaving.get(at % self.k, []):
-                to = int(self.destination[pipe]) + beyond
-                if to < 2 * self.k and to not in before:
-                    before[to] = (at, pipe)
-                    queue.append(to)
-        if b not in before:
-            raise UnsupportedError(self._unreachable(a, b))
-        way: list[int] = []
-        while b != a:
-            b, pipe = before[b]
-            way.insert(0, pipe)
-        return way
-
-    def _unreachable(self, a: int, b: int) -> str:
-        where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
-        return (
-            f"device {a} has no circuit to {where} and no way over others' circuits in any hold: "
-            "expected a larger degree, more wavelengths, a placement with fewer peers, or holds that take turns"
-        )
-
-
 def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> GroupCircuits:
-    """Of :func:`grants`, what should be fastest: how long the busiest pipe sends, relays included, and what each
-    transfer of the longest chain of them waits for its hold on average."""
-    found = grants(plan, fabric, timing)
-    return found[0] if len(found) == 1 else min(found, key=lambda granted: _expected(plan, granted))
+    """Return the circuits of :func:`grants` that should be fastest.
+
+    They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
+    chain waits for its hold on average.
+    """
+    granted = grants(plan, fabric, timing)
+    return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected(plan, circuits))
 
 
 def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
-    """Circuits that serve a plan's traffic, on the whole fabric, and what they leave to every group.
+    """Return the circuits that can serve a plan's traffic, as every group sees them.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;
@@ -156,16 +72,16 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     if traffic is None:
         return [_nothing(plan.k)]
     if fabric.switch_planes:
-        found = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
+        candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
-        found = _on_ring(plan, traffic, fabric, timing)
+        candidates = _on_ring(plan, traffic, fabric, timing)
     else:
-        found = [_ports(plan, traffic, fabric)]
-    return _reaching(plan, found)
+        candidates = [_ports(plan, traffic, fabric)]
+    return _reaching(plan, candidates)
 
 
 def default_timing(fabric: Fabric) -> Timing:
-    """A hold of ten reconfigurations; of a second where circuits change in no time."""
+    """Return a hold of ten reconfigurations, or of a second where circuits change in no time."""
     seconds = fabric.setup_time
     return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
 
@@ -194,14 +110,14 @@ def worst_group(
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
-    """Circuits [hold, pair] of the worst-served group, [hold, pipe]."""
+    """Reduce circuits [hold, pair] to those of the worst-served group, [hold, pipe]."""
     order = np.argsort(pipe, kind="stable")
     least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
-    """The pipe of every pair of ranks, and the code ``source · 2 k + destination`` of every pipe."""
+    """Return the pipe of every pair of ranks, and the code ``source · 2 k + destination`` of every pipe."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -209,12 +125,12 @@ def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
 
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
-    """Source, destination (as pipes number them) and bytes of all that a group sends."""
+    """Return source and destination, numbered as pipes are, and bytes of all that a group sends."""
     model, data = (each[: plan.k].tocoo() for each in plan.traffic())
     source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
     nbytes: Floats = np.concatenate([model.data, data.data])
-    there = nbytes > 0
-    return source[there].astype(np.int64), destination[there].astype(np.int64), nbytes[there]
+    sent = nbytes > 0
+    return source[sent].astype(np.int64), destination[sent].astype(np.int64), nbytes[sent]
 
 
 def _nothing(k: int) -> GroupCircuits:
@@ -237,11 +153,11 @@ def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
         return switch.assign(traffic, fabric)
     # Equal transfers go by distance, so that they do not all take the ports of the first ranks.
     order = np.lexsort((traffic.source, (traffic.destination - traffic.source) % traffic.ranks))
-    turned = replace(
+    by_distance = replace(
         traffic, source=traffic.source[order], destination=traffic.destination[order], nbytes=traffic.nbytes[order]
     )
     counts = np.zeros(len(traffic), np.int64)
-    counts[order] = switch.fill_ports(turned, fabric.channels, counts)
+    counts[order] = switch.fill_ports(by_distance, fabric.channels, counts)
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
@@ -251,38 +167,38 @@ def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing 
         relaxation = relax(traffic, fabric)
     except InputError as error:
         raise UnsupportedError(f"circuits on a wdm-ring: {error}") from error
-    found = []
+    candidates = []
     for holds in CYCLES:
         if plan.groups > 1:
             assignment = assign_tiled(traffic, fabric, plan.k, holds, relaxation)
         else:
             assignment = ring.assign(traffic, fabric, holds, relaxation)
-        found.append(worst_group(plan, assignment, fabric, timing if holds > 1 else None))
+        candidates.append(worst_group(plan, assignment, fabric, timing if holds > 1 else None))
         if assignment.gap <= (1 - 1e-9 if holds >= LONG else ENOUGH):
             break
-    return found
+    return candidates
 
 
-def _reaching(plan: HybridPlan, found: list[GroupCircuits]) -> list[GroupCircuits]:
-    """Those that have a way for all that is sent."""
-    kept: list[GroupCircuits] = []
+def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCircuits]:
+    """Return the candidates that have a path for all that is sent."""
+    reaching: list[GroupCircuits] = []
     refused: UnsupportedError | None = None
-    for granted in found:
+    for granted in candidates:
         try:
-            granted.ways(*_sent(plan)[:2])
-            kept.append(granted)
+            granted.paths(*_sent(plan)[:2])
+            reaching.append(granted)
         except UnsupportedError as error:
             refused = error
-    if refused is not None and not kept:
+    if refused is not None and not reaching:
         raise refused
-    return kept
+    return reaching
 
 
 def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
     from lightloom.parallelism.placement._time_kernels import pass_time
 
     source, destination, nbytes = _sent(plan)
-    start, pipe = granted.ways(source, destination)
+    start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
     mean = granted.mean_bandwidth
     seconds = float((load[load > 0] / mean[load > 0]).max(initial=0.0))
@@ -303,7 +219,7 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
 
 
 def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
-    """Every pair at the rate that its port has while all are busy.
+    """Give every pair the rate that its port has while all are busy.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.

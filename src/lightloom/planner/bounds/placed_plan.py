@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.parallelism.circuits.group import GroupCircuits
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.planner.bounds.placed import ROUNDING, best, exchange_latency
 from lightloom.planner.pricing.stage_times import Job, sent_ratio

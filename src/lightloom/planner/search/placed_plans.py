@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from lightloom.parallelism.circuits.group import GroupCircuits, grant
+from lightloom.parallelism.circuits.group import grant
+from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link

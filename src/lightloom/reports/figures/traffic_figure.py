@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lightloom.parallelism.circuits import Assignment
-    from lightloom.parallelism.circuits.group import GroupCircuits
+    from lightloom.parallelism.circuits.pipes import GroupCircuits
     from lightloom.parallelism.hybrid import HybridPlan
 
 MOST_CELLS = 128
