@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, Column]:
     """Return all arrays of the file by name; nothing in the file is executed.
 
     Raises:

@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lightloom.core.arrays import Codes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.pam4 import from_offset_binary, symbols_for, to_offset_binary
 
@@ -161,20 +162,20 @@ class CodeBuffers:
         largest_exponents(values.view(np.int32), self.edges, offer)
         return offer
 
-    def encode(self, values: NDArray[np.float32], scales: NDArray[np.uint8], out: NDArray[Any]) -> None:
+    def encode(self, values: NDArray[np.float32], scales: NDArray[np.uint8], out: Codes) -> None:
         """Codes of values into ``out`` of `code_type`; scales are agreed, and none of them is `UNFIT`."""
         from lightloom.photonics._quantisation_kernels import encode
 
         encode(values, scales, self.edges, self.bits, out)
 
-    def decode(self, codes: NDArray[Any], scales: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    def decode(self, codes: Codes, scales: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         """Values of codes into ``out``; those of more than 24 bits are rounded to float32."""
         from lightloom.photonics._quantisation_kernels import decode
 
         decode(codes, scales, self.edges, self.bits, out)
 
 
-def mean_codes(rows: NDArray[Any], rounding: Rounding, out: NDArray[Any]) -> None:
+def mean_codes(rows: Codes, rounding: Rounding, out: Codes) -> None:
     """Write the exact mean of unsigned codes (servers, n) into ``out`` (n,), for up to 32 bits and 2^18 servers."""
     from lightloom.photonics._quantisation_kernels import mean
 

@@ -16,7 +16,7 @@ shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,9 +65,9 @@ def mzi(
     return _matrix(entry * straight, common * across, entry * np.conj(across), -common * np.conj(straight))
 
 
-def _matrix(a: Any, b: Any, c: Any, d: Any) -> NDArray[np.complex128]:
-    a, b, c, d = np.broadcast_arrays(a, b, c, d)
-    return np.stack([np.stack([a, b], -1), np.stack([c, d], -1)], -2)
+def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[np.complex128]:
+    upper, right, left, lower = np.broadcast_arrays(a, b, c, d)
+    return np.stack([np.stack([upper, right], -1), np.stack([left, lower], -1)], -2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lightloom.core.claims import Claim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Record = Mapping[str, Any]
+"""A measurement as read from a JSON file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

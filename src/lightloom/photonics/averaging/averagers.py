@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Averager(Protocol):
         """Return the mean codes (n,) of codes (servers, n)."""
 
 
-def average_into(averager: Averager, codes: NDArray[Any], out: NDArray[Any]) -> None:
+def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
     """Write the mean of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over memory."""
     if isinstance(averager, IdealAverager):
         mean_codes(codes, averager.rounding, out)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.arrays import Column
 from lightloom.photonics.meshes.decompose import checked_matrix
 from lightloom.photonics.meshes.layout import Kind
 from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix, sigma_u
@@ -62,7 +63,7 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
     )
 
 
-def approximate(matrix: ArrayLike) -> NDArray[Any]:
+def approximate(matrix: ArrayLike) -> Column:
     """Return the matrix that `map_blocks` implements; hardware-aware training projects its weights to it.
 
     Raises:
@@ -76,7 +77,7 @@ def approximate(matrix: ArrayLike) -> NDArray[Any]:
     return joined(parts, values.shape)
 
 
-def _squares(values: NDArray[Any]) -> list[NDArray[Any]]:
+def _squares(values: Column) -> list[Column]:
     side = min(values.shape)
     count = -(-max(values.shape) // side)
     tall = values.shape[0] >= values.shape[1]
@@ -85,6 +86,6 @@ def _squares(values: NDArray[Any]) -> list[NDArray[Any]]:
     return np.split(filled, count, axis=0 if tall else 1)
 
 
-def joined(parts: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+def joined(parts: list[Column], shape: tuple[int, ...]) -> Column:
     """Join square blocks to a matrix of ``shape``, without the padding."""
     return np.concatenate(parts, axis=0 if shape[0] >= shape[1] else 1)[: shape[0], : shape[1]]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.meshes.disturb import (
     Disturbed,
@@ -88,7 +89,7 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
 
 
 def without_crosstalk(
-    wanted_theta: NDArray[np.float64], wanted_phi: NDArray[np.float64], beside: NDArray[Any], share: float
+    wanted_theta: NDArray[np.float64], wanted_phi: NDArray[np.float64], beside: Mask, share: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true."""
     if not 0 <= share <= 0.1:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Protocol, overload
 
 import numpy as np
 
+from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.devices import NonIdealities, mzi
 from lightloom.photonics.meshes.blocks import MappedBlocks, joined
@@ -201,7 +202,7 @@ def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
 
 
 def heat_from_neighbours(
-    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: NDArray[Any]
+    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: Mask
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of the phases of the nearest heaters, for every θ and every φ.
 
@@ -223,7 +224,7 @@ def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
 def _disturbed_devices(
     theta: NDArray[np.float64],
     phi: NDArray[np.float64],
-    beside: NDArray[Any],
+    beside: Mask,
     non_idealities: NonIdealities,
     fabrication: Fabrication,
 ) -> NDArray[np.complex128]:

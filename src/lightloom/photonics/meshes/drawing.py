@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.arrays import Floats
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
     from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -93,7 +97,7 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     return figure
 
 
-def _attenuators(ax: Any, mapped: MappedMatrix, colours: Any, size: int) -> None:
+def _attenuators(ax: Axes, mapped: MappedMatrix, colours: Colormap, size: int) -> None:
     """Draw Σ as boxes on their modes, labelled with their transmission if there are few."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -121,7 +125,7 @@ def _attenuators(ax: Any, mapped: MappedMatrix, colours: Any, size: int) -> None
     ax.axis("off")
 
 
-def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any, rows: int | None = None) -> None:
+def _devices(ax: Axes, mesh: Mesh, theta_colours: Floats, phi_colours: Floats, rows: int | None = None) -> None:
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Circle, Rectangle
 
@@ -143,7 +147,7 @@ def _devices(ax: Any, mesh: Mesh, theta_colours: Any, phi_colours: Any, rows: in
     ax.axis("off")
 
 
-def _map(ax: Any, mesh: Mesh, values: Any, colours: Any, limit: float) -> None:
+def _map(ax: Axes, mesh: Mesh, values: Floats, colours: Colormap, limit: float) -> None:
     """Draw a map with modes as rows; an MZI fills the rows of both its modes."""
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)
@@ -156,7 +160,7 @@ def _map(ax: Any, mesh: Mesh, values: Any, colours: Any, limit: float) -> None:
     ax.tick_params(labelsize=7)
 
 
-def _scale(figure: Any, ax: Any, colours: Any, limit: float, label: str) -> None:
+def _scale(figure: Figure, ax: Axes, colours: Colormap, limit: float, label: str) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import mzi
 from lightloom.photonics.meshes.decompose import checked_matrix, decompose
@@ -74,7 +75,7 @@ class MappedMatrix:
         inner = self.input_mesh.propagate(fields)
         return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], self.output_mesh)
 
-    def behind(self, inner: NDArray[Any], column: NDArray[Any], output_mesh: Any) -> NDArray[np.complex128]:
+    def behind(self, inner: Column, column: Column, output_mesh: Any) -> NDArray[np.complex128]:
         """Propagate fields after V† through Σ (transmissions ``column``), ``output_mesh`` and the amplifiers."""
         count = min(len(inner), column.size)
         lit = output_mesh.inputs if output_mesh else self.shape[0]
@@ -133,7 +134,7 @@ def _mapped(
     )
 
 
-def sigma_u(matrix: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def sigma_u(matrix: ArrayLike) -> tuple[Column, NDArray[np.float64]]:
     """Return U_a and the diagonal of Σ_a, so that Σ_a · U_a approximates a square matrix (eq. 4 to 6).
 
     U_a = U_s V_sᵀ is the nearest unitary (the polar factor), and d_i = Σ_j W_ij conj(U_a,ij) is the least-squares scale

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from lightloom.core.claims import Claim
+from lightloom.studies.base import Record
 from lightloom.studies.inceptionn.paper import BOUNDS, ratio
 from lightloom.studies.inceptionn.training_runs import RANKS
 
@@ -24,24 +24,24 @@ _EPOCH = 600
 """Iterations: 60,000 images, 25 a worker, 4 workers."""
 
 
-def claims(training: Any) -> tuple[Claim, ...]:
+def claims(training: Record) -> tuple[Claim, ...]:
     """Return the rows from the training record."""
     runs = training["runs"]
     return (*_paired(runs), *_truncated(runs), *_codecs(runs), *_epochs(runs))
 
 
-def final(run: Any) -> float:
+def final(run: Record) -> float:
     """Return the final test accuracy, in percent."""
     return 100 * float(run["accuracy"][-1])
 
 
-def base_at(runs: Any, run: Any) -> float:
+def base_at(runs: Record, run: Record) -> float:
     """Return the accuracy of float32 with the same seed after as many iterations as ``run``, in percent."""
     base = next(each for each in runs["float32"] if each["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
 
 
-def paired(runs: Any, name: str) -> tuple[float, float, int]:
+def paired(runs: Record, name: str) -> tuple[float, float, int]:
     """Return the mean of (run − float32) in points over seeds, half its 95 % interval, and the number of seeds."""
     base = {each["recipe"]["seed"]: final(each) for each in runs["float32"]}
     differences = np.array([final(each) - base[each["recipe"]["seed"]] for each in runs[name]])
@@ -50,12 +50,12 @@ def paired(runs: Any, name: str) -> tuple[float, float, int]:
     return float(differences.mean()), half, n
 
 
-def mean_ratio(run: Any) -> float:
+def mean_ratio(run: Record) -> float:
     """Return float32 bytes over bytes sent in the run; all ranks send equally many."""
     return float(run["nbytes_raw"] / run["nbytes_sent"])
 
 
-def _paired(runs: Any) -> list[Claim]:
+def _paired(runs: Record) -> list[Claim]:
     mean, half, n = paired(runs, _FEEDBACK)
     ratios = [mean_ratio(each) for each in runs[_FEEDBACK]]
     return [
@@ -80,7 +80,7 @@ def _paired(runs: Any) -> list[Claim]:
     ]
 
 
-def _truncated(runs: Any) -> list[Claim]:
+def _truncated(runs: Record) -> list[Claim]:
     rows = []
     for bits in (16, 22, 24):
         run = runs[f"truncate g {bits}"][0]
@@ -99,7 +99,7 @@ def _truncated(runs: Any) -> list[Claim]:
     return rows
 
 
-def _codecs(runs: Any) -> list[Claim]:
+def _codecs(runs: Record) -> list[Claim]:
     codecs = [
         (f"{label.replace('+', '_')}_bound{k}", f"{label} 2^-{k}", "The paper does not state its initialisation")
         for k in BOUNDS
@@ -112,7 +112,7 @@ def _codecs(runs: Any) -> list[Claim]:
     return [_loss(runs, *each) for each in (*codecs, *truncated)]
 
 
-def _loss(runs: Any, what: str, name: str, remark: str) -> Claim:
+def _loss(runs: Record, what: str, name: str, remark: str) -> Claim:
     run = runs[name][0]
     base, within = base_at(runs, run), f"less than {WITHIN:g} points lost"
     lost = base - final(run)
@@ -126,13 +126,13 @@ def _loss(runs: Any, what: str, name: str, remark: str) -> Claim:
     )
 
 
-def reached(run: Any, level: float = _LEVEL) -> int | None:
+def reached(run: Record, level: float = _LEVEL) -> int | None:
     """Return the first recorded iteration with that accuracy."""
     hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
     return next(hits, None)
 
 
-def _epochs(runs: Any) -> list[Claim]:
+def _epochs(runs: Record) -> list[Claim]:
     more = []
     for plain, packed in zip(runs["float32"], runs[_FEEDBACK], strict=True):
         first, second = reached(plain), reached(packed)
@@ -151,5 +151,5 @@ def _epochs(runs: Any) -> list[Claim]:
     ]
 
 
-def _length(run: Any) -> str:
+def _length(run: Record) -> str:
     return f"seed {run['recipe']['seed']}, {run['iterations'][-1]} iterations"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lightloom.core.claims import Claim
+from lightloom.studies.base import Record
 from lightloom.studies.inceptionn.paper import BEST_RATIO, BOUNDS, MODELS, TABLE_3, TAG_BITS, ratio
 from lightloom.studies.inceptionn.tables import slug
 
@@ -14,12 +13,12 @@ _TOLERANCE = 2.0
 """Tolerance of a share in percentage points, as initialisation and order of data differ from the paper's."""
 
 
-def claims(training: Any) -> tuple[Claim, ...]:
+def claims(training: Record) -> tuple[Claim, ...]:
     """Return the rows from the training record."""
     return (*_shares(training), *_ratios(training), _best(), *_rounding())
 
 
-def mean_shares(training: Any) -> dict[int, list[float]]:
+def mean_shares(training: Record) -> dict[int, list[float]]:
     """Return the percentage of rank 0's gradient in each class, by k, averaged over the float32 run."""
     tags = np.array(training["runs"]["float32"][0]["tags"])
     return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
@@ -30,7 +29,7 @@ def mean_ratio(shares: list[float]) -> float:
     return 32 / sum(share / 100 * bits for share, bits in zip(shares, TAG_BITS, strict=True))
 
 
-def _shares(training: Any) -> list[Claim]:
+def _shares(training: Record) -> list[Claim]:
     ours = mean_shares(training)
     return [
         Claim(
@@ -47,7 +46,7 @@ def _shares(training: Any) -> list[Claim]:
     ]
 
 
-def _ratios(training: Any) -> list[Claim]:
+def _ratios(training: Record) -> list[Claim]:
     ours = mean_shares(training)
     return [
         Claim(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lightloom.studies.base import Record
 from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas
 from lightloom.studies.inceptionn import bitwidths
 from lightloom.studies.inceptionn.accuracy import base_at, final, mean_ratio
@@ -30,7 +31,7 @@ def communication_share() -> Figure:
     return figure
 
 
-def truncation(training: Any) -> Figure:
+def truncation(training: Record) -> Figure:
     """Figure 4: accuracy of HDC after training with truncated gradients, weights, or both."""
     figure, (axes,) = canvas(1)
     runs, drops = training["runs"], (16, 22, 24)
@@ -45,7 +46,7 @@ def truncation(training: Any) -> Figure:
     return figure
 
 
-def distribution(gradients: Any) -> Figure:
+def distribution(gradients: Record) -> Figure:
     """Figure 5: by binade, as on a linear axis everything would be one spike at 0."""
     figure, panels = canvas(len(gradients), sharey=True)
     exponents = range(LOWEST, 1)
@@ -65,7 +66,7 @@ def distribution(gradients: Any) -> Figure:
     return figure
 
 
-def software_loop(loop: Any) -> Figure:
+def software_loop(loop: Record) -> Figure:
     """Figure 7: where a step's time goes with each codec in the loop."""
     figure, (axes,) = canvas(1)
     rows = loop["rows"]
@@ -103,7 +104,7 @@ def training_time() -> Figure:
     return figure
 
 
-def measured_exchange(exchange: Any) -> Figure:
+def measured_exchange(exchange: Record) -> Figure:
     """Figure 12 measured on limited links: median and range over rounds."""
     models = list(exchange["models"])
     figure, panels = canvas(len(models))
@@ -120,7 +121,7 @@ def measured_exchange(exchange: Any) -> Figure:
     return figure
 
 
-def hooks(links: Any) -> Figure:
+def hooks(links: Record) -> Figure:
     """DDP's step with each hook at each rate, over no hook."""
     figure, panels = canvas(len(links["tables"]), sharey=True)
     for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
@@ -136,7 +137,7 @@ def hooks(links: Any) -> Figure:
     return figure
 
 
-def learning(training: Any) -> Figure:
+def learning(training: Record) -> Figure:
     """Accuracy over iterations: what Figs. 13 and 14(b) come from."""
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
@@ -153,12 +154,12 @@ def learning(training: Any) -> Figure:
     return figure
 
 
-def curve(axes: Axes, run: Any, label: str, colour: str) -> None:
+def curve(axes: Axes, run: Record, label: str, colour: str) -> None:
     """One run's accuracy."""
     axes.plot(run["iterations"], [100 * each for each in run["accuracy"]], color=colour, label=label, lw=1.5)
 
 
-def bit_widths(training: Any) -> Figure:
+def bit_widths(training: Record) -> Figure:
     """Table III and Figure 14(a) for HDC: shares of the four sizes, the paper's beside ours."""
     figure, (axes,) = canvas(1)
     ours = bitwidths.mean_shares(training)

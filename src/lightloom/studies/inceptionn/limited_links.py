@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lightloom.core.claims import Claim
+from lightloom.studies.base import Record
 from lightloom.studies.inceptionn.paper import INC_C, INC_C_OVER_INC, INC_COMMUNICATION, INC_TOTAL, WA_C
 
 _ORDER = "WA > WA+C > INC > INC+C"
@@ -19,7 +18,7 @@ _PRINTED = {
 }
 
 
-def claims(exchange: Any) -> tuple[Claim, ...]:
+def claims(exchange: Record) -> tuple[Claim, ...]:
     """Return the rows of the figure."""
     return (*_order(exchange), *_reductions(exchange))
 
@@ -29,7 +28,7 @@ def _slug(text: str) -> str:
     return "_".join(word for word in words if word != "against")
 
 
-def _order(exchange: Any) -> list[Claim]:
+def _order(exchange: Record) -> list[Claim]:
     return [
         Claim(
             id=f"inceptionn.figure12.measured_{_slug(model)}_order",
@@ -42,7 +41,7 @@ def _order(exchange: Any) -> list[Claim]:
     ]
 
 
-def _reductions(exchange: Any) -> list[Claim]:
+def _reductions(exchange: Record) -> list[Claim]:
     rows = []
     for model, reductions in exchange["reductions"].items():
         for row in reductions:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lightloom.core.claims import Claim
+from lightloom.studies.base import Record
 from lightloom.studies.inceptionn.paper import ITERATIONS, TABLE_2, WORKERS, size_bytes
 from lightloom.studies.inceptionn.tables import slug
 from lightloom.studies.inceptionn.training_time import steps, wire_seconds
@@ -17,7 +16,7 @@ SLIGHT = (0.75, 1.0)
 """What we take for "only slightly" shorter, which the paper says of truncation."""
 
 
-def claims(loop: Any, codec: Any) -> tuple[Claim, ...]:
+def claims(loop: Record, codec: Record) -> tuple[Claim, ...]:
     """Rows from the loop that was measured, and for AlexNet from Table II and the codecs' measured speed."""
     return (*_loop(loop), *_alexnet(codec))
 
@@ -31,7 +30,7 @@ _SAYS = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
 _SLIGHTLY = "slightly shorter"
 
 
-def _loop(loop: Any) -> list[Claim]:
+def _loop(loop: Record) -> list[Claim]:
     rows = []
     for row in loop["rows"]:
         if row["codec"] in ("none", "inceptionn:2^-10"):
@@ -51,7 +50,7 @@ def _loop(loop: Any) -> list[Claim]:
     return rows
 
 
-def _alexnet(codec: Any) -> list[Claim]:
+def _alexnet(codec: Record) -> list[Claim]:
     rates = {row["codec"]: row for row in codec["data"][codec["middle"]]}
     rows = []
     for name, known in NAMES.items():
@@ -70,7 +69,7 @@ def _alexnet(codec: Any) -> list[Claim]:
     return rows
 
 
-def alexnet_factor(rate: Any) -> float:
+def alexnet_factor(rate: Record) -> float:
     """Return the training time over that without a codec, for worker-aggregator with a codec on gradients only."""
     nbytes, plain = size_bytes("AlexNet"), steps("AlexNet")["WA"]
     compute = TABLE_2["AlexNet"].local / ITERATIONS + TABLE_2["AlexNet"].gradient_sum / ITERATIONS

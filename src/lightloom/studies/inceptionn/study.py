@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from lightloom.studies.base import Study, StudyFigure
+from lightloom.studies.base import Record, Study, StudyFigure
 from lightloom.studies.inceptionn import (
     accuracy,
     bitwidths,
@@ -70,7 +69,7 @@ def study(work: Path | None = None) -> Study:
     )
 
 
-def _figures_3_to_7(training: Any, loop: Any) -> tuple[StudyFigure, ...]:
+def _figures_3_to_7(training: Record, loop: Record) -> tuple[StudyFigure, ...]:
     return (
         StudyFigure(
             title="Figure 3: what communication takes",
@@ -98,7 +97,7 @@ def _figures_3_to_7(training: Any, loop: Any) -> tuple[StudyFigure, ...]:
     )
 
 
-def _figures_12_to_15(training: Any, exchange: Any) -> tuple[StudyFigure, ...]:
+def _figures_12_to_15(training: Record, exchange: Record) -> tuple[StudyFigure, ...]:
     return (
         StudyFigure(
             title="Figure 12: training time, by our communication model",

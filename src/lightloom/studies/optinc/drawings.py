@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import input_bound
+from lightloom.studies.base import Record
 from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas
 from lightloom.studies.optinc import latency
 from lightloom.studies.optinc.learning import BASE, paired
@@ -54,7 +55,7 @@ def traffic() -> Figure:
     return figure
 
 
-def training(language: Any, digits: Any) -> Figure:
+def training(language: Record, digits: Record | None) -> Figure:
     """Figure 7(a): loss of the language model; accuracy on MNIST."""
     figure, (left, right) = canvas(2)
     runs = language["runs"]
@@ -74,7 +75,7 @@ def training(language: Any, digits: Any) -> Figure:
     return figure
 
 
-def _means(axes: Axes, runs: Any, along: str, key: str, stretch: float, scale: float) -> None:
+def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale: float) -> None:
     """Means over seeds; the baseline broad, as the others lie on it."""
     for name, records in runs.items():
         mean = scale * np.mean([record[key] for record in records], axis=0)
@@ -87,7 +88,7 @@ def _means(axes: Axes, runs: Any, along: str, key: str, stretch: float, scale: f
             axes.plot(at, mean, style, color=colour, lw=1.3, label=name + fewer)
 
 
-def pairs(language: Any, digits: Any) -> Figure:
+def pairs(language: Record, digits: Record | None) -> Figure:
     """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
     figure, panels = canvas(2)
     sources = (
@@ -216,7 +217,7 @@ def errors() -> Figure:
     return figure
 
 
-def noise(comparison: Any) -> Figure:
+def noise(comparison: Record) -> Figure:
     """Error rate against noise: trained and constructed networks of scenario 1, cliff included."""
     figure, (axes,) = canvas(1)
     sigmas = np.array(comparison["sigmas"])
