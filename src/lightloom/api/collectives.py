@@ -148,7 +148,7 @@ def collective(
         raise UnsupportedError(refused[0].why)
     if not evaluations:
         failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refused if refusal.failed)
-        raise UnsupportedError(f"no algorithm serves {request.kind} on a {getattr(on, 'kind', 'fabric')}{failures}")
+        raise UnsupportedError(f"no algorithm serves {request.kind} on a {on.kind_name}{failures}")
     return CollectiveRanking(
         collective=request,
         fabric=on,

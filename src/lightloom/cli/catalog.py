@@ -12,6 +12,7 @@ from lightloom.cli.options import Json
 from lightloom.cli.output import print_json
 from lightloom.clusters import load as clusters
 from lightloom.collectives.registry import algorithms
+from lightloom.compression import registry as codecs
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.core.provenance import provenance
@@ -23,7 +24,7 @@ def catalog(
     name: Annotated[str | None, typer.Argument(help="Show all of one entry, with the source of each value.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List models, clusters, fabrics, accelerators and algorithms; or show one entry with its sources."""
+    """List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources."""
     if name is not None:
         _show(name, as_json)
         return
@@ -49,6 +50,7 @@ def _sections() -> dict[str, dict[str, str]]:
         "clusters": described(clusters),
         "fabrics": described(fabrics),
         "accelerators": described(accelerators),
+        "codecs": described(codecs),
         "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
     }
 

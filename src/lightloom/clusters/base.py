@@ -60,7 +60,7 @@ class Cluster(Result):
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        fabric = getattr(self.fabric, "kind", type(self.fabric).__name__)
+        fabric = self.fabric.kind_name
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {fabric}"
 
     def to_json(self) -> dict[str, Any]:

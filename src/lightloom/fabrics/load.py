@@ -39,13 +39,16 @@ def kinds() -> dict[str, type[Fabric]]:
 
 
 def names() -> list[str]:
-    """Names in the catalog."""
-    return sorted(path.stem for path in CATALOG.glob("*.yaml"))
+    """Names in the catalog, and the kinds that plug-ins add."""
+    return sorted({path.stem for path in CATALOG.glob("*.yaml")} | load_plugins("fabrics").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """A catalog entry as written, with its sources."""
-    return read_yaml(_find(name))
+    """A catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
+    kind = _plugin(name)
+    if kind is None:
+        return read_yaml(_find(name))
+    return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
 
 
 def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
@@ -55,6 +58,8 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is unknown or out of range.
     """
+    if _plugin(name) is not None:
+        return fabric_from({"kind": name}, ranks, settings, where=name)
     path = _find(name)
     return fabric_from(read_yaml(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
 
@@ -82,6 +87,11 @@ def fabric_from(
         raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
     built: Fabric = validate(kinds()[fields["kind"]], fields, where)
     return built
+
+
+def _plugin(name: str) -> type[Fabric] | None:
+    """The kind that a plug-in adds by this name, unless the catalog has an entry of the name."""
+    return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
 def _find(name: str) -> Path:

@@ -140,7 +140,7 @@ def _print(document: Document, solved: Solved, on: Fabric, origin: str) -> None:
     if assignment.lost:
         facts.append(("lost", f"{assignment.lost} circuits that loads admit found no wavelength"))
     console = make_console()
-    console.print(facts_table(facts, title=f"circuits on a {getattr(on, 'kind', 'fabric')}"))
+    console.print(facts_table(facts, title=f"circuits on a {on.kind_name}"))
     console.print(origin, style="dim")
     if "figure" in document:
         console.print(f"drawn: {document['figure']}", soft_wrap=True)
