@@ -1,4 +1,4 @@
-"""Frames of the codecs written in NumPy: one payload a chunk, wrapped in length and checksum."""
+"""Frames of codecs written in NumPy: one payload for each chunk, with length and checksum."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class NumpyCodec(FramedCodec):
 
     @abstractmethod
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """The payload of one chunk."""
+        """Return the payload of one chunk."""
 
     @abstractmethod
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
-        """The values of one payload; None where it is malformed."""
+        """Return the values of one payload; None if it is malformed."""
 
     def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
         at = 0

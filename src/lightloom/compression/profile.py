@@ -21,7 +21,7 @@ SCHEMA: Literal["lightloom.compression-profile/1"] = "lightloom.compression-prof
 
 
 class Fit(Config):
-    """What a codec makes of some values."""
+    """Compression ratio and errors of a codec on some values."""
 
     values: Count
     ratio: Annotated[float, Field(gt=0)]
@@ -36,7 +36,7 @@ class Fit(Config):
 
 
 class Rates(Config):
-    """How fast this host's kernel works, bytes of float32 values per second."""
+    """Rates of this host's kernel, in bytes of float32 values per second."""
 
     threads: Count
     encode: Bandwidth
@@ -44,12 +44,12 @@ class Rates(Config):
 
 
 class CodecProfile(Config):
-    """One codec on one model's gradients."""
+    """Measurements of one codec on the gradients of one model."""
 
     codec: str
     """As :func:`lightloom.compression.find` understands it."""
     whole: Fit
-    """Over all tensors and steps."""
+    """Over all tensors and steps together."""
     steps: dict[int, float]
     """Ratio by training step."""
     tensors: dict[str, Fit]
@@ -61,7 +61,7 @@ class CodecProfile(Config):
 
 
 class CompressionProfile(Config):
-    """Every codec that was measured on one model's gradients."""
+    """Measurements of several codecs on the gradients of one model."""
 
     schema_name: Literal["lightloom.compression-profile/1"] = Field(default=SCHEMA, alias="schema")
     model: str
@@ -74,16 +74,16 @@ class CompressionProfile(Config):
     codecs: Annotated[tuple[CodecProfile, ...], Field(min_length=1)]
 
     def of(self, codec: str) -> CodecProfile | None:
-        """The entry of one codec."""
-        return next((each for each in self.codecs if each.codec == codec), None)
+        """Return the measurements of one codec."""
+        return next((profile for profile in self.codecs if profile.codec == codec), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain types, as :func:`read` understands them."""
+        """Return the profile as plain types, which :func:`read` accepts."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def read(path: Path) -> CompressionProfile:
-    """A profile from a file.
+    """Read a profile from a file.
 
     Raises:
         ConfigError: unreadable, not JSON, of another version, or a field is missing, unknown or out of range.

@@ -30,11 +30,11 @@ from lightloom.core.errors import CodecError, ConfigError
 MAGIC = b"LLGC"
 VERSION = 1
 CHUNK = 1 << 16
-"""Values a frame: 256 KiB, small enough for a core's own cache and large enough that 8 bytes do not count."""
+"""Values of a frame: 256 KiB, small enough for the cache of a core, large enough for 8 bytes not to matter."""
 LARGEST_CHUNK = 1 << 24
 FRAME_HEADER = 8
 TAGGED = (1, 2)
-"""Codecs whose frames carry two bits of tag a value: both forms of INCEPTIONN."""
+"""Codecs whose frames hold two tag bits for each value: both forms of INCEPTIONN."""
 
 _HEADER = struct.Struct("<4sBBBBQI")
 _CRC = struct.Struct("<I")
@@ -47,7 +47,7 @@ DecodeFrames = Callable[[Bytes, Float32s, int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a stream says about itself."""
+    """The header of a stream."""
 
     codec: int
     """Which family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed point."""
@@ -55,7 +55,7 @@ class Header:
     """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits a value."""
     count: int
     chunk: int
-    """Values a frame; the last frame may hold fewer."""
+    """Values of a frame; the last frame may hold fewer."""
 
     @property
     def frames(self) -> int:
@@ -63,7 +63,7 @@ class Header:
         return -(-self.count // self.chunk)
 
     def pack(self) -> bytes:
-        """The 24 header bytes."""
+        """Return the 24 header bytes."""
         head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, 0, self.count, self.chunk)
         return head + _CRC.pack(zlib.crc32(head))
 
@@ -98,11 +98,11 @@ class FramedCodec(Codec):
 
     @abstractmethod
     def worst_bytes(self, count: int) -> int:
-        """The largest payload of ``count`` values."""
+        """Size of the largest payload of ``count`` values, in bytes."""
 
     @abstractmethod
     def least_bytes(self, count: int) -> int:
-        """The smallest payload of ``count`` values; what a forged count is checked against before memory is taken."""
+        """Size of the smallest payload of ``count`` values, in bytes; smaller streams are refused at once."""
 
     @abstractmethod
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
@@ -121,7 +121,7 @@ class FramedCodec(Codec):
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
     def room(self, count: int, threads: int = 1) -> int:
-        """Bytes of memory in which any ``count`` values can be encoded."""
+        """Size of memory in which any ``count`` values can be encoded, in bytes."""
         return HEADER_BYTES + self._starts(_shares(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
@@ -145,7 +145,7 @@ class FramedCodec(Codec):
             begin, end = shares[i]
             return encode_frames(values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]])
 
-        used = _side_by_side(work, len(shares))
+        used = _in_threads(work, len(shares))
         at = 0
         for start, size in zip(starts, used, strict=False):
             if at != start:
@@ -154,7 +154,7 @@ class FramedCodec(Codec):
         return buffer[: HEADER_BYTES + at].data.toreadonly()
 
     def iter_encode(self, array: object) -> Iterator[memoryview]:
-        """The bytes of :meth:`encode` piece by piece: the header, then each frame as soon as it is ready."""
+        """Yield the bytes of :meth:`encode`: the header, then each frame as soon as it is ready."""
         values = float32_values(array)
         header = self._header(values.size)
         yield memoryview(header.pack())
@@ -192,7 +192,7 @@ class FramedCodec(Codec):
                 raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
             return starts[i] + used
 
-        ends = _side_by_side(work, len(shares))
+        ends = _in_threads(work, len(shares))
         end = ends[-1] if ends else 0
         if end != body.size:
             raise CodecError(f"{body.size - end} bytes follow the last frame")
@@ -280,7 +280,7 @@ class StreamDecoder:
 
 
 def tag_histogram(buffer: object) -> Ints:
-    """How many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included; no value is decoded.
+    """Count the values of an INCEPTIONN stream that take 2, 10, 18 and 34 bits, tag included, without decoding.
 
     Source: INCEPTIONN, Table III.
 
@@ -305,7 +305,7 @@ def tag_histogram(buffer: object) -> Ints:
 
 
 def as_bits(values: Float32s) -> Bits:
-    """The same memory as 32-bit patterns."""
+    """Return a view of the same memory as 32-bit patterns."""
     return values.view(np.uint32)
 
 
@@ -318,7 +318,7 @@ def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
     return list(zip(edges, [*edges[1:], header.count], strict=False))
 
 
-def _side_by_side(work: Callable[[int], int], parts: int) -> list[int]:
+def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
     if parts <= 1:
         return [work(i) for i in range(parts)]
     with ThreadPoolExecutor(parts) as pool:
@@ -326,7 +326,7 @@ def _side_by_side(work: Callable[[int], int], parts: int) -> list[int]:
 
 
 def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
-    """The byte offsets of some frames (ascending), following the lengths from one to the next."""
+    """Return the byte offsets of some frames (ascending) by following the lengths of all frames."""
     if len(frames) <= 1:
         return [0] * len(frames)
     starts, at, frame = [], 0, 0

@@ -1,4 +1,4 @@
-"""Two hosts in network namespaces of their own, joined by emulated NICs in user space. Linux and root only.
+"""Two hosts in separate network namespaces, connected by emulated NICs in user space. Linux and root only.
 
 namespace a ── tun ── engine a ═══ wire (counted) ═══ engine b ── tun ── namespace b
 10.97.0.1                                                              10.97.0.2
@@ -26,18 +26,18 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Two namespaces that reach each other through the engines."""
+    """Two namespaces connected through the engines."""
 
     namespaces: tuple[Namespace, Namespace]
     engines: NicPair
 
     def command(self, host: int, *arguments: str) -> list[str]:
-        """The command line that runs ``arguments`` on host 0 or 1."""
+        """Return the command line that runs ``arguments`` on host 0 or 1."""
         return self.namespaces[host].command(*arguments)
 
 
 def refusal() -> str | None:
-    """Why namespaces cannot be made here; None when they can."""
+    """Return why namespaces cannot be created here; None if they can."""
     why = namespaces.refusal("the NIC emulation")
     if why is None and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "the NIC emulation needs /dev/net/tun"

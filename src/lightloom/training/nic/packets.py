@@ -1,4 +1,4 @@
-"""What a compressing NIC does to packets: the payload of TCP segments marked with ToS 0x28, nothing else.
+"""Packets through a compressing NIC: it compresses the payload of TCP segments marked with ToS 0x28.
 
     host ──▶ [compress payload] ── wire ──▶ [decompress payload, rebuild checksum] ──▶ host
 
@@ -25,7 +25,7 @@ _IPV4, _TCP = 4, 6
 
 
 class PayloadCodec(Protocol):
-    """What an engine needs of a codec."""
+    """The part of a codec that an engine needs."""
 
     def encode(self, array: object) -> bytes | memoryview: ...
 
@@ -34,7 +34,7 @@ class PayloadCodec(Protocol):
 
 @dataclass(slots=True)
 class Counters:
-    """Packets and bytes that crossed the wire, marked ones apart."""
+    """Packets and bytes that crossed the wire, in total and marked."""
 
     packets: int = 0
     host_bytes: int = 0
@@ -46,7 +46,7 @@ class Counters:
     marked_wire_bytes: int = 0
 
     def count(self, host: int, wire: int, *, marked: bool) -> None:
-        """One packet."""
+        """Count one packet."""
         self.packets += 1
         self.host_bytes += host
         self.wire_bytes += wire
@@ -63,7 +63,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What crosses the wire: the bytes, and where compressed floats begin in them (None: untouched)."""
+    """A packet on the wire, and the offset of its compressed values (None if it is not compressed)."""
 
     data: bytes
     compressed_from: int | None = None
@@ -79,7 +79,7 @@ class NicPair:
     """Sequence number of the first payload byte, by flow (addresses and ports)."""
 
     def compress(self, packet: bytes) -> Wire:
-        """A host's packet as the wire carries it; what is not marked, or not cut at whole floats, passes as it is."""
+        """Compress a host's packet, if it is marked and contains complete values only."""
         start = payload_start(packet)
         self._note_opening(packet)
         if start is None or not self._starts_with_a_float(packet):
@@ -91,7 +91,7 @@ class NicPair:
         return wire
 
     def decompress(self, wire: Wire) -> bytes:
-        """The packet as the receiving host gets it."""
+        """Return the packet that the receiving host gets."""
         start = wire.compressed_from
         if start is None:
             return wire.data
@@ -99,12 +99,12 @@ class NicPair:
         return with_checksum(wire.data[:start] + values.tobytes())
 
     def _starts_with_a_float(self, packet: bytes) -> bool:
-        """TCP may cut its stream anywhere, so the place in the stream decides; without the flow's start, none does."""
+        """Whether the payload begins at a multiple of four bytes of its flow; False if its start is unknown."""
         begin = self._first_byte.get(_flow(packet))
         return begin is not None and (_sequence_number(packet) - begin) % 4 == 0
 
     def _note_opening(self, packet: bytes) -> None:
-        """Remember where a flow begins, when this packet opens it (SYN)."""
+        """Store where a flow begins if this packet opens it (SYN)."""
         header = (packet[0] & 15) * 4 if packet else 0
         if len(packet) >= header + 20 and packet[0] >> 4 == _IPV4 and packet[9] == _TCP and packet[header + 13] & 2:
             self._first_byte[_flow(packet)] = (_sequence_number(packet) + 1) % 2**32

@@ -1,9 +1,9 @@
-"""The two connections between a pair of ranks, and how far the messages on them have come.
+"""The two connections between a pair of ranks, and the state of the messages on them.
 
-    rank ◀═ data ═▶ peer            only encoded floats; ToS 0x28 while they are compressed
-    rank ◀ control ▶ peer           never marked: sizes ahead of the data, farewells, reasons
+    rank ◀═ data ═▶ peer            only encoded values; ToS 0x28 while they are compressed
+    rank ◀ control ▶ peer           never marked: sizes, farewells, errors
 
-A network card that compresses what is marked must see nothing but floats on the data connection, hence the second one.
+A network card that compresses marked packets must see only values on the data connection, hence the second connection.
 Source: INCEPTIONN, section VI (ToS field 0x28 marks compressible traffic).
 """
 
@@ -42,7 +42,7 @@ class Channel:
         self.rank, self.peer = rank, peer
         self.data, self.control = data, control
         self.body = bytearray()
-        """The message that came last; whole when ``receiving`` is false."""
+        """The last message received; complete when ``receiving`` is false."""
         self._what = what
         self._sends: dict[socket.socket, memoryview] = {}
         self._expected: tuple[bool, int] | None = None
@@ -58,16 +58,16 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """Whether part of the offered message is still here."""
+        """Whether part of the offered message is not yet sent."""
         return bool(self._sends)
 
     @property
     def receiving(self) -> bool:
-        """Whether part of the expected message is still to come."""
+        """Whether part of the expected message has not arrived."""
         return self._expected is not None
 
     def may_mark(self, marked: bool) -> bool:
-        """Set the ToS of what is sent from now on; False while bytes of the last message can still leave."""
+        """Set the ToS of the next message; False while bytes of the last one may still be sent."""
         if marked != self._marked:
             if self._unacknowledged():
                 return False
@@ -85,14 +85,14 @@ class Channel:
         self._check_presence()
 
     def expect(self, marked: bool, limit: int) -> None:
-        """Begin to receive a message of at most ``limit`` bytes, whose announcement may have come already."""
+        """Begin to receive a message of at most ``limit`` bytes, whose announcement may have arrived already."""
         self._expected = (marked, limit)
         if self._announced is not None:
             self._begin_body(self._announced)
         self._check_presence()
 
     def wanted(self) -> dict[socket.socket, int]:
-        """What to wait for on which socket."""
+        """Events to wait for, by socket."""
         wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
@@ -102,10 +102,10 @@ class Channel:
         return wanted
 
     def serve(self, sock: socket.socket, mask: int) -> None:
-        """Do what can be done on one of the sockets without waiting.
+        """Send and receive what one of the sockets allows without waiting.
 
         Raises:
-            TransportError: the peer died, left, gave up or is out of step.
+            TransportError: the peer died, left, failed or sends another message than expected.
         """
         if mask & selectors.EVENT_WRITE:
             self._send(sock)
@@ -118,7 +118,7 @@ class Channel:
                 self._listen()
 
     def say(self, frame: Frame) -> None:
-        """Last words, if there is room for them."""
+        """Send a last frame, if the socket has room for it."""
         with suppress(OSError):
             self.control.send(frame.pack())
 
@@ -133,7 +133,7 @@ class Channel:
             del self._sends[sock]
 
     def _receive(self, sock: socket.socket, target: memoryview) -> int:
-        """Bytes received into the head of ``target``, 0 when none are there yet."""
+        """Receive into the beginning of ``target``; returns the number of bytes, 0 if none have arrived."""
         try:
             count = sock.recv_into(target[:_CHUNK])
         except (BlockingIOError, InterruptedError):
@@ -145,7 +145,7 @@ class Channel:
         return count
 
     def _listen(self) -> None:
-        """Read the control connection; farewells and reasons are obeyed."""
+        """Read the control connection and act on its frames."""
         piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
         try:
             self._heard += piece[: self._receive(self.control, piece)]
@@ -175,7 +175,7 @@ class Channel:
             raise TransportError(self._absence)
 
     def _begin_body(self, frame: Frame) -> None:
-        """Take an announcement, if it is what this rank is waiting for."""
+        """Begin to receive the announced message, if it is the expected one."""
         assert self._expected is not None
         marked, limit = self._expected
         if frame.sequence != self._sequence_in:
@@ -204,7 +204,7 @@ class Channel:
         return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
 
     def _lost(self, sock: socket.socket) -> NoReturn:
-        """A connection is gone: the peer's last words, if it had any, say why."""
+        """Raise for a closed connection, with the reason that the peer sent, if any."""
         reason = f"rank {self.peer} closed its connection"
         if sock is self.data:
             with suppress(OSError):

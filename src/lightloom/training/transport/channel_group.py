@@ -20,11 +20,11 @@ from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.payload import Payload
 
 DEFAULT_TIMEOUT = 300.0
-"""Seconds without progress before an exchange counts as broken; it must outlast the slowest rank's longest pause."""
+"""Time without progress after which an exchange fails, in seconds; longer than any pause of a slow rank."""
 
 
 class ChannelGroup:
-    """One rank's channels, which stand and fall together. Used by one thread at a time."""
+    """All channels of one rank, which are closed together. Used by one thread at a time."""
 
     def __init__(
         self, name: int, channels: Sequence[Channel], *, timeout: float = DEFAULT_TIMEOUT, what: str = "ring"
@@ -45,12 +45,12 @@ class ChannelGroup:
         self._owners = {channel.control: channel for channel in channels}
         self._owners |= {channel.data: channel for channel in channels}
         self._sockets = tuple(self._owners)
-        """Control ahead of data: the order in which they are served."""
+        """Sockets in the order in which they are served: control before data."""
         self._busy = False
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._registered: dict[socket.socket, int] = {}
-        """What the selector knows: asking it costs system calls, for what it says of sockets that it does not know."""
+        """Events registered with the selector; asking the selector itself costs system calls."""
 
     def transfer(
         self, sends: Mapping[Channel, Payload], limits: Mapping[Channel, int], *, marked: bool
@@ -88,7 +88,7 @@ class ChannelGroup:
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """What fails inside ends it for all peers, and tells them why."""
+        """If the body fails, send the reason to all peers and close all channels."""
         try:
             yield
         except BaseException as error:
@@ -100,11 +100,11 @@ class ChannelGroup:
             raise
 
     def abort(self, reason: str) -> None:
-        """Tell all peers in one line why this rank leaves, and close. Does nothing once closed."""
+        """Send all peers the reason in one line, and close. Does nothing if closed already."""
         self._leave(Frame(ABORT, text=reason), reason)
 
     def close(self) -> None:
-        """Say farewell and close. May be called any number of times, from any thread."""
+        """Send all peers a farewell and close. May be called any number of times, from any thread."""
         self._leave(Frame(FAREWELL), self._reason)
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class ChannelGroup:
             time.sleep(1e-4)
 
     def _wait(self) -> list[tuple[socket.socket, int]]:
-        """The sockets on which something can be done; fails after ``timeout`` seconds."""
+        """Return the sockets that are ready, with their events; fails after ``timeout`` seconds."""
         wanted: dict[socket.socket, int] = {}
         for channel in self._channels:
             wanted |= channel.wanted()

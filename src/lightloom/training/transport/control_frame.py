@@ -1,4 +1,4 @@
-"""What ranks say on the control connection: fixed frames of 256 bytes, so that half a frame is never ambiguous.
+"""Frames of the control connection: 256 bytes each, so that an incomplete frame is never ambiguous.
 
 "LL" | kind (1 byte) | marked (1) | sequence (4) | payload bytes (8) | reason (UTF-8, padded with zeros)
 """
@@ -13,13 +13,13 @@ _MAGIC = b"LL"
 _LONGEST = 240
 
 FRAME_SIZE = _LAYOUT.size
-"""Bytes."""
+"""Size of a frame, in bytes."""
 PAYLOAD, FAREWELL, ABORT = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message: a payload follows on the data connection, a rank is done, or a rank gives up and says why."""
+    """One message: a payload follows on the data connection, the rank leaves, or it fails for a stated reason."""
 
     kind: int
     marked: bool = False
@@ -28,13 +28,13 @@ class Frame:
     text: str = ""
 
     def pack(self) -> bytes:
-        """The frame as ``FRAME_SIZE`` bytes; a long reason is cut."""
+        """Return the frame as ``FRAME_SIZE`` bytes; a long reason is cut."""
         reason = self.text.encode()[:_LONGEST]
         return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, reason)
 
     @staticmethod
     def unpack(data: bytes | bytearray) -> Frame | None:
-        """The frame in ``data``, None when it is not one."""
+        """Return the frame in ``data``; None if it is not a frame."""
         if len(data) != FRAME_SIZE:
             return None
         magic, kind, marked, sequence, nbytes, reason = _LAYOUT.unpack(data)

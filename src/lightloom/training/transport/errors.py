@@ -1,7 +1,7 @@
-"""What can go wrong between processes.
+"""Errors of communication between processes.
 
 LightloomError
-├── TransportError   a ring of sockets broke: names the rank at fault
+├── TransportError   connections between ranks failed: names the rank at fault
 └── LaunchError      a worker process ended without a result
 """
 
@@ -11,8 +11,8 @@ from lightloom.core.errors import LightloomError
 
 
 class TransportError(LightloomError):
-    """A ring of sockets could not be set up, or broke; the message names this rank and the one at fault."""
+    """Connections between ranks could not be made, or failed; the message names this rank and the one at fault."""
 
 
 class LaunchError(LightloomError):
-    """A worker process failed, died or ran out of time; the message names its rank and its last words."""
+    """A worker process failed, died or ran out of time; the message names its rank and quotes its output."""

@@ -1,4 +1,4 @@
-"""All-reduce in two stages: rings of workers, whose leaders meet in a ring of their own or at an aggregator.
+"""All-reduce in two stages: rings of workers, whose leaders exchange sums in a ring or through an aggregator.
 
     1c      ┌─ 0 ◀──────▶ 4 ─┐                1b         ┌─▶ aggregator ◀─┐
         1   │   3      5  │   7                  ┌─ 0 ◀──┘                └──▶ 4 ─┐
@@ -34,7 +34,7 @@ from lightloom.training.transport.tree import Node, Tree, node_from_store
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Who is in which group; the first of each leads it.
+    """The ranks of each group; the first rank of a group leads it.
 
     Raises:
         ConfigError: a group is empty, or the ranks are not 0, 1, … each once.
@@ -58,17 +58,17 @@ class Groups:
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """By group."""
+        """Leader of each group."""
         return tuple(group[0] for group in self.members)
 
     @property
     def slices(self) -> int:
-        """Into how many parts the leaders cut what they exchange; enough to keep every hop of a group busy."""
+        """Number of parts of what the leaders exchange; enough to keep every hop of a group busy."""
         return max(len(group) for group in self.members)
 
 
 class Hierarchy:
-    """One worker's place; made by ``hierarchy_from_store``."""
+    """One worker of a hierarchy; created by ``hierarchy_from_store``."""
 
     def __init__(self, rank: int, groups: Groups, group: Ring | None, above: Ring | Node | None) -> None:
         """Takes over the ring of its group (None in a group of one) and, of a leader, what is above it."""
@@ -107,7 +107,7 @@ class Hierarchy:
         return total, traffic
 
     def close(self) -> None:
-        """Leave all rings. May be called any number of times."""
+        """Close all connections. May be called any number of times."""
         for peers in self._peers():
             peers.close()
 
@@ -121,7 +121,7 @@ class Hierarchy:
         return [peers for peers in (self._above, self._group) if peers is not None]
 
     def _finish(self, total: Float32s, codec: Codec | None, residual: Float32s | None) -> Traffic:
-        """Replace the sum of the group by that of all groups."""
+        """Replace the sum of the group by the sum of all groups."""
         slices, traffic = np.array_split(total, self.groups.slices), Traffic(0, 0)
         pieces = slices
         if self.groups.aggregator is None:
@@ -177,7 +177,7 @@ class Aggregator:
         return Traffic(raw, sent)
 
     def close(self) -> None:
-        """Leave. May be called any number of times."""
+        """Close all connections. May be called any number of times."""
         self._node.close()
 
     def __enter__(self) -> Self:
@@ -205,10 +205,10 @@ def hierarchy_from_store(
         TransportError: a rank did not come in time, or cannot be reached.
         ConfigError: ``rank`` is in no group.
     """
-    found = [(number, group) for number, group in enumerate(groups.members) if rank in group]
-    if not found:
+    own = [(number, group) for number, group in enumerate(groups.members) if rank in group]
+    if not own:
         raise ConfigError(f"rank {rank} is in none of the groups {groups.members}")
-    number, members = found[0]
+    number, members = own[0]
     ring: Ring | None = None
     above: Ring | Node | None = None
     with ExitStack() as opened:
@@ -274,7 +274,7 @@ def _meet_in_ring(
 def _meet_at_aggregator(
     node: Node, slices: Sequence[Float32s], codec: Codec | None, residuals: Sequence[Float32s | None]
 ) -> tuple[Traffic, list[Payload]]:
-    """A slice goes up while the one before comes down."""
+    """Send each slice to the aggregator while the sum of the previous slice arrives."""
     traffic, payloads = Traffic(0, 0), list[Payload]()
     parent = node.parent
     assert parent is not None
@@ -294,7 +294,7 @@ def _meet_at_aggregator(
 
 
 def _pass_on(ring: Ring, pieces: Sequence[Float32s], payloads: list[Payload], codec: Codec | None) -> Traffic:
-    """From the leader to the last rank of its ring: each sends a piece on while it receives the next."""
+    """Pass pieces on from the leader to the last rank of its ring, each while the next one arrives."""
     first, last, traffic = ring.rank == 0, ring.rank == ring.size - 1, Traffic(0, 0)
     received: Payload = b""
     for step in range(len(pieces) + 1):

@@ -19,7 +19,7 @@ from lightloom.training.transport.worker import ALL_DONE, Worker
 
 T = TypeVar("T")
 _EXIT_SECONDS = 15.0
-"""How long a process may take to end after it wrote its result."""
+"""Time that processes may take to end after all have results, in seconds."""
 _POLL_SECONDS = 0.05
 
 
@@ -29,32 +29,32 @@ def _here(function: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the ranks of a launch run; this host's loopback device unless said otherwise."""
+    """Where the ranks of a launch run; on this host's loopback device by default."""
 
     hosts: Sequence[str] = ()
     """IPv4 address by rank; 127.0.0.1 where empty."""
     prefixes: Sequence[Sequence[str]] = ()
-    """By rank, what stands in front of its command line."""
+    """Prefix of the command line, by rank."""
     interface: str = ""
     """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
     store_host: str = "127.0.0.1"
-    """Where the ranks reach the store."""
+    """Address at which the ranks reach the store."""
     at_store: Callable[[Callable[[], Any]], Any] = _here
     """Calls a function where ``store_host`` is an address of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one rank ended: with a value, with an error, or (both None) without a result."""
+    """How one rank ended: with a value or with an error."""
 
     rank: int
     value: Any = None
     error: str | None = None
-    """``Type: message`` of what it raised, or how it died."""
+    """``Type: message`` of the exception that it raised, or how it ended without a result."""
     log: str = ""
     """Its stdout and stderr."""
     exit_code: int | None = None
-    """As the system reports it; -9 also where it was killed because it would not end."""
+    """Exit code as the system reports it; -9 also for a process that was killed because it did not end."""
 
 
 def launch(
@@ -70,13 +70,13 @@ def launch(
 
     Args:
         function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
-        timeout: seconds for everything; what still runs then is killed, by process id.
+        timeout: time for everything, in seconds; processes that still run then are killed.
         arguments: JSON for ``worker.arguments``.
         check: raise unless every rank wrote a value.
         site: where they run.
 
     Raises:
-        LaunchError: names the first rank at fault and what it said.
+        LaunchError: a rank failed; the message names the first one and quotes it.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -101,10 +101,12 @@ def launch(
                 subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )
         results = [folder / f"{rank}.json" for rank in range(ranks)]
-        late = _await(processes, results, timeout, lambda: store.set(ALL_DONE, ""))
+        running = _await(processes, results, timeout, lambda: store.set(ALL_DONE, ""))
         _kill(processes)
         endings = [
-            f"no result within {timeout:g} s" if rank in late else f"no result, exit code {processes[rank].returncode}"
+            f"no result within {timeout:g} s"
+            if rank in running
+            else f"no result, exit code {processes[rank].returncode}"
             for rank in range(ranks)
         ]
         outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]

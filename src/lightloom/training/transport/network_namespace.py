@@ -1,4 +1,4 @@
-"""Network namespaces that nobody has to remove. Linux and root only.
+"""Network namespaces that the kernel removes by itself. Linux and root only.
 
 A namespace here has no name: a thread lives in it and holds it. When that thread and the processes started in it are
 gone, however they went, the kernel takes the namespace and its devices away; two runs can never meet at a name.

@@ -17,7 +17,7 @@ _WHAT = "tree"
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Who sends to whom: ``parents[rank]``, None for the root. Ranks without children are workers.
+    """The parent of each rank, None for the root. Ranks without children are workers.
 
     Raises:
         ConfigError: there is not exactly one root, or a rank does not reach it.
@@ -59,12 +59,12 @@ class Tree:
         return tuple(rank for rank in range(len(self.parents)) if rank not in self.parents)
 
     def children(self, rank: int) -> tuple[int, ...]:
-        """Whose sums ``rank`` adds up, in this order."""
+        """Children of ``rank``, in the order in which it adds their sums."""
         return tuple(child for child, parent in enumerate(self.parents) if parent == rank)
 
 
 class Node(ChannelGroup):
-    """One rank's place in a tree. Each method is a message on all channels of one side of it.
+    """One rank of a tree. Each method sends or receives one message on all channels to its parent or children.
 
     A child that is behind or ahead of its siblings by a message does no harm.
     """
@@ -95,22 +95,22 @@ class Node(ChannelGroup):
         self.transfer(dict.fromkeys(self._above(), payload), {}, marked=marked)
 
     def from_below(self, limit: int, *, marked: bool) -> list[bytearray]:
-        """What the children send up, each at most ``limit`` bytes, in order of rank."""
+        """Receive the messages of the children, each of at most ``limit`` bytes, in order of rank."""
         came = self.transfer({}, dict.fromkeys(self.children, limit), marked=marked)
         return [came[child] for child in self.children]
 
     def down(self, payload: Payload, *, marked: bool) -> None:
-        """Send the same to all children."""
+        """Send the same message to all children."""
         self.transfer(dict.fromkeys(self.children, payload), {}, marked=marked)
 
     def from_above(self, limit: int, *, marked: bool) -> bytearray:
-        """What the parent sends down, at most ``limit`` bytes."""
+        """Receive the message of the parent, of at most ``limit`` bytes."""
         came = self.transfer({}, dict.fromkeys(self._above(), limit), marked=marked)
         return came.popitem()[1]
 
     def _above(self) -> tuple[Channel, ...]:
         if self.parent is None:
-            raise ConfigError(f"rank {self.name} is the root of its tree: there is nobody above it")
+            raise ConfigError(f"rank {self.name} is the root of its tree: it has no parent")
         return (self.parent,)
 
 

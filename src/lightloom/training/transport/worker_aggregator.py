@@ -5,7 +5,7 @@
     worker 2 ─ gradient ─▶              ◀─ weights ─ worker 2
 
 Source: INCEPTIONN, Figs. 1a and 2 and section VII ("WA"; "WA+C" with gradients compressed). Only gradients have the
-narrow range and the tolerance that the codec needs: weights always travel as they are. Aggregators may stand in a tree,
+narrow range and the tolerance that the codec needs: weights are never compressed. Aggregators may stand in a tree,
 each passing the sum of its children's gradients on; it is encoded anew at every stage.
 
     the root                                     aggregators below it         a worker
@@ -32,14 +32,16 @@ from lightloom.training.transport.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One step as the root sees it, in seconds."""
+    """Durations of the parts of one step at the root, in seconds."""
 
     waiting: float
-    """Until all gradients were there."""
+    """Waiting for the gradients."""
     summing: float
-    """Decoding them included."""
+    """Decoding and adding the gradients."""
     updating: float
+    """The optimizer's step."""
     sending: float
+    """Sending the weights."""
 
 
 class WorkerTrainer:
@@ -114,7 +116,7 @@ class RootTrainer:
         with node.breaking_off():
             began = time.perf_counter()
             payloads = node.from_below(payload_limit(size), marked=self.codec is not None)
-            there = time.perf_counter()
+            arrived = time.perf_counter()
             gradient = add_up(node, payloads, size, self.codec)
             gradient /= node.workers
             summed = time.perf_counter()
@@ -123,7 +125,7 @@ class RootTrainer:
             weights = flat(self._parameters)
             updated = time.perf_counter()
             send_weights(node, weights)
-            return Served(there - began, summed - there, updated - summed, time.perf_counter() - updated)
+            return Served(arrived - began, summed - arrived, updated - summed, time.perf_counter() - updated)
 
 
 def relay(node: Node, size: int, steps: int, codec: Codec | None = None, *, error_feedback: bool = False) -> Traffic:
@@ -175,7 +177,7 @@ def add_up(node: Node, payloads: Iterable[bytearray], size: int, codec: Codec | 
 
 
 def send_weights(node: Node, weights: Float32s) -> None:
-    """From the root to all children.
+    """Send weights to all children.
 
     Raises:
         TransportError: see ``ChannelGroup.transfer``.
@@ -184,7 +186,7 @@ def send_weights(node: Node, weights: Float32s) -> None:
 
 
 def pull(node: Node, size: int) -> Float32s:
-    """The weights that come from above, passed on to children if there are any.
+    """Receive the weights from the parent and pass them on to the children.
 
     Raises:
         TransportError: see ``ChannelGroup.transfer``; also when their number is another.
@@ -197,7 +199,7 @@ def pull(node: Node, size: int) -> Float32s:
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
-    """What is exchanged, in the model's order.
+    """Parameters that are exchanged, in the order of the model.
 
     Raises:
         UnsupportedError: a parameter is not float32 in CPU memory.
@@ -210,19 +212,19 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 
 
 def flat(tensors: Iterable[Tensor]) -> Float32s:
-    """One after the other, copied."""
+    """Copy tensors into one flat array."""
     with torch.no_grad():
         joined: Float32s = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
         return joined
 
 
 def flat_gradients(parameters: list[nn.Parameter]) -> Float32s:
-    """One after the other, copied; zeros where there is none."""
+    """Copy gradients into one flat array; zeros where a parameter has none."""
     return flat(p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
 
 
 def set_gradients(parameters: list[nn.Parameter], values: Float32s) -> None:
-    """The inverse: gradients become views of ``values``."""
+    """Make gradients views of ``values``, the inverse of ``flat_gradients``."""
     for parameter, part in zip(parameters, _cut(values, parameters), strict=True):
         parameter.grad = part
 
