@@ -256,8 +256,8 @@ def compilers(tree: ast.Module) -> frozenset[str]:
 
 def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef, names: frozenset[str]) -> bool:
     """Return whether numba compiles a function, given the names from `compilers`."""
-    decorators = [getattr(decorator, "func", decorator) for decorator in function.decorator_list]
-    return any(ast.unparse(decorator).split(".")[-1] in names for decorator in decorators)
+    decorators = [ast.unparse(getattr(decorator, "func", decorator)) for decorator in function.decorator_list]
+    return any("njit" in decorator or decorator in names for decorator in decorators)
 
 
 def reaching_code(text: str, path: Path, name: str) -> CodeType:

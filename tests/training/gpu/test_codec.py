@@ -89,7 +89,7 @@ def test_decoding_in_place_keeps_the_shape() -> None:
 
 
 @runs
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_broken_streams_are_refused_as_on_the_cpu(seed: int) -> None:
     codec, random = SmallFrames(), np.random.default_rng(seed)
     whole = bytearray(codec.encode(samples(150, seed=seed)))
@@ -144,7 +144,7 @@ def compile_for_cuda() -> None:
 def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="needs triton")
     environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    code = "from tests.training.gpu.test_codec import compile_for_cuda; compile_for_cuda()"
-    root = Path(__file__).parents[3]
+    code = f"from {__name__} import compile_for_cuda; compile_for_cuda()"
+    root = Path(__file__).parents[__name__.count(".")]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
