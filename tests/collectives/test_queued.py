@@ -17,7 +17,7 @@ from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -46,7 +46,7 @@ def designs(draw: st.DrawFn, most: int = 36) -> tuple[int, Design]:
     )
 
 
-def trees_of(ranks: int, design: Design, nbytes: float = 1e4) -> Trees | None:
+def trees_of(ranks: int, design: Design, nbytes: float = 1e4) -> RingTrees | None:
     return make_trees(design, ranks, 8, nbytes, TIMING, 1e-6)
 
 
@@ -58,13 +58,14 @@ def test_what_is_folded_is_the_same_unfolded(drawn: tuple[int, Design], kind: Ki
     assume(trees is not None)
     assert trees is not None
     fabric = ring(ranks)
-    folded = ring_schedule("x", Collective(kind, ranks, 1e4 * ranks), fabric, trees)
-    whole = folded.unfolded(fabric.fibre_channels)
-    assert folded.folding is not None
-    assert len(whole) == len(folded) * folded.folding.copies
+    folded = ring_schedule(Collective(kind, ranks, 1e4 * ranks), fabric, trees)
+    unfolded = folded.unfolded(fabric.fibre_channels)
+    copies = 1 if folded.folding is None else folded.folding.copies
+    assert copies == ranks // trees.circuits.period
+    assert len(unfolded) == len(folded) * copies
     verify(folded, fabric)
-    verify(whole, fabric)
-    assert cost(folded, fabric).time == pytest.approx(cost(whole, fabric).time, rel=1e-12)
+    verify(unfolded, fabric)
+    assert cost(folded, fabric).time == pytest.approx(cost(unfolded, fabric).time, rel=1e-12)
     if kind == "all-gather":
         # Hubs that do not divide the ranks have chords of different lengths, but no propagation delays them here.
         assert cost(folded, fabric).time - fabric.setup_time <= trees.time * (1 + 1e-9)
@@ -72,8 +73,8 @@ def test_what_is_folded_is_the_same_unfolded(drawn: tuple[int, Design], kind: Ki
     assert both.repeated_time <= 2 * gather.repeated_time * (1 + 1e-9) + 1e-12
 
 
-def of_kind(ranks: int, trees: Trees, kind: Any) -> Schedule:
-    return ring_schedule("x", Collective(kind, ranks, 1e4 * ranks), ring(ranks), trees)
+def of_kind(ranks: int, trees: RingTrees, kind: Any) -> Schedule:
+    return ring_schedule(Collective(kind, ranks, 1e4 * ranks), ring(ranks), trees)
 
 
 @settings(deadline=None, max_examples=30)

@@ -53,7 +53,7 @@ def synthesized(draw: st.DrawFn, largest: int = 10) -> Made:
     assert trees is not None
     collective = Collective(draw(st.sampled_from(KINDS)), ranks, 1e4 * ranks)
     fabric = ring(ranks)
-    return ring_schedule("designed", collective, fabric, trees), fabric
+    return ring_schedule(collective, fabric, trees), fabric
 
 
 def made() -> st.SearchStrategy[Made]:

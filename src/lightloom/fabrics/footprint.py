@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lightloom.core.arrays import Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(NamedTuple):
     """The links that transfers occupy, as runs of consecutive links on cyclic tracks.
 
     Each array has shape [transfer, run]. Run ``r`` of transfer ``t`` occupies the links

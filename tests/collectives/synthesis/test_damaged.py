@@ -122,7 +122,7 @@ def test_sound_schedules_are_refused_where_they_use_what_is_dead(failure: str) -
     for chords in ((), (Level(16, 3, 1),), (Level(8, 2, 3),)):
         trees = make_trees(Design(chords, 2), 16, 8, 1e4, Timing(5e9, 1e-6), 1e-6)
         assert trees is not None
-        schedules.append(ring_schedule("x", wanted, sound, trees))
+        schedules.append(ring_schedule(wanted, sound, trees))
     for schedule in schedules:
         verify(schedule, sound)
         if uses_nothing_dead(schedule.unfolded(8), fabric):

@@ -14,7 +14,14 @@ from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.circuits import Feeder, Tours, Wiring, circuits, reaches, trees_of
+from lightloom.collectives.synthesis.exchange.circuits import (
+    Feeder,
+    Tours,
+    Wiring,
+    exchange_circuits,
+    reaches,
+    trees_of,
+)
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
 from lightloom.collectives.synthesis.exchange.ring import exchange, exchange_schedule
 from lightloom.collectives.synthesis.exchange.search import ExchangeSearch
@@ -47,7 +54,7 @@ def ring(ranks: int, wavelengths: int, hop_latency: float = 0.0) -> WdmRing:
 @given(st.integers(2, 40), st.data())
 def test_tours_fill_every_link_and_never_overlap(half: int, data: st.DataObject) -> None:
     tours = Tours(2 * half, data.draw(st.integers(1, max(half // 2, 1))), 1)
-    found = circuits(Wiring(2 * half, (tours,), None), 2 * half)
+    found = exchange_circuits(Wiring(2 * half, (tours,), None), 2 * half)
     held = np.zeros((2, 2 * half, tours.colours), np.int64)
     for copy in range(2 * half // found.period):
         for i in range(len(found.start)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.synthesis.engine.hubs import Circuits, Level, colour, hub_ranks
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, colour, hub_ranks
 
 
 @given(st.integers(2, 200), st.data())
@@ -42,7 +42,7 @@ def test_circuits_fit_the_fibre_and_repeat(ranks: int, channels: int, seeds: lis
         rng = np.random.default_rng(seed)
         hubs = int(rng.integers(2, ranks + 1))
         chords.append(Level(hubs, int(rng.integers(1, hubs)), int(rng.integers(1, 3))))
-    circuits = Circuits.of(ranks, channels, sorted(chords, key=lambda each: each.length(ranks)))
+    circuits = HubCircuits.of(ranks, channels, sorted(chords, key=lambda each: each.length(ranks)))
     if circuits is None:
         return
     assert sum(each.wavelengths for each in circuits.levels) == channels

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.multicast import gather as module
 from lightloom.collectives.synthesis.multicast.candidates import multicast_candidates
-from lightloom.collectives.synthesis.multicast.gather import multicast, multicast_schedule
+from lightloom.collectives.synthesis.multicast.gather import multicast
 from lightloom.collectives.synthesis.multicast.search import MulticastSearch
 from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, make_multicast_trees
 from lightloom.collectives.verify.stepped import verify
@@ -94,7 +95,7 @@ def test_the_search_times_designs_as_the_cost_model_does(
     wanted = Collective("all-gather", ranks, 1e3 * ranks)
     trees = make_multicast_trees(design, ranks, 1e3, Timing(BANDWIDTH, 1e-6, propagation, guard), 1e-6)
     assert trees is not None
-    schedule = multicast_schedule("any", wanted, fabric, trees)
+    schedule = ring_schedule(wanted, fabric, trees)
     verify(schedule, fabric)
     price, _ = costed(schedule, fabric)
     assert price.time == pytest.approx(fabric.setup_time + trees.time, rel=1e-9)
@@ -109,11 +110,13 @@ def test_a_tree_of_near_taps_uses_every_link_once_but_for_what_the_last_taps_lea
     trees = make_multicast_trees(design, ranks, 1e3, Timing(BANDWIDTH, 1e-6), 1e-6)
     assert trees is not None
     for piece in range(pieces):
-        sent, served = np.unique(trees.number[piece, 0][trees.number[piece, 0] >= 0], return_counts=True)
-        rank = np.arange(ranks)
-        way = trees.circuit[piece, 0] // trees.circuits.period % 2
-        length = np.where(way == 0, rank - trees.parent[piece, 0], trees.parent[piece, 0] - rank) % ranks
-        uses = sum(int(length[trees.number[piece, 0] == each].max()) for each in sent)
+        tap, paths = trees.forest.tap[piece, 0], trees.forest.paths
+        path = np.where(tap < 0, -1, paths.path[tap])
+        sent, served = np.unique(path[tap >= 0], return_counts=True)
+        rank, parent = np.arange(ranks), trees.forest.parent[piece, 0]
+        direction = trees.forest.circuit[piece, 0] // trees.circuits.period % 2
+        length = np.where(direction == 0, rank - parent, parent - rank) % ranks
+        uses = sum(int(length[path == each].max()) for each in sent)
         assert served.sum() == ranks - 1
         # Both ways may cross in the middle, where the two last transmissions overlap.
         assert ranks - 1 <= uses < ranks - 1 + design.arcs[0].taps

@@ -46,7 +46,7 @@ def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, m
     fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)
     search = RingSearch(ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
     design, trees = search.run(effort=2_000_000)
-    schedule = ring_schedule("synthesized", Collective("all-gather", ranks, nbytes * ranks), fabric, trees)
+    schedule = ring_schedule(Collective("all-gather", ranks, nbytes * ranks), fabric, trees)
     verify(schedule, fabric)
     cost, bound = costed(schedule, fabric)
     assert cost.repeated_time <= trees.time * (1 + 1e-9)
@@ -65,22 +65,22 @@ def test_trees_span_and_nothing_arrives_before_its_hops(ranks: int, channels: in
     design = found[seed % len(found)].design if found else Design(())
     trees = make_trees(design, ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
     assert trees is not None
-    roots = np.arange(trees.circuits.period)
-    assert (trees.parent[:, roots, roots] == -1).all()
-    assert (np.sum(trees.parent >= 0, axis=2) == ranks - 1).all()
+    forest, roots = trees.forest, np.arange(trees.circuits.period)
+    assert (forest.parent[:, roots, roots] == -1).all()
+    assert (np.sum(forest.parent >= 0, axis=2) == ranks - 1).all()
     assert trees.time >= bound_of(ranks, channels, nbytes) * (1 - 1e-9)
-    levels = trees.circuit // (2 * trees.circuits.period)
+    levels = forest.circuit // (2 * trees.circuits.period)
     busy = nbytes / design.pieces / (trees.circuits.width * TIMING.bandwidth)
     for piece in range(design.pieces):
         for root in roots.tolist():
             for rank in range(ranks):
-                up = int(trees.parent[piece, root, rank])
+                up = int(forest.parent[piece, root, rank])
                 if up >= 0 and up != root:
-                    arrived = trees.begin[piece, root, up] + busy[levels[piece, root, up]] + TIMING.hop
-                    assert trees.begin[piece, root, rank] >= arrived - 1e-15
+                    arrived = forest.begin[piece, root, up] + busy[levels[piece, root, up]] + TIMING.hop
+                    assert forest.begin[piece, root, rank] >= arrived - 1e-15
     # No circuit sends two pieces at once.
-    for which in np.unique(trees.circuit[trees.circuit >= 0]).tolist():
-        begin = np.sort(trees.begin[trees.circuit == which])
+    for which in np.unique(forest.circuit[forest.circuit >= 0]).tolist():
+        begin = np.sort(forest.begin[forest.circuit == which])
         assert (np.diff(begin) >= busy[which // (2 * trees.circuits.period)] * (1 - 1e-9)).all()
 
 

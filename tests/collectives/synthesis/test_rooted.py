@@ -100,7 +100,7 @@ def test_two_chains_reach_the_bandwidth_of_the_ring() -> None:
     fabric = WdmRing(ranks=8, wavelengths=4, conversion_time=1e-6)
     schedule = rooted(Collective("broadcast", 8, 1e10), fabric)
     price, bound = costed(schedule, fabric)
-    assert price.time <= 1.01 * bound.time and "its way around the ring, 1 lightpaths" in schedule.notes[0]
+    assert price.time <= 1.01 * bound.time and "around the ring each way, 1 lightpaths" in schedule.notes[0]
 
 
 def test_other_kinds_and_other_fabrics_are_refused() -> None:

@@ -12,7 +12,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.grid.rounds import Links, in_rounds
+from lightloom.collectives.synthesis.grid.rounds import GridLinks, in_rounds
 from lightloom.collectives.synthesis.grid.trees import GridTrees, over_trees
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
@@ -61,7 +61,7 @@ def test_large_shares_meet_the_receive_bound(fabric: Fabric) -> None:
     for kind in kinds:
         schedule = in_rounds(Collective(kind, fabric.ranks, 1e7 * fabric.ranks), fabric)
         time, bound = cost(schedule, fabric).time, lower_bound(schedule.collective, fabric).time
-        poorest = int(np.diff(Links.of(fabric).enter).min())
+        poorest = int(np.diff(GridLinks.of(fabric).enter).min())
         usable = (fabric.ranks - 1) * 1e7 / (poorest * float(fabric.link_bandwidth()[0]))
         assert bound <= time * (1 + 1e-9)
         assert time <= 1.06 * usable
@@ -99,7 +99,7 @@ def test_trees_of_a_mesh_carry_large_sums_in_the_time_of_all_its_links(rows: int
 def test_every_tree_spans_the_grid_by_its_links(grid: type[Mesh], rows: int, columns: int, chunks: int) -> None:
     fabric = grid(ranks=rows * columns, rows=rows)
     trees = GridTrees.of(fabric.grid, chunks)
-    links = Links.of(fabric)
+    links = GridLinks.of(fabric)
     joined = set(zip(links.source.tolist(), links.destination.tolist(), strict=True))
     for parent in trees.parent:
         root = int(np.flatnonzero(parent < 0)[0])
@@ -120,7 +120,7 @@ def test_twice_the_bandwidth_halves_the_time_and_a_size_scales_it() -> None:
 
 
 def test_links_are_the_pairs_of_neighbours() -> None:
-    links = Links.of(Mesh(ranks=12, rows=3))
+    links = GridLinks.of(Mesh(ranks=12, rows=3))
     assert len(links.source) == 2 * (2 * 4 + 3 * 3)
     stride = np.abs(links.source - links.destination)
     assert set(stride.tolist()) == {1, 4}

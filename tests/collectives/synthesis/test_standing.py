@@ -80,14 +80,14 @@ def test_large_shares_take_the_time_of_a_ring_that_never_waits(ranks: int) -> No
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 20), st.integers(1, 3), st.floats(2, 6), st.booleans())
 def test_trees_span_follow_circuits_and_never_send_what_has_not_come(
-    ranks: int, pieces: int, power: float, turned: bool
+    ranks: int, pieces: int, power: float, backward: bool
 ) -> None:
     fabric = WdmRing(ranks=ranks, wavelengths=6, wavelength_bandwidth=5e9, conversion_time=1e-6, hop_latency=1e-8)
     circuits = neighbours(ranks, (4, 2))
     busy, delay = busy_and_delay(fabric, circuits, 10**power / pieces)
-    trees = forest(circuits, busy, delay, pieces, turned=turned)
+    trees = forest(circuits, busy, delay, pieces, backward=backward)
     origin, target = circuits.source, circuits.destination
-    if turned:
+    if backward:
         origin, target = target, origin
     roots = np.arange(ranks)
     assert (trees.circuit[:, roots, roots] == -1).all()

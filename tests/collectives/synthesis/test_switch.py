@@ -82,13 +82,13 @@ def test_no_graph_has_more_ranks_near_than_its_degree_allows(ranks: int, degree:
 
 
 @given(st.integers(2, 6), st.integers(1, 40), st.integers(1, 4), st.integers(0, 2**20))
-def test_circuits_turned_round_lead_back(period: int, turns: int, degree: int, seed: int) -> None:
+def test_reversed_circuits_lead_back(period: int, turns: int, degree: int, seed: int) -> None:
     ranks, rng = period * turns, np.random.default_rng(seed)
     residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
     ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
     ahead[0] = 1
     there = Lift.of(ranks, ahead)
-    back = there.turned_round()
+    back = there.reversed()
     rank = np.arange(ranks)
     for plane in range(degree):
         onward = (rank + ahead[plane, rank % period]) % ranks

@@ -28,7 +28,7 @@ def up_and_down(
     if collective.kind in ROOTED:
         down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
         return from_broadcast(
-            collective, fabric, lambda each: assign_wavelengths(name, each, fabric, 1, down, striped=striped)
+            collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
         )
     logical = [_subtrees(child, parent, size, n) for child, parent, size in levels]
     logical += [_the_rest(child, parent, size, n) for child, parent, size in reversed(levels)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
@@ -31,15 +31,17 @@ def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False)
         "in-network",
         collective,
         fabric,
-        1,
-        1,
-        zeros,
-        np.concatenate([rank, np.full_like(down, n)]),
-        np.concatenate([rank, np.full_like(down, switch)]),
-        np.concatenate([np.full_like(rank, switch), down]),
-        zeros,
-        zeros,
-        zeros,
-        zeros,
-        np.repeat([True, False], [n, len(down)]),
+        Rows(
+            step=zeros,
+            lightpath=np.concatenate([rank, np.full_like(down, n)]),
+            source=np.concatenate([rank, np.full_like(down, switch)]),
+            destination=np.concatenate([np.full_like(rank, switch), down]),
+            route=zeros,
+            channel=zeros,
+            width=zeros,
+            chunk=zeros,
+            reduces=np.repeat([True, False], [n, len(down)]),
+        ),
+        chunks=1,
+        steps=1,
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.schedule.build import Moves, assemble, assign_wavelengths, moves
+from lightloom.collectives.schedule.build import Moves, Rows, assemble, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
@@ -52,17 +52,19 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
             "neighbour-exchange-pairs",
             gather,
             fabric,
-            n,
-            len(logical),
-            step,
-            np.arange(len(step)),
-            source,
-            destination,
-            route,
-            second.astype(np.int64),
-            np.ones_like(step),
-            chunk,
-            np.zeros(len(step), np.bool_),
+            Rows(
+                step=step,
+                lightpath=np.arange(len(step)),
+                source=source,
+                destination=destination,
+                route=route,
+                channel=second.astype(np.int64),
+                width=np.ones_like(step),
+                chunk=chunk,
+                reduces=np.zeros(len(step), np.bool_),
+            ),
+            chunks=n,
+            steps=len(logical),
         )
 
     return from_all_gather(collective, fabric, all_gather)

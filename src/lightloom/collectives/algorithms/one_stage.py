@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.schedule.build import assemble, assign_wavelengths, moves
+from lightloom.collectives.schedule.build import Rows, assemble, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
@@ -45,17 +45,19 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
             name,
             gather,
             fabric,
-            chunks,
-            -(-(n - 1) // planes),
-            ahead // planes,
-            np.arange(len(source)),
-            source,
-            destination,
-            np.zeros_like(source),
-            ahead % planes * width,
-            np.full(len(source), width),
-            chunk,
-            np.zeros(len(source), np.bool_),
+            Rows(
+                step=ahead // planes,
+                lightpath=np.arange(len(source)),
+                source=source,
+                destination=destination,
+                route=np.zeros_like(source),
+                channel=ahead % planes * width,
+                width=np.full(len(source), width),
+                chunk=chunk,
+                reduces=np.zeros(len(source), np.bool_),
+            ),
+            chunks=chunks,
+            steps=-(-(n - 1) // planes),
         )
 
     if collective.kind == "all-to-all":
@@ -83,15 +85,17 @@ def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -
         name,
         collective,
         fabric,
-        chunks,
-        -(-colours // slots),
-        colour // slots,
-        np.arange(len(source)),
-        source,
-        destination,
-        route,
-        colour % slots * width,
-        np.full(len(source), width),
-        chunk,
-        np.zeros(len(source), np.bool_),
+        Rows(
+            step=colour // slots,
+            lightpath=np.arange(len(source)),
+            source=source,
+            destination=destination,
+            route=route,
+            channel=colour % slots * width,
+            width=np.full(len(source), width),
+            chunk=chunk,
+            reduces=np.zeros(len(source), np.bool_),
+        ),
+        chunks=chunks,
+        steps=-(-colours // slots),
     )

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithms.optree_radices import best_radices, cut
-from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import (
@@ -80,17 +80,19 @@ def optree(
             name,
             gather,
             fabric,
-            n,
-            int(begin[-1]),
-            step,
-            np.arange(len(step), dtype=np.int32),
-            source,
-            destination,
-            route,
-            channel,
-            count,
-            chunk,
-            np.zeros(len(step), np.bool_),
+            Rows(
+                step=step,
+                lightpath=np.arange(len(step), dtype=np.int32),
+                source=source,
+                destination=destination,
+                route=route,
+                channel=channel,
+                width=count,
+                chunk=chunk,
+                reduces=np.zeros(len(step), np.bool_),
+            ),
+            chunks=n,
+            steps=int(begin[-1]),
             notes=(note,),
         )
 
@@ -111,14 +113,14 @@ def exchange_stages(n: int, radices: Sequence[int]) -> list[Stage]:
         part_of = np.searchsorted(part_start, holder, side="right") - 1
         position = holder - part_start[part_of]
         receiver = part_start[:, None] + np.minimum(position[parent], part_size[:, None] - 1)
-        here = part_of[parent] == np.arange(len(part_start))[:, None]
+        inside = part_of[parent] == np.arange(len(part_start))[:, None]
         if number == 0:
             stages.append(_around_the_ring(part_start, part_size))
         else:
-            away = np.flatnonzero(~here.ravel())
+            away = np.flatnonzero(~inside.ravel())
             source = holder[parent].ravel()[away]
             stages.append(along_the_line(source, receiver.ravel()[away], away % n, n))
-        holder = np.where(here, holder[parent], receiver).astype(np.int32)
+        holder = np.where(inside, holder[parent], receiver).astype(np.int32)
         start, size = part_start, part_size
     if len(start) != n:
         raise ConfigError(f"radices {tuple(radices)} cut {n} ranks into {len(start)} parts: expected {n}")
@@ -151,9 +153,9 @@ def along_the_line(source: Column, destination: Column, chunk: Column, n: int) -
     """Later stages: intervals of a line, coloured with as many colours as the busiest link carries."""
     route = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE).astype(np.int8)
     colour, colours = np.empty(len(source), np.int64), 0
-    for way in (CLOCKWISE, COUNTERCLOCKWISE):
-        of = np.flatnonzero(route == way)
-        low, high = (source, destination) if way == CLOCKWISE else (destination, source)
-        colour[of], used = colour_intervals(low[of], high[of], np.ones(len(of), np.int64), n)
+    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
+        rows = np.flatnonzero(route == direction)
+        low, high = (source, destination) if direction == CLOCKWISE else (destination, source)
+        colour[rows], used = colour_intervals(low[rows], high[rows], np.ones(len(rows), np.int64), n)
         colours = max(colours, used)
     return Stage(source, destination, chunk, route, colour, colours)

@@ -47,9 +47,9 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
             to = first[sends] + sibling
             target = start[to] + np.minimum(position[sends], size[to] - 1)
             np.add.at(arriving, target, items[sends])
-            way = (target < sends).astype(np.int64)
-            np.add.at(load, (way, np.minimum(sends, target)), items[sends])
-            np.add.at(load, (way, np.maximum(sends, target)), -items[sends])
+            direction = (target < sends).astype(np.int64)
+            np.add.at(load, (direction, np.minimum(sends, target)), items[sends])
+            np.add.at(load, (direction, np.maximum(sends, target)), -items[sends])
         colours = int(np.cumsum(load, axis=1).max())
         if number == 0:
             colours = _first_stage_colours(size)
@@ -84,15 +84,15 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
         """The best ways to finish parts of ``size`` ranks along lines, cheapest first."""
         if size == 1:
             return [(0.0, ())]
-        found = []
+        candidates = []
         for radix in range(2, min(size, _LARGEST_LATER_RADIX) + 1):
             cost = float(np.ceil(n / radix * line_all_to_all_wavelengths(radix) / channels - 1e-9))
-            found += [(cost + more, (radix, *tail)) for more, tail in rest(-(-size // radix))[:8]]
-        return sorted(found)[:_COUNTED_EXACTLY]
+            candidates += [(cost + more, (radix, *tail)) for more, tail in rest(-(-size // radix))[:8]]
+        return sorted(candidates)[:_COUNTED_EXACTLY]
 
-    found = []
+    candidates = []
     for radix in sorted({*range(2, min(n, 64) + 1), n}):
         parts = -(-n // radix)
         cost = float(-(-parts * ring_all_to_all_wavelengths(radix) // channels))
-        found += [(cost + more, (radix, *tail)) for more, tail in rest(parts)[:12]]
-    return [radices for _, radices in sorted(found)[:_COUNTED_EXACTLY]]
+        candidates += [(cost + more, (radix, *tail)) for more, tail in rest(parts)[:12]]
+    return [radices for _, radices in sorted(candidates)[:_COUNTED_EXACTLY]]

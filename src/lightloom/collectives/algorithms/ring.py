@@ -17,9 +17,11 @@ one-way form is the Ring baseline of OpTree, Table I.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
 from lightloom.collectives.spec import ROOTED, Collective
@@ -42,11 +44,13 @@ def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     name = "ring-striped" if striped else "ring"
     n = collective.ranks
     if collective.kind in ROOTED:
-        return from_broadcast(collective, fabric, lambda each: _chains(name, each, fabric, 1, striped))
+        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 1, striped))
 
     def all_gather(gather: Collective) -> Schedule:
         step, position = (axis.ravel() for axis in np.indices((n - 1, n), dtype=np.int32))
-        return _neighbours(name, gather, fabric, n - 1, step, position, np.ones_like(step), striped, 1)
+        return _neighbours(
+            name, gather, fabric, _Hops(step, position, np.ones_like(step)), striped=striped, steps=n - 1
+        )
 
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
 
@@ -60,15 +64,16 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
     if collective.kind == "all-to-all":
         return _blocks(name, collective, fabric, steps, pieces, striped)
     if collective.kind in ROOTED:
-        return from_broadcast(collective, fabric, lambda each: _chains(name, each, fabric, 2, striped))
+        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 2, striped))
 
     def all_gather(gather: Collective) -> Schedule:
         axes = np.indices((steps, 2, n, pieces), dtype=np.int32)
         step, backward, position, piece = (axis.ravel() for axis in axes)
         if n % 2 == 0:
-            kept = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
-            step, backward, position, piece = (axis[kept] for axis in (step, backward, position, piece))
-        return _neighbours(name, gather, fabric, steps, step, position, 1 - 2 * backward, striped, pieces, piece)
+            travels = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
+            step, backward, position, piece = (axis[travels] for axis in (step, backward, position, piece))
+        hops = _Hops(step, position, 1 - 2 * backward, piece)
+        return _neighbours(name, gather, fabric, hops, striped=striped, steps=steps, pieces=pieces)
 
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
 
@@ -79,68 +84,60 @@ def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, piece
     axes = np.indices((steps, 2, n, steps, pieces), dtype=np.int32)
     step, backward, position, distance, piece = (axis.ravel() for axis in axes)
     distance += 1
-    kept = distance > step
+    travels = distance > step
     if n % 2 == 0:
-        kept &= (2 * distance < n) | (backward == 0 if pieces == 1 else piece == backward)
-    step, backward, position, distance, piece = (axis[kept] for axis in (step, backward, position, distance, piece))
+        travels &= (2 * distance < n) | (backward == 0 if pieces == 1 else piece == backward)
+    step, backward, position, distance, piece = (axis[travels] for axis in (step, backward, position, distance, piece))
     heading = 1 - 2 * backward
     origin = order[(position - heading * step) % n]
     reader = order[(position + heading * (distance - step)) % n]
-    return _neighbours(
-        name,
-        collective,
-        fabric,
-        steps,
-        step,
-        position,
-        heading,
-        striped,
-        n * pieces,
-        reader * np.int32(pieces) + piece,
-        origin,
-    )
+    hops = _Hops(step, position, heading, reader * np.int32(pieces) + piece, origin)
+    return _neighbours(name, collective, fabric, hops, striped=striped, steps=steps, pieces=n * pieces)
 
 
-def _chains(name: str, collective: Collective, fabric: Fabric, ways: int, striped: bool) -> Schedule:
+def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
     """Every chain passes all ranks, the root first; pieces are dealt to the chains in halves."""
     n = collective.ranks
     piece, hop = (axis.ravel() for axis in np.indices((n, n - 1), dtype=np.int32))
-    backward, number = np.divmod(piece, np.int32(-(-n // ways)))
+    backward, number = np.divmod(piece, np.int32(-(-n // directions)))
     step = number + hop
     by_step = np.lexsort((hop, backward, step))
     piece, hop, backward, step = (axis[by_step] for axis in (piece, hop, backward, step))
     heading = 1 - 2 * backward
-    return _neighbours(
-        name, collective, fabric, int(step[-1]) + 1, step, hop * heading % n, heading, striped, 1, 0, piece
-    )
+    hops = _Hops(step, hop * heading % n, heading, 0, piece)
+    return _neighbours(name, collective, fabric, hops, striped=striped, steps=int(step[-1]) + 1)
+
+
+class _Hops(NamedTuple):
+    """Transfers from neighbour to neighbour, sorted by step and heading: arrays [row]."""
+
+    step: Column
+    position: Column
+    """Place of the sender around the ring."""
+    heading: Column
+    """1 forward, −1 backward."""
+    piece: Column | int = 0
+    """Piece of the owner's share."""
+    owner: Column | None = None
+    """Rank that owns the share; None: the share began ``step`` ranks behind the sender."""
 
 
 def _neighbours(
-    name: str,
-    collective: Collective,
-    fabric: Fabric,
-    steps: int,
-    step: Column,
-    position: Column,
-    heading: Column,
-    striped: bool,
-    pieces: int,
-    piece: Column | int = 0,
-    owner: Column | None = None,
+    name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, steps: int, pieces: int = 1
 ) -> Schedule:
-    """Rows, sorted by step and heading, in which ``position`` sends on a piece of the share that began ``step`` ranks
-    behind it."""
+    """The schedule of these transfers, of shares in so many pieces."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
+    step, position, heading, piece, owner = hops
     source, destination = order[position], order[(position + heading) % n]
     owner = order[(position - heading * step) % n] if owner is None else owner
     backward = heading < 0
     on_ring = fabric.routes == 2
     # On a circuit switch the two headings are two circuits, so they take different planes (half of them each).
-    ways = 1 if on_ring else len(np.unique(heading))
-    width = max(fabric.usable_channels // ways, 1) if striped else 1
-    channel = backward * np.int32(width * (ways - 1))
+    directions = 1 if on_ring else len(np.unique(heading))
+    width = max(fabric.usable_channels // directions, 1) if striped else 1
+    channel = backward * np.int32(width * (directions - 1))
     substep = step
-    if fabric.exclusive and ways > fabric.usable_channels:
+    if fabric.exclusive and directions > fabric.usable_channels:
         substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
     starts = np.ones(len(step), np.bool_)
     starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
@@ -148,15 +145,17 @@ def _neighbours(
         name,
         collective,
         fabric,
-        n * pieces,
-        steps,
-        substep,
-        np.cumsum(starts, dtype=np.int32) - 1,
-        source,
-        destination,
-        np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE),
-        channel if fabric.exclusive else np.zeros_like(step),
-        np.full(len(step), width if fabric.exclusive else 0),
-        owner * np.int32(pieces) + piece,
-        np.zeros(len(step), np.bool_),
+        Rows(
+            step=substep,
+            lightpath=np.cumsum(starts, dtype=np.int32) - 1,
+            source=source,
+            destination=destination,
+            route=np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE),
+            channel=channel if fabric.exclusive else np.zeros_like(step),
+            width=np.full(len(step), width if fabric.exclusive else 0),
+            chunk=owner * np.int32(pieces) + piece,
+            reduces=np.zeros(len(step), np.bool_),
+        ),
+        chunks=n * pieces,
+        steps=steps,
     )

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
 from lightloom.collectives.spec import Collective
@@ -64,17 +64,19 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
         "wrht-striped" if striped else "wrht",
         collective,
         fabric,
-        1,
-        len(stages),
-        step,
-        np.arange(len(step)),
-        source,
-        destination,
-        route,
-        colour * width,
-        width,
-        np.zeros_like(step),
-        step < adding,
+        Rows(
+            step=step,
+            lightpath=np.arange(len(step)),
+            source=source,
+            destination=destination,
+            route=route,
+            channel=colour * width,
+            width=width,
+            chunk=np.zeros_like(step),
+            reduces=step < adding,
+        ),
+        chunks=1,
+        steps=len(stages),
     )
 
 

@@ -12,13 +12,13 @@ from lightloom.fabrics.base import Fabric
 
 def ranks_by_hops(ranks: int, degree: int) -> list[int]:
     """The most ranks that can lie exactly 1, 2, ... hops from a rank: D, D², ..., and the rest."""
-    found: list[int] = []
+    numbers: list[int] = []
     left, most = ranks - 1, degree
     while left > 0:
-        found.append(min(left, most))
-        left -= found[-1]
+        numbers.append(min(left, most))
+        left -= numbers[-1]
         most *= degree
-    return found
+    return numbers
 
 
 def degree_seconds(collective: Collective, fabric: Fabric) -> float:
@@ -27,8 +27,8 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
     Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice.
     """
     standing = _standing_seconds(collective, fabric)
-    again = max(fabric.setup_time, _receiving_seconds(collective, fabric))
-    return fabric.setup_time + fabric.step_overhead + min(standing, again)
+    changing = max(fabric.setup_time, _receiving_seconds(collective, fabric))
+    return fabric.setup_time + fabric.step_overhead + min(standing, changing)
 
 
 def _hop(fabric: Fabric) -> float:
@@ -60,8 +60,8 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
         return max(last, hop + hops * share)
     if collective.kind in ("all-reduce", "broadcast", "reduce"):
         return max(last, _receiving_seconds(collective, fabric))
-    found, beyond = 0.0, collective.ranks - 1
+    least, beyond = 0.0, collective.ranks - 1
     for k, number in enumerate(at_distance):
-        found = max(found, hop + k * onward + beyond * share)
+        least = max(least, hop + k * onward + beyond * share)
         beyond -= number
-    return found
+    return least

@@ -68,11 +68,11 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
 
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
     """The first of those that are equal but for rounding."""
-    found = bounds[0]
-    for each in bounds[1:]:
-        if each[0] > found[0] * (1 + _ROUNDING):
-            found = each
-    return found
+    largest = bounds[0]
+    for bound in bounds[1:]:
+        if bound[0] > largest[0] * (1 + _ROUNDING):
+            largest = bound
+    return largest
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:

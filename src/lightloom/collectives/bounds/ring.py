@@ -16,7 +16,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
     """Seconds, conversion of the first hop included, with what sets each."""
     hop = _hop(fabric)
     hops = _standing_hops(collective, fabric)
-    found = [
+    bounds = [
         (_joint(collective, fabric), "the links that so few hops must use"),
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
@@ -24,8 +24,8 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         # At the least half the ring away lies some rank even from a root, whatever has failed.
         hops = -(-(fabric.ranks // 2) // fabric.reach)
         seconds = hops * _hop(fabric)
-        found.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
-    return found
+        bounds.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
+    return bounds
 
 
 def _hop(fabric: Fabric) -> float:

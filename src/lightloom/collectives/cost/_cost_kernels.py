@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from numba import njit
 
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
+from lightloom.fabrics.footprint import Footprint
+
+
+class LinkLoads(NamedTuple):
+    """Seconds for which each link is busy in the step at which it was last used: arrays [link]."""
+
+    seconds: Floats
+    step: Int32s
+
+
+class Channels(NamedTuple):
+    """The channels that rows use: arrays [row]."""
+
+    step: Column
+    first: Int32s
+    width: Column
+
+
+class CodedRows(NamedTuple):
+    """Rows whose chunks are encoded and decoded."""
+
+    order: Ints
+    """Rows in an order in which the steps can run."""
+    step: Column
+    """[row]."""
+    lightpath: Column
+    """[row]."""
+    source: Column
+    """[row]."""
+    destination: Column
+    """[row]."""
+    chunk: Column
+    """[row]."""
+    reduces: Mask
+    """[row]."""
+
+
+class Work(NamedTuple):
+    """The most chunks that a rank encodes and decodes: arrays [step]."""
+
+    encoded: Ints
+    decoded: Ints
+
 
 @njit(cache=True)
-def lightpath_chunks(lightpath: Any, destination: Any, chunks: Any, first_row: Any) -> None:
+def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first_row: Ints) -> None:
     """Count the chunks on each lightpath; a multicast chunk counts once."""
     for row in range(len(lightpath)):
         path = lightpath[row]
@@ -19,7 +63,9 @@ def lightpath_chunks(lightpath: Any, destination: Any, chunks: Any, first_row: A
 
 
 @njit(cache=True)
-def slowest(step: Any, lightpath: Any, chunks: Any, count: Any, latency: Any, per_chunk: float, result: Any) -> None:
+def slowest(
+    step: Column, lightpath: Column, chunks: Ints, count: Column, latency: Floats, per_chunk: float, result: Floats
+) -> None:
     """Per step, the longest of ``chunks · per_chunk / count + latency`` over its rows."""
     for row in range(len(step)):
         time = chunks[lightpath[row]] * per_chunk / count[row] + latency[row]
@@ -28,62 +74,40 @@ def slowest(step: Any, lightpath: Any, chunks: Any, count: Any, latency: Any, pe
 
 
 @njit(cache=True)
-def busiest(
-    rows: Any,
-    step: Any,
-    base: Any,
-    start: Any,
-    length: Any,
-    period: Any,
-    per_chunk: Any,
-    load: Any,
-    load_step: Any,
-    result: Any,
-) -> None:
+def busiest(rows: Ints, step: Column, runs: Footprint, per_chunk: Floats, loads: LinkLoads, result: Floats) -> None:
     """Per step, the longest any shared link needs; ``per_chunk`` [link] is seconds a chunk, rows come step by step."""
     for i in range(len(rows)):
-        row = rows[i]
-        now = step[row]
-        for run in range(base.shape[1]):
-            for k in range(length[i, run]):
-                link = base[i, run] + (start[i, run] + k) % period[i, run]
-                if load_step[link] != now:
-                    load_step[link] = now
-                    load[link] = 0.0
-                load[link] += per_chunk[link]
-                if load[link] > result[now]:
-                    result[now] = load[link]
+        now = step[rows[i]]
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[i, run]):
+                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
+                if loads.step[link] != now:
+                    loads.step[link] = now
+                    loads.seconds[link] = 0.0
+                loads.seconds[link] += per_chunk[link]
+                if loads.seconds[link] > result[now]:
+                    result[now] = loads.seconds[link]
 
 
 @njit(cache=True)
-def changes(
-    rows: Any,
-    step: Any,
-    key: Any,
-    channel: Any,
-    count: Any,
-    base: Any,
-    start: Any,
-    length: Any,
-    period: Any,
-    channels: int,
-    tuned: Any,
-    changed: Any,
-) -> bool:
+def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: int, tuned: Ints, changed: Mask) -> bool:
     """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
 
     A circuit stays until another needs one of its channels: ``tuned`` [link * channels] remembers the circuit of each.
+
+    Args:
+        key: number of each row's circuit, above zero, in the order of ``rows``.
     """
-    overwritten = False
+    step, overwritten = used.step, False
     for i in range(len(rows)):
         row = rows[i]
         if i > 0 and key[i] == key[i - 1] and step[row] == step[rows[i - 1]]:
             continue
-        for run in range(base.shape[1]):
-            for k in range(length[i, run]):
-                link = base[i, run] + (start[i, run] + k) % period[i, run]
-                cell = link * channels + channel[row]
-                for c in range(cell, cell + count[row]):
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[i, run]):
+                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
+                cell = link * channels + used.first[row]
+                for c in range(cell, cell + used.width[row]):
                     if tuned[c] != key[i]:
                         overwritten = overwritten or tuned[c] != 0
                         tuned[c] = key[i]
@@ -92,49 +116,39 @@ def changes(
 
 
 @njit(cache=True)
-def codec_work(
-    rows: Any,
-    step: Any,
-    lightpath: Any,
-    source: Any,
-    destination: Any,
-    chunk: Any,
-    reduces: Any,
-    chunks: int,
-    in_line: bool,
-    coded_as: Any,
-    count: Any,
-    encoded: Any,
-    decoded: Any,
-) -> None:
-    """Per step, the most chunks that a rank encodes, and decodes; rows come step by step.
+def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, count: Ints, work: Work) -> None:
+    """Per step, the most chunks that a rank encodes, and decodes.
 
-    ``coded_as`` [rank * chunks]: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and
-    in line the last lightpath that took the chunk. ``count`` [2, ranks] is scratch.
+    Args:
+        coded_as: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in line the
+            last lightpath that took the chunk: [rank * chunks].
+        count: scratch, [2, ranks].
+        work: out.
     """
+    order, source, destination, chunk = rows.order, rows.source, rows.destination, rows.chunk
     begin = 0
-    while begin < len(rows):
-        end, now = begin, step[rows[begin]]
-        while end < len(rows) and step[rows[end]] == now:
+    while begin < len(order):
+        end, now = begin, rows.step[order[begin]]
+        while end < len(order) and rows.step[order[end]] == now:
             end += 1
         count[:] = 0
         # What a step sends is what was held before it, so all sends come before all arrivals.
         for i in range(begin, end):
-            row = rows[i]
+            row = order[i]
             cell = source[row] * chunks + chunk[row]
             if in_line:
-                if coded_as[cell] != lightpath[row]:
-                    coded_as[cell] = lightpath[row]
+                if coded_as[cell] != rows.lightpath[row]:
+                    coded_as[cell] = rows.lightpath[row]
                     count[0, source[row]] += 1
             elif coded_as[cell] == -1:
                 coded_as[cell] = -2
                 count[0, source[row]] += 1
-                if not reduces[row]:
+                if not rows.reduces[row]:
                     count[1, source[row]] += 1
         for i in range(begin, end):
-            row = rows[i]
+            row = order[i]
             count[1, destination[row]] += 1
             if not in_line:
-                coded_as[destination[row] * chunks + chunk[row]] = -1 if reduces[row] else -2
-        encoded[now], decoded[now] = count[0].max(), count[1].max()
+                coded_as[destination[row] * chunks + chunk[row]] = -1 if rows.reduces[row] else -2
+        work.encoded[now], work.decoded[now] = count[0].max(), count[1].max()
         begin = end

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from lightloom.core.arrays import Column, Floats, Ints, Mask
+
+
+class PlayedRows(NamedTuple):
+    """Rows of a queued schedule with their times; a cell is a chunk in a rank of the first period."""
+
+    order: Ints
+    """Rows by lightpath, and in the order of its queue."""
+    lightpath: Column
+    """[row]."""
+    follows: Mask
+    """Whether the row at a place of the order is of the same transmission as the one before it: [place]."""
+    origin: Ints
+    """Cell that a row reads: [row]."""
+    target: Ints
+    """Cell that a row writes: [row]."""
+    reduces: Mask
+    """Whether the row adds to its target: [row]."""
+    busy: Floats
+    """Seconds for which a chunk holds its lightpath: [row]."""
+    delay: Floats
+    """Seconds after which it arrives: [row]."""
+
 
 @njit(cache=True)
-def play(
-    order: Any,
-    lightpath: Any,
-    follows: Any,
-    origin: Any,
-    target: Any,
-    reduces: Any,
-    held: Any,
-    busy: Any,
-    delay: Any,
-    begin: Any,
-) -> float:
+def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
     """Seconds until the last arrival; verified schedules only.
 
     Args:
-        order: rows by lightpath, and in the order of its queue.
-        follows: whether the row at a place of that order is of the same transmission as the one before it: [place].
-        origin, target: the cell that a row reads and the one that it writes: [row].
         held: in and out, whether data lies in a cell: [cell].
-        busy, delay: seconds that a chunk holds its lightpath, and after which it arrives: [row].
-        begin: out, [row].
+        begin: out, seconds at which each row begins: [row].
     """
-    cells, rows = len(held), len(order)
-    ready = np.zeros(cells)
-    awaited = np.zeros(cells, np.int64)
-    for row in range(rows):
-        if reduces[row]:
-            awaited[target[row]] += 1
-    paths = lightpath.max() + 1 if rows else 0
-    place = np.zeros(paths + 1, np.int64)
-    for row in range(rows):
-        place[lightpath[row] + 1] += 1
-    for path in range(paths):
-        place[path + 1] += place[path]
+    cells, order = len(held), rows.order
+    ready, awaited = np.zeros(cells), np.zeros(cells, np.int64)
+    for row in range(len(order)):
+        if rows.reduces[row]:
+            awaited[rows.target[row]] += 1
+    place = first_places(rows.lightpath)
+    paths = len(place) - 1
     head, free = place[:-1].copy(), np.zeros(paths)
     waiting, behind = np.full(cells, -1, np.int64), np.full(paths, -1, np.int64)
     stack, top = np.arange(paths), paths
@@ -52,21 +55,20 @@ def play(
         path = stack[top]
         while head[path] < place[path + 1]:
             row = order[head[path]]
-            cell = origin[row]
-            if awaited[cell] > 0 or not (reduces[row] or held[cell]):
+            cell, to = rows.origin[row], rows.target[row]
+            if awaited[cell] > 0 or not (rows.reduces[row] or held[cell]):
                 behind[path] = waiting[cell]
                 waiting[cell] = path
                 break
-            if follows[head[path]]:
+            if rows.follows[head[path]]:
                 begin[row] = begin[order[head[path] - 1]]
             else:
                 begin[row] = max(free[path], ready[cell])
-                free[path] = begin[row] + busy[row]
+                free[path] = begin[row] + rows.busy[row]
             head[path] += 1
-            to = target[row]
-            arrives = begin[row] + delay[row]
+            arrives = begin[row] + rows.delay[row]
             end = max(end, arrives)
-            if reduces[row]:
+            if rows.reduces[row]:
                 ready[to] = max(ready[to], arrives)
                 awaited[to] -= 1
             else:
@@ -78,3 +80,13 @@ def play(
                 top += 1
                 woken = behind[woken]
     return end
+
+
+@njit(cache=True)
+def first_places(lightpath: Column) -> Ints:
+    """Place of the first row of each lightpath in an order by lightpath: [lightpath + 1]."""
+    paths = lightpath.max() + 1 if len(lightpath) else 0
+    place = np.zeros(paths + 1, np.int64)
+    for path in lightpath:
+        place[path + 1] += 1
+    return np.cumsum(place)

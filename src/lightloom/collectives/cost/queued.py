@@ -57,9 +57,10 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     delay = busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
     order = _queue_order(schedule)
     origin, target, held = _cells(schedule)
-    seconds = kernels.play(
-        order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, held, busy, delay, begin
+    rows = kernels.PlayedRows(
+        order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, busy, delay
     )
+    seconds = kernels.play(rows, held, begin)
     return float(seconds), begin
 
 
@@ -93,17 +94,17 @@ def _cells(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     )
     to = destination % period
     # Chunks of a root have no owner to be turned with; their schedules are never folded.
-    each = max(chunks // ranks, 1)
-    owner, inner = np.divmod(chunk, each)
+    share = max(chunks // ranks, 1)
+    owner, inner = np.divmod(chunk, share)
     if kind == "all-to-all":
-        block = each // ranks
+        block = share // ranks
         inner = (inner // block - destination + to) % ranks * block + inner % block
-    there = chunk if period == ranks else (owner - destination + to) % ranks * each + inner
-    origin, target = source * chunks + chunk, to * chunks + there
+    turned_chunk = chunk if period == ranks else (owner - destination + to) % ranks * share + inner
+    origin, target = source * chunks + chunk, to * chunks + turned_chunk
     if kind == "all-to-all":
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
-        held = cells // chunks == cells % chunks // each
+        held = cells // chunks == cells % chunks // share
         return number[: len(origin)], number[len(origin) :], held
     cells = np.arange(period * chunks)
     rank = cells // chunks
-    return origin, target, rank == (0 if kind in ("broadcast", "reduce") else cells % chunks // each)
+    return origin, target, rank == (0 if kind in ("broadcast", "reduce") else cells % chunks // share)

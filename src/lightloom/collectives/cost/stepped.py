@@ -140,8 +140,8 @@ def step_times(
         if model == "paper":
             setups, static = np.full(steps, fabric.setup_time), False
         else:
-            found = changes or circuit_changes(schedule, fabric)
-            setups, static = np.where(found.changed, fabric.setup_time, 0.0), found.static
+            circuits = changes or circuit_changes(schedule, fabric)
+            setups, static = np.where(circuits.changed, fabric.setup_time, 0.0), circuits.static
     encode = decode = np.zeros(steps)
     if codec is not None and codec.in_line:
         # What leaves the slower of link and engine still has to cross at least to the nearest rank.
@@ -208,25 +208,13 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     from lightloom.collectives.cost import _cost_kernels as kernels
 
     per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
-    load, load_step = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
+    loads = kernels.LinkLoads(np.zeros(fabric.links), np.full(fabric.links, -1, np.int32))
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
     # A transfer of a group of ranks occupies the links of all sibling groups.
     groups = len(fabric.siblings()[1])
     for rows in _blocks(rows_by_step(schedule), max(_BLOCK // groups, 1)):
         ends = schedule.ends(rows)
-        print_ = fabric.footprint(*ends)
-        kernels.busiest(
-            rows,
-            schedule.step,
-            print_.base,
-            print_.start,
-            print_.length,
-            print_.period,
-            per_chunk,
-            load,
-            load_step,
-            busy,
-        )
+        kernels.busiest(rows, schedule.step, fabric.footprint(*ends), per_chunk, loads, busy)
         latency = fabric.latency(*ends)
         if fabric.in_network_reduction:
             # Light runs up and down within one step, so the two delays follow each other.
@@ -247,26 +235,13 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     tuned = np.zeros(fabric.links * fabric.channels, np.int64)
     wavelengths = fabric.fibre_channels
     channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
-    overwritten = False
+    used, overwritten = kernels.Channels(schedule.step, channel, schedule.wavelength_count), False
     for rows in _blocks(rows_by_step(schedule)):
         source, destination, route = schedule.ends(rows)
-        print_ = fabric.footprint(source, destination, route)
+        runs = fabric.footprint(source, destination, route)
         key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
         key = key * (fabric.channels + 1) + schedule.wavelength_count[rows] + 1
-        overwritten |= kernels.changes(
-            rows,
-            schedule.step,
-            key,
-            channel,
-            schedule.wavelength_count,
-            print_.base,
-            print_.start,
-            print_.length,
-            print_.period,
-            fabric.channels,
-            tuned,
-            changed,
-        )
+        overwritten |= kernels.changes(rows, key, used, runs, fabric.channels, tuned, changed)
     if not overwritten:
         # Everything can be set up before the first step: later circuits never take a channel from earlier ones.
         changed[:] = False

@@ -66,28 +66,27 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
 
     ranks, folding = schedule.collective.ranks, schedule.folding
     period = ranks if folding is None else folding.period
-    whole = schedule.unfolded(fabric.fibre_channels)
+    unfolded = schedule.unfolded(fabric.fibre_channels)
     # Some bytes, so that nothing begins before what it waits for.
-    order = _sending_order(whole.resized(max(whole.collective.nbytes, 1.0)), fabric)
-    busy = whole.chunk_nbytes / (whole.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
-    away = fabric.step_overhead + fabric.latency(*whole.ends(slice(None)))
-    chunk = whole.chunk.astype(np.int64)
-    read, written = (end.astype(np.int64) * whole.chunks + chunk for end in (whole.source, whole.destination))
+    order = _sending_order(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric)
+    busy = unfolded.chunk_nbytes / (unfolded.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
+    away = fabric.step_overhead + fabric.latency(*unfolded.ends(slice(None)))
+    chunk = unfolded.chunk.astype(np.int64)
+    read, written = (end.astype(np.int64) * unfolded.chunks + chunk for end in (unfolded.source, unfolded.destination))
     cells, number = np.unique(np.concatenate([read, written]), return_inverse=True)
     end = np.zeros(1 + period)
-    shared = (
+    rows = kernels.ReplayedRows(
         order,
-        whole.lightpath,
-        follows(whole, order),
-        whole.source,
-        number[: len(whole)],
-        number[len(whole) :],
+        unfolded.lightpath,
+        follows(unfolded, order),
+        unfolded.source,
+        number[: len(unfolded)],
+        number[len(unfolded) :],
         busy,
         away,
-        len(cells),
     )
-    kernels.replay(*shared, np.array([-1]), 0.0, 1.0, end[:1])
-    kernels.replay(*shared, np.arange(period), late, slower, end[1:])
+    kernels.replay(rows, len(cells), np.array([-1]), 0.0, 1.0, end[:1])
+    kernels.replay(rows, len(cells), np.arange(period), late, slower, end[1:])
     return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
 
 
@@ -105,9 +104,9 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
     before, setup = _before(schedule), min(fabric.setup_time, float(times.reconfiguration.sum()))
     alone, end = np.zeros(steps), np.zeros((steps, ranks))
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
-        ready = max((alone[each] for each in before[step]), default=0.0)
+        ready = max((alone[earlier] for earlier in before[step]), default=0.0)
         alone[step] = ready + times.duration[step]
-        begin = np.max([end[each] for each in before[step]], axis=0, initial=0.0)
+        begin = np.max([end[earlier] for earlier in before[step]], axis=0, initial=0.0)
         waits = times.duration[step] - times.transmission[step]
         end[step] = begin + waits + np.maximum(times.transmission[step], slow[step])
         # Later circuits are set up while it is waited for.
@@ -134,6 +133,6 @@ def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) ->
     source, destination, route = schedule.ends(slice(None))
     width = schedule.wavelength_count * fabric.channel_bandwidth
     seconds = slower * chunks[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)
-    found = np.zeros((schedule.steps, schedule.collective.ranks))
-    np.maximum.at(found, (schedule.step, source), np.maximum(seconds, 1e-300))
-    return found
+    longest = np.zeros((schedule.steps, schedule.collective.ranks))
+    np.maximum.at(longest, (schedule.step, source), np.maximum(seconds, 1e-300))
+    return longest

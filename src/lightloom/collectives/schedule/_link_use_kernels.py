@@ -20,7 +20,7 @@ def least_uses(ranks: int, most_hops: int) -> Any:
     between = np.full(ranks, _NEVER, np.int64)
     between[0] = 0
     beyond = between.copy()
-    found = np.empty(most_hops, np.int64)
+    uses = np.empty(most_hops, np.int64)
     for hops in range(most_hops):
         reached = np.full(ranks, _NEVER, np.int64)
         reached[0] = 0
@@ -40,13 +40,13 @@ def least_uses(ranks: int, most_hops: int) -> Any:
                     break
                 right[length] = min(right[length], reached[length - rest] + between[rest])
                 further[length] = min(further[length], reached[length - rest] + beyond[rest])
-        both = np.full(ranks, _NEVER, np.int64)
+        either_side = np.full(ranks, _NEVER, np.int64)
         for length in range(ranks):
             for rest in range(length + 1):
-                both[length] = min(both[length], reached[length - rest] + right[rest])
-        between, beyond = both, further
+                either_side[length] = min(either_side[length], reached[length - rest] + right[rest])
+        between, beyond = either_side, further
         least = _NEVER
         for left in range(ranks):
             least = min(least, beyond[left] + beyond[ranks - 1 - left])
-        found[hops] = least
-    return found
+        uses[hops] = least
+    return uses

@@ -8,16 +8,17 @@ lets each transfer bundle several.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import colour_arcs, colour_planes
 from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Column, Ints
 from lightloom.fabrics.base import CLOCKWISE, Fabric
 
 
@@ -31,7 +32,28 @@ class Moves:
     reduces: bool = False
 
 
-def moves(source: Any, destination: Any, chunk: Any, *, reduces: bool = False) -> Moves:
+class Rows(NamedTuple):
+    """Columns of a schedule, whose channels number the wavelengths of all fibres in a row: arrays [row]."""
+
+    step: Column
+    lightpath: Column
+    source: Column
+    destination: Column
+    route: Column
+    channel: Column
+    """First channel of the lightpath."""
+    width: Column
+    """Channels of the lightpath; 0 on packet fabrics."""
+    chunk: Column
+    reduces: Column
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, one part after the other."""
+    return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def moves(source: ArrayLike, destination: ArrayLike, chunk: ArrayLike, *, reduces: bool = False) -> Moves:
     """Moves from anything that broadcasts to one entry a chunk."""
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in (source, destination, chunk)))
     a, b, c = (np.ascontiguousarray(column.ravel()) for column in columns)
@@ -58,15 +80,15 @@ def assign_wavelengths(
     striped: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """Lay moves onto a fabric, one logical step after the other.
+    """A schedule of moves on a fabric, one logical step after the other.
 
     Linear in the number of moves; steps with the same transfers share one assignment.
     """
     assigned: dict[bytes, tuple[Ints, _Circuits]] = {}
-    parts: list[tuple[NDArray[Any], ...]] = []
+    parts: list[Rows] = []
     step, lightpath = 0, 0
-    for each in logical:
-        code = each.source * fabric.ranks + each.destination
+    for transfers in logical:
+        code = transfers.source * fabric.ranks + transfers.destination
         key = code.tobytes()
         if key not in assigned:
             pair, inverse = np.unique(code, return_inverse=True)
@@ -79,60 +101,45 @@ def assign_wavelengths(
         order = np.lexsort((inverse, circuits.colour[inverse] // channels))
         row = inverse[order]
         parts.append(
-            (
-                step + circuits.colour[row] // channels,
-                lightpath + row,
-                each.source[order],
-                each.destination[order],
-                circuits.route[row],
-                slot[row],
-                np.full(len(row), width if fabric.exclusive else 0),
-                each.chunk[order],
-                np.full(len(row), each.reduces),
+            Rows(
+                step=step + circuits.colour[row] // channels,
+                lightpath=lightpath + row,
+                source=transfers.source[order],
+                destination=transfers.destination[order],
+                route=circuits.route[row],
+                channel=slot[row],
+                width=np.full(len(row), width if fabric.exclusive else 0),
+                chunk=transfers.chunk[order],
+                reduces=np.full(len(row), transfers.reduces),
             )
         )
         step += substeps
         lightpath += len(circuits.pair)
-    columns = [np.concatenate([part[i] for part in parts]) for i in range(9)]
-    return assemble(name, collective, fabric, chunks, step, *columns, notes=notes)
+    return assemble(name, collective, fabric, joined(parts), chunks=chunks, steps=step, notes=notes)
 
 
 def assemble(
     name: str,
     collective: Collective,
     fabric: Fabric,
+    rows: Rows,
+    *,
     chunks: int,
     steps: int,
-    step: Any,
-    lightpath: Any,
-    source: Any,
-    destination: Any,
-    route: Any,
-    channel: Any,
-    count: Any,
-    chunk: Any,
-    reduces: Any,
-    *,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """A schedule from columns whose channels number the wavelengths of all fibres in a row."""
-    wavelengths = fabric.fibre_channels
-    channel = np.asarray(channel)
+    """A schedule from rows whose channels number the wavelengths of all fibres in a row."""
+    columns = rows._asdict()
+    fibre, wavelength = np.divmod(columns.pop("channel"), fabric.fibre_channels)
     return Schedule(
         algorithm=name,
         collective=collective,
         chunks=chunks,
         steps=int(steps),
-        step=step,
-        lightpath=lightpath,
-        source=source,
-        destination=destination,
-        route=route,
-        fibre=channel // wavelengths,
-        first_wavelength=channel % wavelengths,
-        wavelength_count=count,
-        chunk=chunk,
-        reduces=reduces,
+        fibre=fibre,
+        first_wavelength=wavelength,
+        wavelength_count=columns.pop("width"),
+        **columns,
         notes=notes,
     )
 
@@ -146,10 +153,10 @@ def _assign(pair: Ints, fabric: Fabric) -> _Circuits:
         colour, colours = colour_planes(source, destination, fabric.ranks)
         return _Circuits(pair, route, colour, colours)
     n, colour, colours = fabric.ranks, np.zeros_like(pair), 1
-    for way in np.unique(route):
-        of = np.flatnonzero(route == way)
-        start = source[of] if way == CLOCKWISE else destination[of]
-        end = destination[of] if way == CLOCKWISE else source[of]
-        colour[of], used = colour_arcs(start, (end - start) % n, n)
+    for direction in np.unique(route):
+        pairs = np.flatnonzero(route == direction)
+        start = source[pairs] if direction == CLOCKWISE else destination[pairs]
+        end = destination[pairs] if direction == CLOCKWISE else source[pairs]
+        colour[pairs], used = colour_arcs(start, (end - start) % n, n)
         colours = max(colours, used)
     return _Circuits(pair, route, colour, colours)

@@ -41,8 +41,8 @@ def _programme(ranks: int) -> NDArray[np.int64]:
     from lightloom.collectives.schedule import _link_use_kernels as kernels
 
     # The closed form is exact from about 3/4 √N hops on; asking for a few more costs little.
-    found: NDArray[np.int64] = kernels.least_uses(ranks, min(ranks, int(ranks**0.5) + 4))
-    return found
+    uses: NDArray[np.int64] = kernels.least_uses(ranks, min(ranks, int(ranks**0.5) + 4))
+    return uses
 
 
 def joint_seconds(ranks: int, hop: float, per_link_use: float, more_uses: int = 0) -> float:

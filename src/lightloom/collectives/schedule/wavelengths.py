@@ -58,12 +58,12 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
         half = (len(remaining) + 1) // 2
         x, y = remaining[0], remaining[half]
         near, far = remaining[1:half], remaining[half + 1 :]
-        for way in (CLOCKWISE, COUNTERCLOCKWISE):
+        for direction in (CLOCKWISE, COUNTERCLOCKWISE):
             for side, enter, leave in ((near, x, y), (far, y, x)):
-                colour = used[way] + np.arange(len(side))
+                colour = used[direction] + np.arange(len(side))
                 ends = (np.full(len(side), enter), np.full(len(side), leave))
-                a, b = ends if way == CLOCKWISE else ends[::-1]
-                parts += [(a, side, way, colour), (side, b, way, colour)]
+                a, b = ends if direction == CLOCKWISE else ends[::-1]
+                parts += [(a, side, direction, colour), (side, b, direction, colour)]
         one = np.ones(1, dtype=np.int64)
         spare = used[CLOCKWISE] + len(far), used[COUNTERCLOCKWISE] + len(far)
         used[0] += len(near)
@@ -74,9 +74,12 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
                 (x * one, y * one, COUNTERCLOCKWISE, spare[1] * one),
             ]
         else:
-            way = CLOCKWISE if used[CLOCKWISE] <= used[COUNTERCLOCKWISE] else COUNTERCLOCKWISE
-            parts += [(x * one, y * one, way, used[way] * one), (y * one, x * one, way, used[way] * one)]
-            used[way] += 1
+            direction = CLOCKWISE if used[CLOCKWISE] <= used[COUNTERCLOCKWISE] else COUNTERCLOCKWISE
+            parts += [
+                (x * one, y * one, direction, used[direction] * one),
+                (y * one, x * one, direction, used[direction] * one),
+            ]
+            used[direction] += 1
         remaining = np.concatenate([near, far])
     source, destination = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     route = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])

@@ -1,6 +1,6 @@
 """Synthesis: the fastest schedule found for this fabric, this collective and this size.
 
-What was found before comes from the disk, and is verified like any other schedule.
+Schedules are cached on disk; a cached schedule is verified like any other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
+from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
-from lightloom.collectives.synthesis.engine.kept import keep_schedule, read_schedule
 from lightloom.collectives.synthesis.exchange.ring import exchange
 from lightloom.collectives.synthesis.grid.rounds import in_rounds
 from lightloom.collectives.synthesis.multicast.gather import multicast
@@ -56,13 +56,13 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
     why = refusal(collective.kind, fabric)
     if why:
         raise UnsupportedError(why)
-    # A size of nothing has the circuits of a byte.
+    # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))
-    question = [collective.kind, nbytes, fabric.model_dump(mode="json", exclude={"sources"}), effort(fabric.ranks)]
-    schedule = read_schedule(question)
+    request = [collective.kind, nbytes, fabric.model_dump(mode="json", exclude={"sources"}), effort(fabric.ranks)]
+    schedule = read_schedule(request)
     if schedule is None:
-        schedule = min(_found(collective, fabric), key=lambda each: cost(each, fabric).time)
-        keep_schedule(question, schedule)
+        schedule = min(_found(collective, fabric), key=lambda candidate: cost(candidate, fabric).time)
+        write_schedule(request, schedule)
     return schedule.resized(collective.nbytes)
 
 
@@ -86,7 +86,8 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         # Lightpaths with one tap are among those of the search for multicasts.
         by_taps = fabric.taps > 1 and collective.kind == "all-gather"
         standing = [(multicast if by_taps else gather)(collective, fabric), *in_few_steps(collective, fabric)]
-        least, best = min(((cost(each, fabric).time, each) for each in standing), key=lambda each: each[0])
+        timed = [(cost(schedule, fabric).time, schedule) for schedule in standing]
+        least, best = min(timed, key=lambda pair: pair[0])
         yield best
         # Stages take a second set-up besides what the bound asks for.
         staged = fabric.ranks <= MOST_RANKS and least > lower_bound(collective, fabric).time + fabric.setup_time

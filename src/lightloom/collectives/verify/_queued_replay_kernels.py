@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-OK, STUCK, TWICE, WRONG_END, AGAIN = range(5)
+from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.fabrics.footprint import Footprint
+
+OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS = range(6)
+
+
+class QueuedRows(NamedTuple):
+    """Rows of a queued schedule; a cell is a rank of the first period and a chunk."""
+
+    order: Ints
+    """Rows by lightpath, and in the order of its queue."""
+    lightpath: Column
+    """[row]."""
+    origin: Ints
+    """Cell that a row reads: [row]."""
+    target: Ints
+    """Cell that a row writes: [row]."""
+    reduces: Mask
+    """Whether the row adds to its target: [row]."""
+
+
+class _Cells(NamedTuple):
+    """What cells hold: arrays [cell]."""
+
+    parts: Ints
+    """Contributions that are summed."""
+    awaited: Ints
+    """Sums that are still to arrive."""
+    given: Mask
+    """Whether the parts have been sent on, so that the cell holds none until the complete chunk comes."""
 
 
 @njit(cache=True)
-def claim(base: Any, start: Any, length: Any, cycle: Any, channel: Any, count: Any, channels: int, holder: Any) -> Any:
+def claim(runs: Footprint, channel: Ints, count: Ints, channels: int, holder: Ints) -> tuple[int, int]:
     """Mark every channel of every link that lightpaths hold; the first clash as (lightpath, cell), else -1s.
 
     A cell is link · channels + channel; ``holder`` [cell] carries over from call to call.
     """
     for path in range(len(channel)):
-        for run in range(base.shape[1]):
-            for k in range(length[path, run]):
-                link = base[path, run] + (start[path, run] + k) % cycle[path, run]
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[path, run]):
+                link = runs.base[path, run] + (runs.start[path, run] + k) % runs.period[path, run]
                 first = link * channels + channel[path]
                 for cell in range(first, first + count[path]):
                     if holder[cell] != -1:
@@ -29,82 +58,83 @@ def claim(base: Any, start: Any, length: Any, cycle: Any, channel: Any, count: A
 
 
 @njit(cache=True)
-def replay(
-    order: Any, lightpath: Any, origin: Any, target: Any, reduces: Any, parts: Any, whole: int, ends: Any
-) -> Any:
+def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[int, int]:
     """Send every row; (code, row, or the place in ``ends`` of what is not complete).
 
-    Args:
-        order: rows by lightpath, and in the order of its queue.
-        origin, target: the cell that a row reads and the cell that it writes, a cell being a rank of the first period
-            and a chunk: [row].
-        parts: in and out, contributions that are summed in each cell: [cell].
-        whole: contributions of a complete chunk.
-        ends: cells that must be complete in the end.
+    Rows of one multicast count one by one: none changes what the next one reads.
 
-    ``awaited`` counts the sums that are still to arrive; a cell whose parts have been sent on holds none until the
-    whole comes back. Rows of one multicast count one by one: none changes what the next one reads.
+    Args:
+        parts: in and out, contributions that are summed in each cell: [cell].
+        complete: contributions of a complete chunk.
+        ends: cells that must be complete in the end.
     """
-    rows, cells = len(order), len(parts)
-    awaited = np.zeros(cells, np.int64)
-    given = np.zeros(cells, np.bool_)
-    for row in range(rows):
-        if reduces[row]:
-            awaited[target[row]] += 1
-    # Lightpaths whose next row waits for a cell hang on that cell.
-    paths = lightpath.max() + 1 if rows else 0
-    place = np.zeros(paths + 1, np.int64)
-    for row in range(rows):
-        place[lightpath[row] + 1] += 1
-    for path in range(paths):
-        place[path + 1] += place[path]
+    cells = _Cells(parts, np.zeros(len(parts), np.int64), np.zeros(len(parts), np.bool_))
+    for row in range(len(rows.order)):
+        if rows.reduces[row]:
+            cells.awaited[rows.target[row]] += 1
+    place = _queues(rows.lightpath)
+    paths = len(place) - 1
     head = place[:-1].copy()
-    waiting = np.full(cells, -1, np.int64)
-    behind = np.full(paths, -1, np.int64)
-    stack = np.arange(paths)
-    top, sent = paths, 0
+    # Lightpaths whose next row waits for a cell hang on that cell.
+    waiting, behind = np.full(len(parts), -1, np.int64), np.full(paths, -1, np.int64)
+    stack, top = np.arange(paths), paths
     while top > 0:
         top -= 1
         path = stack[top]
         while head[path] < place[path + 1]:
-            row = order[head[path]]
-            cell = origin[row]
-            if reduces[row]:
-                if given[cell]:
-                    return AGAIN, row
-                ready = awaited[cell] == 0
-            else:
-                ready = parts[cell] == whole and awaited[cell] == 0
-            if not ready:
-                behind[path] = waiting[cell]
-                waiting[cell] = path
+            row = rows.order[head[path]]
+            code = _send(rows, cells, row, complete)
+            if code == WAITS:
+                behind[path] = waiting[rows.origin[row]]
+                waiting[rows.origin[row]] = path
                 break
+            if code != OK:
+                return code, row
             head[path] += 1
-            sent += 1
-            to = target[row]
-            if reduces[row]:
-                if given[to]:
-                    return TWICE, row
-                parts[to] += parts[cell]
-                awaited[to] -= 1
-                parts[cell] = 0
-                given[cell] = True
-            else:
-                if parts[to] != 0 or awaited[to] != 0:
-                    return TWICE, row
-                parts[to] = whole
-            woken = waiting[to]
-            waiting[to] = -1
+            woken = waiting[rows.target[row]]
+            waiting[rows.target[row]] = -1
             while woken >= 0:
-                following = behind[woken]
                 stack[top] = woken
                 top += 1
-                woken = following
-    if sent < rows:
-        for path in range(paths):
-            if head[path] < place[path + 1]:
-                return STUCK, order[head[path]]
+                woken = behind[woken]
+    for path in range(paths):
+        if head[path] < place[path + 1]:
+            return STUCK, rows.order[head[path]]
     for i in range(len(ends)):
-        if parts[ends[i]] != whole:
+        if parts[ends[i]] != complete:
             return WRONG_END, i
     return OK, -1
+
+
+@njit(cache=True)
+def _queues(lightpath: Column) -> Ints:
+    """Place in the order of rows at which the queue of each lightpath begins: [lightpath + 1]."""
+    paths = lightpath.max() + 1 if len(lightpath) else 0
+    place = np.zeros(paths + 1, np.int64)
+    for path in lightpath:
+        place[path + 1] += 1
+    return np.cumsum(place)
+
+
+@njit(cache=True)
+def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
+    """Send one row, unless it has to wait or breaks a promise."""
+    cell, to = rows.origin[row], rows.target[row]
+    if not rows.reduces[row]:
+        if cells.parts[cell] != complete or cells.awaited[cell] != 0:
+            return WAITS
+        if cells.parts[to] != 0 or cells.awaited[to] != 0:
+            return TWICE
+        cells.parts[to] = complete
+        return OK
+    if cells.given[cell]:
+        return AGAIN
+    if cells.awaited[cell] != 0:
+        return WAITS
+    if cells.given[to]:
+        return TWICE
+    cells.parts[to] += cells.parts[cell]
+    cells.awaited[to] -= 1
+    cells.parts[cell] = 0
+    cells.given[cell] = True
+    return OK

@@ -2,25 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from lightloom.core.arrays import Column, Int32s, Ints, Mask
+from lightloom.fabrics.footprint import Footprint
+
 OK, CONFLICT, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(9)
 
 
+class PathColumns(NamedTuple):
+    """What the rows of a lightpath must share: arrays [row]."""
+
+    step: Column
+    source: Column
+    route: Column
+    fibre: Column
+    first_wavelength: Column
+    wavelength_count: Column
+
+
+class Transfers(NamedTuple):
+    """What rows occupy: arrays [row]."""
+
+    lightpath: Column
+    step: Int32s
+    destination: Column
+    channel: Int32s
+    """fibre · wavelengths + wavelength, the first of ``width``."""
+    width: Column
+
+
+class Holders(NamedTuple):
+    """Who last held each channel of each link, −1 for nobody: arrays [link · channels + channel]."""
+
+    lightpath: Int32s
+    step: Int32s
+
+
+class Sends(NamedTuple):
+    """Rows to replay, chunk by chunk and in each in an order in which the steps can run."""
+
+    rows: Int32s
+    first: Ints
+    """Place of each chunk's first row in ``rows``: [chunk + 1]."""
+    step: Int32s
+    """[row]."""
+    source: Column
+    """[row]."""
+    destination: Column
+    """[row]."""
+    reduces: Mask
+    """[row]."""
+
+
+class _Copies(NamedTuple):
+    """What every rank holds of one chunk while its sends are replayed."""
+
+    state: Column
+    """Contributions as bits: [rank, word]."""
+    last_write: Int32s
+    """Step of the last arrival, or −1: [rank]."""
+    last_copy: Int32s
+    """Step of the last arrival that was stored, or −1: [rank]."""
+    head: Ints
+    """Last send that read a rank since it was written to, or −1: [rank]."""
+    carried: Column
+    """Contributions that each send carries: [send, word]."""
+    following: Ints
+    """Send that read the same rank before, or −1: [send]."""
+
+
 @njit(cache=True)
-def lightpaths_agree(
-    lightpath: Any,
-    step: Any,
-    source: Any,
-    route: Any,
-    fibre: Any,
-    wavelength: Any,
-    count: Any,
-    first_row: Any,
-) -> int:
+def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -> int:
     """First row that differs from its lightpath's first row, else -1.
 
     ``first_row`` [lightpath] comes in as -1 and leaves as the first row of each.
@@ -30,19 +86,19 @@ def lightpaths_agree(
         if first < 0:
             first_row[lightpath[row]] = row
         elif (
-            step[row] != step[first]
-            or source[row] != source[first]
-            or route[row] != route[first]
-            or fibre[row] != fibre[first]
-            or wavelength[row] != wavelength[first]
-            or count[row] != count[first]
+            columns.step[row] != columns.step[first]
+            or columns.source[row] != columns.source[first]
+            or columns.route[row] != columns.route[first]
+            or columns.fibre[row] != columns.fibre[first]
+            or columns.first_wavelength[row] != columns.first_wavelength[first]
+            or columns.wavelength_count[row] != columns.wavelength_count[first]
         ):
             return row
     return -1
 
 
 @njit(cache=True)
-def ordered(before: int, after: int, reach: Any) -> bool:
+def ordered(before: int, after: int, reach: Column) -> bool:
     """Whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
     if before < 0:
         return True
@@ -53,50 +109,40 @@ def ordered(before: int, after: int, reach: Any) -> bool:
 
 @njit(cache=True)
 def occupy(
-    rows: Any,
-    lightpath: Any,
-    step: Any,
-    destination: Any,
-    channel: Any,
-    count: Any,
-    base: Any,
-    start: Any,
-    length: Any,
-    period: Any,
-    channels: int,
-    holder: Any,
-    holder_step: Any,
-    reach: Any,
-) -> Any:
+    rows: Ints, transfers: Transfers, runs: Footprint, channels: int, holders: Holders, reach: Column
+) -> tuple[int, int, int, int]:
     """Mark every (link, channel) that the rows hold; the first clash as (row, link, channel, holder), else -1s.
 
-    ``holder`` and ``holder_step`` [link * channels] carry over from call to call.
+    Args:
+        runs: links of the rows, in the order of ``rows``.
+        holders: in and out.
     """
+    lightpath, destination = transfers.lightpath, transfers.destination
     for i in range(len(rows)):
         row = rows[i]
         if i > 0 and lightpath[row] == lightpath[rows[i - 1]] and destination[row] == destination[rows[i - 1]]:
             continue
-        for run in range(base.shape[1]):
-            for k in range(length[i, run]):
-                link = base[i, run] + (start[i, run] + k) % period[i, run]
-                cell = link * channels + channel[row]
-                for c in range(cell, cell + count[row]):
-                    other = holder[c]
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[i, run]):
+                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
+                cell = link * channels + transfers.channel[row]
+                for c in range(cell, cell + transfers.width[row]):
+                    other = holders.lightpath[c]
                     if other != lightpath[row]:
-                        if other >= 0 and not ordered(holder_step[c], step[row], reach):
+                        if other >= 0 and not ordered(holders.step[c], transfers.step[row], reach):
                             return row, link, c - link * channels, other
-                        holder[c] = lightpath[row]
-                        holder_step[c] = step[row]
+                        holders.lightpath[c] = lightpath[row]
+                        holders.step[c] = transfers.step[row]
     return -1, -1, -1, -1
 
 
 @njit(cache=True)
-def first_blocked(base: Any, start: Any, length: Any, period: Any, channel: Any, count: Any, blocked: Any) -> Any:
+def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) -> tuple[int, int, int]:
     """The first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel), else -1s."""
-    for i in range(len(base)):
-        for run in range(base.shape[1]):
-            for k in range(length[i, run]):
-                link = base[i, run] + (start[i, run] + k) % period[i, run]
+    for i in range(len(channel)):
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[i, run]):
+                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
                 for c in range(channel[i], channel[i] + count[i]):
                     if blocked[link, c]:
                         return i, link, c
@@ -104,7 +150,7 @@ def first_blocked(base: Any, start: Any, length: Any, period: Any, channel: Any,
 
 
 @njit(cache=True)
-def by_chunk(chunk: Any, rows: Any, chunks: int) -> Any:
+def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
     """Stable counting sort of ``rows`` by chunk: (sorted rows, first position of each chunk)."""
     first = np.zeros(chunks + 1, np.int64)
     for row in rows:
@@ -120,13 +166,12 @@ def by_chunk(chunk: Any, rows: Any, chunks: int) -> Any:
 
 
 @njit(cache=True)
-def replay_gather(
-    rows: Any, first: Any, step: Any, source: Any, destination: Any, owner: Any, reader: Any, ranks: int, reach: Any
-) -> Any:
+def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
     """Replay what only copies, chunk by chunk; (code, row or chunk, rank).
 
     ``reader`` [chunk] must end with it, every rank where it is -1.
     """
+    rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
     got = np.full(ranks, -2, np.int32)
     for chunk in range(len(first) - 1):
         got[owner[chunk]] = -1
@@ -156,96 +201,102 @@ def replay_gather(
 
 @njit(cache=True)
 def replay_reduce(
-    rows: Any,
-    first: Any,
-    step: Any,
-    source: Any,
-    destination: Any,
-    reduces: Any,
-    held: Any,
-    wanted: Any,
-    final: Any,
-    reach: Any,
-    cut_through: int,
-) -> Any:
+    sends: Sends, held: Column, complete: Column, final: Mask, reach: Column, cut_through: int
+) -> tuple[int, int, int]:
     """Replay any collective with contribution sets; (code, row or chunk, rank).
 
-    ``held`` [chunk class 0, rank, word] is the state before, ``wanted`` [word] the complete set and ``final``
-    [chunk, rank] says who must end with it. Sends of one step read what was there before the step; only rank
-    ``cut_through`` (the switch, or -1) passes on what enters in the same step.
+    ``held`` [rank, word] is the state before, ``complete`` [word] the complete set and ``final`` [chunk, rank] says who
+    must end with it. Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or
+    -1) passes on what enters in the same step.
     """
+    rows, first, step, source = sends.rows, sends.first, sends.step, sends.source
     ranks, words = held.shape
-    state = np.empty((ranks, words), np.uint64)
-    last_write = np.empty(ranks, np.int32)
-    last_copy = np.empty(ranks, np.int32)
-    head = np.empty(ranks, np.int64)
     longest = 0
     for chunk in range(len(first) - 1):
         longest = max(longest, first[chunk + 1] - first[chunk])
-    carried = np.empty((longest, words), np.uint64)
-    following = np.empty(longest, np.int64)
+    copies = _Copies(
+        np.empty((ranks, words), np.uint64),
+        np.empty(ranks, np.int32),
+        np.empty(ranks, np.int32),
+        np.empty(ranks, np.int64),
+        np.empty((longest, words), np.uint64),
+        np.empty(longest, np.int64),
+    )
     for chunk in range(len(first) - 1):
-        state[:] = held
-        last_write[:] = -1
-        last_copy[:] = -1
-        head[:] = -1
+        copies.state[:] = held
+        copies.last_write[:] = -1
+        copies.last_copy[:] = -1
+        copies.head[:] = -1
         begin, stop = first[chunk], first[chunk + 1]
         i = begin
         while i < stop:
-            j = i
-            now = step[rows[i]]
+            j, now = i, step[rows[i]]
             through = source[rows[i]] == cut_through
             while j < stop and step[rows[j]] == now and (source[rows[j]] == cut_through) == through:
-                row = rows[j]
-                s = source[row]
-                if last_write[s] != now and not ordered(last_write[s], now, reach):
-                    return UNORDERED, row, s
-                empty = True
-                for w in range(words):
-                    carried[j - begin, w] = state[s, w]
-                    empty = empty and state[s, w] == 0
-                if empty:
-                    return EMPTY, row, s
-                following[j - begin] = head[s]
-                head[s] = j - begin
+                code = _read(sends, copies, rows[j], j - begin, reach)
+                if code != OK:
+                    return code, rows[j], source[rows[j]]
                 j += 1
             for k in range(i, j):
-                row = rows[k]
-                d = destination[row]
-                if last_write[d] != now:
-                    if not ordered(last_write[d], now, reach):
-                        return UNORDERED, row, d
-                    reader = head[d]
-                    while reader >= 0:
-                        read_at = step[rows[begin + reader]]
-                        if read_at != now and not ordered(read_at, now, reach):
-                            return UNORDERED, row, d
-                        reader = following[reader]
-                    head[d] = -1
-                elif last_copy[d] == now or not reduces[row]:
-                    return RACE, row, d
-                same, lost = True, False
-                for w in range(words):
-                    have, come = state[d, w], carried[k - begin, w]
-                    same = same and have == come
-                    lost = lost or (have & ~come) != 0
-                    if reduces[row]:
-                        if have & come:
-                            return TWICE, row, d
-                        state[d, w] = have | come
-                    else:
-                        state[d, w] = come
-                if not reduces[row]:
-                    if same:
-                        return TWICE, row, d
-                    if lost:
-                        return LOST, row, d
-                    last_copy[d] = now
-                last_write[d] = now
+                code = _write(sends, copies, k, begin, reach)
+                if code != OK:
+                    return code, rows[k], sends.destination[rows[k]]
             i = j
         for rank in range(final.shape[1]):
             if final[chunk, rank]:
                 for w in range(words):
-                    if state[rank, w] != wanted[w]:
+                    if copies.state[rank, w] != complete[w]:
                         return WRONG_END, chunk, rank
     return OK, 0, 0
+
+
+@njit(cache=True)
+def _read(sends: Sends, copies: _Copies, row: int, send: int, reach: Column) -> int:
+    """What a row carries away from its source, into ``carried[send]``."""
+    at, now = sends.source[row], sends.step[row]
+    if copies.last_write[at] != now and not ordered(copies.last_write[at], now, reach):
+        return UNORDERED
+    empty = True
+    for w in range(copies.state.shape[1]):
+        copies.carried[send, w] = copies.state[at, w]
+        empty = empty and copies.state[at, w] == 0
+    if empty:
+        return EMPTY
+    copies.following[send] = copies.head[at]
+    copies.head[at] = send
+    return OK
+
+
+@njit(cache=True)
+def _write(sends: Sends, copies: _Copies, place: int, begin: int, reach: Column) -> int:
+    """What the row at a place of ``sends.rows`` does to its destination; ``begin`` is the place of the chunk."""
+    row = sends.rows[place]
+    at, now, adds = sends.destination[row], sends.step[row], sends.reduces[row]
+    if copies.last_write[at] != now:
+        if not ordered(copies.last_write[at], now, reach):
+            return UNORDERED
+        reader = copies.head[at]
+        while reader >= 0:
+            read_at = sends.step[sends.rows[begin + reader]]
+            if read_at != now and not ordered(read_at, now, reach):
+                return UNORDERED
+            reader = copies.following[reader]
+        copies.head[at] = -1
+    elif copies.last_copy[at] == now or not adds:
+        return RACE
+    same, overwritten = True, False
+    for w in range(copies.state.shape[1]):
+        have, come = copies.state[at, w], copies.carried[place - begin, w]
+        same = same and have == come
+        overwritten = overwritten or (have & ~come) != 0
+        if adds and have & come:
+            return TWICE
+        copies.state[at, w] = have | come if adds else come
+    if not adds:
+        if same:
+            return TWICE
+        if overwritten:
+            return LOST
+        copies.last_copy[at] = now
+    copies.last_write[at] = now
+    return OK

@@ -53,10 +53,8 @@ def _check_links(
         return
     from lightloom.collectives.verify import _replay_kernels as kernels
 
-    print_ = fabric.footprint(source, destination, route)
-    at, link, clash = kernels.first_blocked(
-        print_.base, print_.start, print_.length, print_.period, channel, count, blocked
-    )
+    runs = fabric.footprint(source, destination, route)
+    at, link, clash = kernels.first_blocked(runs, channel, count, blocked)
     if at >= 0:
         raise VerificationError(
             f"{name(at)}: no light passes wavelength {clash % fabric.fibre_channels} of fibre "

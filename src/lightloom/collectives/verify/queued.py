@@ -130,10 +130,8 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int
     holder = np.full(fabric.links * fabric.channels, -1, np.int64)
     for copy, channels in enumerate(channel):
         turn = copy * period
-        print_ = fabric.footprint((source + turn) % fabric.ranks, (destination + turn) % fabric.ranks, route)
-        at, cell = kernels.claim(
-            print_.base, print_.start, print_.length, print_.period, channels, count, fabric.channels, holder
-        )
+        runs = fabric.footprint((source + turn) % fabric.ranks, (destination + turn) % fabric.ranks, route)
+        at, cell = kernels.claim(runs, channels, count, fabric.channels, holder)
         if at >= 0:
             link, clash = divmod(int(cell), fabric.channels)
             row = farthest[at]
@@ -153,7 +151,7 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> None:
     count = schedule.wavelength_count[rows].astype(np.int64)
     period, channels = _copies(schedule, fabric, rows)
     for copy, channel in enumerate(channels):
-        begin, end = ((each + copy * period) % fabric.ranks for each in (source, destination))
+        begin, end = ((ends + copy * period) % fabric.ranks for ends in (source, destination))
         check_light(fabric, begin, end, route, channel, count, lambda at: f"row {rows[at]}")
 
 
@@ -183,16 +181,8 @@ def _replay(schedule: Schedule) -> None:
     if kind in _ADDING and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells = _Cells.of(schedule)
-    code, at = kernels.replay(
-        _in_queues(schedule),
-        schedule.lightpath,
-        cells.origin,
-        cells.target,
-        schedule.reduces,
-        cells.parts(),
-        1 if kind in _STORING else ranks,
-        cells.ends,
-    )
+    rows = kernels.QueuedRows(_in_queues(schedule), schedule.lightpath, cells.origin, cells.target, schedule.reduces)
+    code, at = kernels.replay(rows, cells.parts(), 1 if kind in _STORING else ranks, cells.ends)
     if code == kernels.WRONG_END:
         rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
         raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
@@ -234,8 +224,8 @@ class _Cells:
         origin = schedule.source * np.int64(chunks) + chunk
         target = to * chunks + _turned_back(schedule, chunk, schedule.destination - to)
         everything = np.arange(period * chunks) if kind != "all-to-all" else np.zeros(0, np.int64)
-        rank, mine = np.divmod(everything, chunks)
-        owned = mine // max(chunks // ranks, 1) == rank
+        rank, inside = np.divmod(everything, chunks)
+        owned = inside // max(chunks // ranks, 1) == rank
         if kind == "all-to-all":
             block = chunks // ranks**2
             own = np.arange(period * ranks * block)
@@ -252,9 +242,9 @@ class _Cells:
 
     def parts(self) -> NDArray[np.int64]:
         """Contributions in each cell before."""
-        found = np.zeros(len(self.code), np.int64)
-        found[self.begins] = 1
-        return found
+        parts = np.zeros(len(self.code), np.int64)
+        parts[self.begins] = 1
+        return parts
 
 
 def _turned_back(schedule: Schedule, chunk: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:

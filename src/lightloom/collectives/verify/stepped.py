@@ -160,7 +160,7 @@ def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> None:
 
     first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
     columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
-    row = kernels.lightpaths_agree(schedule.lightpath, *columns.values(), first_row)
+    row = kernels.lightpaths_agree(schedule.lightpath, kernels.PathColumns(**columns), first_row)
     if row >= 0:
         first = first_row[schedule.lightpath[row]]
         name, column = next((n, c) for n, c in columns.items() if c[row] != c[first])
@@ -190,29 +190,15 @@ def _check_channels(
 ) -> None:
     from lightloom.collectives.verify import _replay_kernels as kernels
 
-    holder = np.full(fabric.links * fabric.channels, -1, np.int32)
-    holder_step = np.full(fabric.links * fabric.channels, -1, np.int32)
-    channel = _channels(schedule, fabric)
+    holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
+    transfers = kernels.Transfers(
+        schedule.lightpath, step, schedule.destination, _channels(schedule, fabric), schedule.wavelength_count
+    )
     for block in _blocks(rows):
-        print_ = fabric.footprint(
+        runs = fabric.footprint(
             schedule.source[block].astype(np.int64), schedule.destination[block].astype(np.int64), schedule.route[block]
         )
-        row, link, clash, other = kernels.occupy(
-            block,
-            schedule.lightpath,
-            step,
-            schedule.destination,
-            channel,
-            schedule.wavelength_count,
-            print_.base,
-            print_.start,
-            print_.length,
-            print_.period,
-            fabric.channels,
-            holder,
-            holder_step,
-            reach,
-        )
+        row, link, clash, other = kernels.occupy(block, transfers, runs, fabric.channels, holders, reach)
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(
@@ -254,29 +240,17 @@ def _replay(
     if chunks < 1 or chunks % sharers:
         raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
     owner = np.zeros(chunks, np.int64) if kind in ROOTED else np.arange(chunks) // max(chunks // n, 1)
-    sorted_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
+    ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
+    sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
     if kind in _STORING and not fabric.in_network_reduction:
         if schedule.reduces.any():
             row = int(np.argmax(schedule.reduces))
             raise VerificationError(f"{_row_name(schedule, row)}: {_article(kind)} {kind} must not add")
-        code, where, rank = kernels.replay_gather(
-            sorted_rows, first, step, schedule.source, schedule.destination, owner, _readers(kind, n, chunks), n, reach
-        )
+        code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks), n, reach)
     else:
-        held, wanted, final = _conditions(kind, n, chunks, owner, fabric)
-        code, where, rank = kernels.replay_reduce(
-            sorted_rows,
-            first,
-            step,
-            schedule.source,
-            schedule.destination,
-            schedule.reduces,
-            held,
-            wanted,
-            final,
-            reach,
-            fabric.switch_rank if fabric.in_network_reduction else -1,
-        )
+        held, complete, final = _conditions(kind, n, chunks, owner, fabric)
+        switch = fabric.switch_rank if fabric.in_network_reduction else -1
+        code, where, rank = kernels.replay_reduce(sends, held, complete, final, reach, switch)
     if code != kernels.OK:
         raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
 
@@ -301,14 +275,14 @@ def _conditions(
             f"{_article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
         )
     words = (n + 63) // 64
-    each = np.arange(n)
+    rank = np.arange(n)
     held = np.zeros((n + (1 if fabric.in_network_reduction else 0), words), np.uint64)
-    held[each, each // 64] = np.uint64(1) << (each % 64).astype(np.uint64)
-    wanted = np.bitwise_or.reduce(held, axis=0)
+    held[rank, rank // 64] = np.uint64(1) << (rank % 64).astype(np.uint64)
+    complete = np.bitwise_or.reduce(held, axis=0)
     final = np.ones((chunks, n), np.bool_)
     if kind in ("reduce-scatter", "reduce"):
-        final = owner[:, None] == each[None, :]
-    return held, wanted, final
+        final = owner[:, None] == rank[None, :]
+    return held, complete, final
 
 
 def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:

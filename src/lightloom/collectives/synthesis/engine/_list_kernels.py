@@ -1,81 +1,178 @@
-"""Compiled list scheduling of broadcast trees over circuits: who is sent what when.
+"""Compiled list scheduling: who is sent what when, over any standing lightpaths.
 
-Trees exist for one period of roots, all ranks where nothing repeats; arrays of circuits have one entry a circuit.
+What waits for a lightpath is a set of bits, one for each of its transmissions in the order of urgency, with one bit for
+each word that is not empty in the level above.
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
+from lightloom.core.arrays import Column, Floats, Int32s, Ints
+
+
+class _Queues(NamedTuple):
+    """Transmissions by queue, the most urgent first, and those that wait."""
+
+    start: Ints
+    """First place of each queue: [queue + 1]."""
+    ranked: Int32s
+    """First reception of the transmission at each place: [place]."""
+    place: Int32s
+    """Place of each transmission: [reception]."""
+    low: Column
+    """Bits of the places that wait: [place / 64]."""
+    high: Column
+    """Bits of the words of ``low`` that are not empty: [place / 4096]."""
+    waiting: Ints
+    """Transmissions that wait: [queue]."""
+
 
 @njit(cache=True)
-def remaining(delay: Any, parent: Any, circuit: Any, order: Any, left: Any) -> None:
-    """Seconds of the longest path below each rank of each tree, into ``left`` [root, rank]."""
-    period, ranks = parent.shape
-    for root in range(period):
-        left[root, :] = 0.0
-        for i in range(ranks - 1, 0, -1):
-            at = order[root, i]
-            up = parent[root, at]
-            left[root, up] = max(left[root, up], left[root, at] + delay[circuit[root, at]])
-
-
-@njit(cache=True)
-def list_schedule(delay: Any, busy: Any, parent: Any, circuit: Any, left: Any, begin: Any) -> float:
-    """Every circuit sends, whenever it is free, the piece whose longest path below is longest.
+def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
+    """Every lightpath sends, whenever it is free, what has the longest path below.
 
     Args:
-        parent, circuit, left: [piece, root, rank].
-        begin: out, seconds at which each rank's piece begins to be sent to it; [piece, root, rank].
+        queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
+        busy: seconds for which a transmission holds its lightpath: [queue].
+        begin: out, seconds at which each reception begins to be sent: [reception].
 
     Returns:
         Seconds until the last arrival.
     """
-    pieces, period, ranks = parent.shape
-    child, sibling = np.full(parent.size, -1, np.int32), np.full(parent.size, -1, np.int32)
-    parents, circuits, lefts, begins = parent.ravel(), circuit.ravel(), left.ravel(), begin.ravel()
-    for at in range(parent.size):
-        if parents[at] >= 0:
-            up = at - at % ranks + parents[at]
-            sibling[at], child[up] = child[up], at
-    queues = [[(0.0, 0)] for _ in range(len(busy))]
-    for queue in queues:
-        queue.pop()
-    sending, marked = np.zeros(len(busy), np.bool_), np.zeros(len(busy), np.bool_)
+    several = len(sends.fellow) > 0
+    start, place = np.zeros(len(busy) + 1, np.int64), np.full(len(sends.tap), -1, np.int32)
+    ranked = _rank(queue, sends, start, place)
+    words = len(ranked) // 64 + 1
+    low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
+    waiting, sending = np.zeros(len(busy), np.int64), np.zeros(len(busy), np.bool_)
+    marked = np.zeros(len(busy), np.bool_)
+    queues = _Queues(start, ranked, place, low, high, waiting)
     touched = np.empty(len(busy), np.int64)
-    events = [(0.0, 0, (piece * period + root) * ranks + root) for piece in range(pieces) for root in range(period)]
+    # An event is twice the reception that arrives, or twice the queue that is free, and 1.
+    events = [(0.0, 2 * root) for root in sends.roots]
     end = 0.0
     while len(events):
         now, count = events[0][0], 0
         while len(events) and events[0][0] <= now + 1e-15:
-            _, kind, i = heapq.heappop(events)
-            if kind == 1:
-                sending[i] = False
-                if not marked[i]:
-                    marked[i], touched[count] = True, i
-                    count += 1
-                continue
-            end = max(end, now)
-            to = np.int64(child[i])
-            while to >= 0:
-                which = circuits[to]
-                heapq.heappush(queues[which], (-lefts[to], to))
+            event = heapq.heappop(events)[1]
+            if event & 1:
+                which = event >> 1
+                sending[which] = False
                 if not marked[which]:
                     marked[which], touched[count] = True, which
                     count += 1
-                to = np.int64(sibling[to])
+                continue
+            end = max(end, now)
+            cell = event >> 1
+            while cell >= 0:
+                to = np.int64(sends.child[cell])
+                while to >= 0:
+                    which = np.int64(queue[sends.tap[to]])
+                    _wait(queues, which, np.int64(queues.place[to]))
+                    if not marked[which]:
+                        marked[which], touched[count] = True, which
+                        count += 1
+                    to = np.int64(sends.sibling[to])
+                following = np.int64(sends.fellow[cell]) if several else np.int64(-1)
+                later = delay[sends.tap[following]] - delay[sends.tap[event >> 1]] if following >= 0 else 0.0
+                if later > 0:
+                    heapq.heappush(events, (now + later, 2 * following))
+                    break
+                cell = following
         for k in range(count):
             which = touched[k]
             marked[which] = False
-            if sending[which] or not len(queues[which]):
+            if sending[which] or queues.waiting[which] == 0:
                 continue
-            i = heapq.heappop(queues[which])[1]
-            begins[i] = now
+            i = _most_urgent(queues, which)
             sending[which] = True
-            heapq.heappush(events, (now + busy[which], 1, which))
-            heapq.heappush(events, (now + delay[which], 0, i))
+            heapq.heappush(events, (now + busy[which], 2 * which + 1))
+            heapq.heappush(events, (now + delay[sends.tap[i]], 2 * i))
+            while i >= 0:
+                begin[i] = now
+                i = np.int64(sends.fellow[i]) if several else np.int64(-1)
     return end
+
+
+@njit(cache=True)
+def _rank(queue: Int32s, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
+    """Transmissions by queue and urgency, by number where they are equally urgent.
+
+    Args:
+        start, place: out, as in :class:`_Queues`; ``place`` comes in as −1.
+    """
+    for above in range(len(place)):
+        to = sends.child[above]
+        while to >= 0:
+            place[to] = 0
+            start[queue[sends.tap[to]] + 1] += 1
+            to = sends.sibling[to]
+    for which in range(len(start) - 1):
+        start[which + 1] += start[which]
+    ranked = np.empty(start[-1], np.int32)
+    following = start[:-1].copy()
+    for i in range(len(place)):
+        if place[i] == 0:
+            which = queue[sends.tap[i]]
+            ranked[following[which]] = i
+            following[which] += 1
+    for which in range(len(start) - 1):
+        urgency = -sends.left[ranked[start[which] : start[which + 1]]]
+        order = np.argsort(urgency, kind="mergesort")
+        ranked[start[which] : start[which + 1]] = ranked[start[which] + order]
+    for k in range(len(ranked)):
+        place[ranked[k]] = k
+    return ranked
+
+
+@njit(cache=True)
+def _wait(queues: _Queues, which: int, at: int) -> None:
+    """Let the transmission at a place wait in its queue."""
+    queues.low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+    queues.high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
+    queues.waiting[which] += 1
+
+
+@njit(cache=True)
+def _most_urgent(queues: _Queues, which: int) -> int:
+    """Take the most urgent transmission from a queue in which some wait."""
+    at = queues.start[which]
+    word = at >> 6
+    bits = queues.low[word] >> np.uint64(at & 63)
+    if bits:
+        at += _lowest(bits)
+    else:
+        word += 1
+        group = word >> 6
+        bits = queues.high[group] >> np.uint64(word & 63)
+        if bits:
+            word += _lowest(bits)
+        else:
+            group += 1
+            while queues.high[group] == 0:
+                group += 1
+            word = (group << 6) + _lowest(queues.high[group])
+        at = (word << 6) + _lowest(queues.low[word])
+    queues.low[word] &= ~(np.uint64(1) << np.uint64(at & 63))
+    if queues.low[word] == 0:
+        queues.high[word >> 6] &= ~(np.uint64(1) << np.uint64(word & 63))
+    queues.waiting[which] -= 1
+    return np.int64(queues.ranked[at])  # type: ignore[return-value]
+
+
+@njit(cache=True)
+def _lowest(word: int) -> int:
+    """Place of the lowest bit that is set, by halving; ``word`` is an unsigned 64-bit integer."""
+    at = 0
+    for k in range(5, -1, -1):
+        half = np.uint64(1) << np.uint64(k)
+        if word & ((np.uint64(1) << half) - np.uint64(1)) == 0:
+            at += 1 << k
+            word >>= half  # type: ignore[assignment]
+    return at

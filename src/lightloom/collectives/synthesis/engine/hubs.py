@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, arrange
 from lightloom.core.arrays import Ints
 
 
@@ -47,23 +48,23 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Circuits:
+class HubCircuits:
     """Levels on a ring of ranks, unit links first and the longest chords last."""
 
     ranks: int
     levels: tuple[Level, ...]
 
     @classmethod
-    def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> Circuits | None:
+    def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
         """Unit links take the channels that chords leave; None where they leave none, or hubs are not nested."""
-        if not all(1 <= each.skip < each.hubs <= ranks and each.width >= 1 for each in chords):
+        if not all(1 <= chord.skip < chord.hubs <= ranks and chord.width >= 1 for chord in chords):
             return None
-        left = channels - sum(each.wavelengths for each in chords)
+        left = channels - sum(chord.wavelengths for chord in chords)
         nested = all(
             below.hubs % above.hubs == 0 and below.skip * above.hubs < above.skip * below.hubs
             for below, above in pairwise(chords)
         )
-        chords_are_long = all(each.length(ranks) > 1 for each in chords)
+        chords_are_long = all(chord.length(ranks) > 1 for chord in chords)
         if left < 1 or not (nested and chords_are_long):
             return None
         return cls(ranks, (Level(ranks, 1, left), *chords))
@@ -76,30 +77,49 @@ class Circuits:
     @cached_property
     def next(self) -> Ints:
         """Where the chord of a rank leads, or −1 without one: [level, direction, rank], clockwise first."""
-        found = np.full((len(self.levels), 2, self.ranks), -1, np.int64)
-        for level, each in enumerate(self.levels):
-            hub = hub_ranks(self.ranks, each.hubs)
-            found[level, 0, hub] = np.roll(hub, -each.skip)
-            found[level, 1, hub] = np.roll(hub, each.skip)
-        return found
+        following = np.full((len(self.levels), 2, self.ranks), -1, np.int64)
+        for number, level in enumerate(self.levels):
+            hub = hub_ranks(self.ranks, level.hubs)
+            following[number, 0, hub] = np.roll(hub, -level.skip)
+            following[number, 1, hub] = np.roll(hub, level.skip)
+        return following
+
+    def lightpaths(self) -> tuple[Lightpaths, Lines]:
+        """All circuits without their times, and the rules of their lines; unit links may be used from any rank."""
+        return _lightpaths(self.ranks, self.period, tuple((level.hubs, level.skip) for level in self.levels))
 
     @property
     def width(self) -> Ints:
         """Wavelengths of a circuit of each level."""
-        return np.array([each.width for each in self.levels], np.int64)
+        return np.array([level.width for level in self.levels], np.int64)
 
     def channel(self, level: int, hub: Ints) -> Ints:
         """First wavelength of the chord between hubs ``hub`` and ``hub + skip``, the same both ways."""
-        each = self.levels[level]
+        chords = self.levels[level]
         # Unit links come last, so that chords keep their wavelengths whatever is left.
         base = sum(other.wavelengths for other in (*self.levels[1:], self.levels[0])[: (level - 1) % len(self.levels)])
-        return base + colour(each, hub) * each.width
+        return base + colour(chords, hub) * chords.width
+
+
+@lru_cache(maxsize=32)
+def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) -> tuple[Lightpaths, Lines]:
+    """Circuits of chords (hubs, skip), queue (level · 2 + direction) · period + rank in its period; clockwise first."""
+    hubs = [hub_ranks(ranks, count) for count, _ in chords for _ in range(2)]
+    origin = np.concatenate(hubs)
+    steps = [step for _, skip in chords for step in (-skip, skip)]
+    target = np.concatenate([np.roll(hub, step) for hub, step in zip(hubs, steps, strict=True)])
+    line = np.repeat(np.arange(len(hubs)), [len(hub) for hub in hubs])
+    length = np.where(line % 2 == 0, target - origin, origin - target) % ranks
+    paths, order = arrange(ranks, period, origin, target, np.arange(len(line)), line * period + origin % period)
+    unit, every = np.arange(len(hubs)) < 2, np.ones(len(line), np.bool_)
+    longest = np.full(len(hubs), ranks, np.int64)
+    return paths, Lines(line[order].astype(np.int32), every, length[order].astype(np.int32), unit, unit, longest)
 
 
 def repetition(ranks: int, levels: Sequence[Level]) -> int:
     """Ranks after which nested levels repeat, unit links aside."""
-    regular = all(ranks % each.hubs == 0 for each in levels)
-    return ranks // min((each.hubs for each in levels), default=ranks) if regular else ranks
+    regular = all(ranks % level.hubs == 0 for level in levels)
+    return ranks // min((level.hubs for level in levels), default=ranks) if regular else ranks
 
 
 def hub_ranks(ranks: int, hubs: int) -> Ints:

@@ -1,118 +1,158 @@
-"""Trees become a queued schedule: rows of one period of ranks, on circuits that stand throughout.
+"""Trees become a queued schedule: rows of one period of ranks, on lightpaths that stand throughout.
 
-A reduce-scatter runs the all-gather backwards on the circuits of the other direction, and an all-reduce queues the one
-behind the other on each circuit.
+A reduce-scatter is an all-gather run backwards over the lightpaths of the other direction, and an all-reduce queues the
+one behind the other on each lightpath.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.engine.hubs import Circuits, hub_ranks
-from lightloom.collectives.synthesis.engine.trees import Trees
+from lightloom.collectives.synthesis.engine.forest import Forest
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, hub_ranks
+from lightloom.collectives.synthesis.engine.trees import RingTrees
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.fabrics.base import Fabric
 
-_Rows = dict[str, Any]
+
+class Rows(NamedTuple):
+    """Receptions of senders in the first period; arrays [row]."""
+
+    queue: Ints
+    source: Ints
+    destination: Ints
+    chunk: Ints
+    reduces: Mask
+    when: Floats
+    """Seconds at which the row is sent."""
 
 
-def ring_schedule(
-    name: str, collective: Collective, fabric: Fabric, trees: Trees, notes: tuple[str, ...] = ()
+@dataclass(frozen=True, slots=True, eq=False)
+class Wiring:
+    """What the lightpaths of each queue use."""
+
+    period: int
+    """Ranks after which lightpaths repeat."""
+    channel: Callable[[Ints], Column]
+    """First channel of every copy of the lightpaths of some queues: [copy, queue]."""
+    width: Ints
+    """Channels that a lightpath bundles: [queue]."""
+    route: Ints
+    """[queue]."""
+
+
+def gather_rows(forest: Forest) -> Rows:
+    """Rows of an all-gather, turned to the first period from wherever in the tree their senders are."""
+    paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
+    piece, root, rank = at = np.nonzero(forest.tap >= 0)
+    tap = forest.tap[at]
+    sender = paths.origin[tap].astype(np.int64)
+    turn = sender - sender % paths.period
+    chunk = (root - turn) % ranks * pieces + piece
+    stores = np.zeros(len(tap), np.bool_)
+    return Rows(
+        paths.queue[tap].astype(np.int64), sender - turn, (rank - turn) % ranks, chunk, stores, forest.begin[at]
+    )
+
+
+def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
+    """Rows of a reduce-scatter: every send of an all-gather the other way, in the opposite order.
+
+    Args:
+        queue: queues of the opposite lightpaths, of queues and the ranks at which those lightpaths end in their period.
+    """
+    gather, period, (pieces, _, ranks) = gather_rows(forest), forest.paths.period, forest.tap.shape
+    source = gather.destination % period
+    turn = gather.destination - source
+    owner, piece = np.divmod(gather.chunk, pieces)
+    return Rows(
+        queue(gather.queue, source),
+        source,
+        (gather.source - turn) % ranks,
+        (owner - turn) % ranks * pieces + piece,
+        np.ones(len(source), np.bool_),
+        -gather.when,
+    )
+
+
+def queued_schedule(
+    collective: Collective, fabric: Fabric, wiring: Wiring, parts: Sequence[Rows], *, pieces: int, note: str
 ) -> Schedule:
-    """The schedule of any of the three kinds, not yet verified."""
-    circuits, pieces = trees.circuits, len(trees.parent)
-    gather = _gather_rows(trees)
-    scatter = _reversed(gather, circuits, pieces)
-    parts = {"all-gather": [gather], "reduce-scatter": [scatter], "all-reduce": [scatter, gather]}[collective.kind]
-    rows, used, path, step = in_queues(parts)
-    channel = copied_channels(circuits, used)
+    """The schedule of parts that follow each other on every lightpath, not yet verified.
+
+    Rows in which one lightpath sends a chunk at the same time are one transmission.
+    """
+    rows = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    phase = np.repeat(np.arange(len(parts)), [len(part.when) for part in parts])
+    order = np.lexsort((rows.when, phase, rows.queue))
+    rows = Rows(*(column[order] for column in rows))  # type: ignore[arg-type]
+    used, path = np.unique(rows.queue, return_inverse=True)
+    begins = np.ones(len(path), np.bool_)
+    begins[1:] = False
+    for column in (path, phase[order], rows.when, rows.chunk):
+        begins[1:] |= column[1:] != column[:-1]
+    place = np.cumsum(begins) - 1
+    step = place - place[np.searchsorted(path, np.arange(len(used)))][path]
+    channel = wiring.channel(used)
+    folded = wiring.period < collective.ranks
     return Schedule(
-        algorithm=name,
+        algorithm="synthesized",
         collective=collective,
         chunks=collective.ranks * pieces,
         steps=int(step.max(initial=0)) + 1,
         step=step,
         lightpath=path,
-        source=rows["source"],
-        destination=rows["destination"],
-        route=rows["route"],
+        source=rows.source,
+        destination=rows.destination,
+        route=wiring.route[used][path],
         fibre=channel[0, path] // fabric.fibre_channels,
         first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=circuits.width[used // (2 * circuits.period)][path],
-        chunk=rows["chunk"],
-        reduces=rows["reduces"],
+        wavelength_count=wiring.width[used][path],
+        chunk=rows.chunk,
+        reduces=rows.reduces,
         queued=True,
-        folding=Folding(circuits.period, channel),
-        notes=notes,
+        folding=Folding(wiring.period, channel) if folded else None,
+        notes=(note,) if note else (),
     )
 
 
-def in_queues(parts: Sequence[_Rows]) -> tuple[_Rows, Any, Any, Any]:
-    """Rows of parts that follow each other on every circuit, by circuit and by ``when`` in a part; the circuits that
-    are used, and of each row the place of its circuit among them and its own place in the queue."""
-    rows = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    phase = np.repeat(np.arange(len(parts)), [len(part["when"]) for part in parts])
-    order = np.lexsort((rows["when"], phase, rows["lightpath"]))
-    rows = {key: column[order] for key, column in rows.items()}
-    used, path = np.unique(rows["lightpath"], return_inverse=True)
-    return rows, used, path, np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
+def ring_schedule(collective: Collective, fabric: Fabric, trees: RingTrees, note: str = "") -> Schedule:
+    """The schedule of an all-gather, reduce-scatter or all-reduce over circuits in levels, not yet verified."""
+    circuits, forest = trees.circuits, trees.forest
+    period = circuits.period
+    parts = []
+    if collective.kind != "all-gather":
+        parts.append(reversed_rows(forest, lambda queue, source: (queue // period ^ 1) * period + source))
+    if collective.kind != "reduce-scatter":
+        parts.append(gather_rows(forest))
+    return queued_schedule(collective, fabric, hub_wiring(circuits), parts, pieces=forest.pieces, note=note)
 
 
-def _gather_rows(trees: Trees) -> _Rows:
-    """Rows of senders in the first period, turned there from wherever in the tree they are."""
-    circuits, (pieces, period, ranks) = trees.circuits, trees.parent.shape
-    piece, root, rank = np.nonzero(trees.parent >= 0)
-    sender = trees.parent[piece, root, rank].astype(np.int64)
-    turn = sender - sender % period
-    lightpath = trees.circuit[piece, root, rank].astype(np.int64)
-    return {
-        "lightpath": lightpath,
-        "source": sender - turn,
-        "destination": (rank - turn) % ranks,
-        "route": lightpath // period % 2,
-        "chunk": (root - turn) % ranks * pieces + piece,
-        "reduces": np.zeros(len(piece), np.bool_),
-        "when": trees.begin[piece, root, rank],
-        "level": lightpath // (2 * circuits.period),
-    }
+def hub_wiring(circuits: HubCircuits) -> Wiring:
+    """What circuits in levels use; queue (level · 2 + direction) · period + rank in its period."""
+    line = np.arange(2 * len(circuits.levels)).repeat(circuits.period)
+    return Wiring(circuits.period, lambda used: _copied_channels(circuits, used), circuits.width[line // 2], line % 2)
 
 
-def _reversed(gather: _Rows, circuits: Circuits, pieces: int) -> _Rows:
-    """Every send the other way, in the opposite order."""
-    period, ranks = circuits.period, circuits.ranks
-    source = gather["destination"] % period
-    turn = gather["destination"] - source
-    owner, piece = np.divmod(gather["chunk"], pieces)
-    route = 1 - gather["route"]
-    return gather | {
-        "lightpath": (gather["level"] * 2 + route) * period + source,
-        "source": source,
-        "destination": (gather["source"] - turn) % ranks,
-        "route": route,
-        "chunk": (owner - turn) % ranks * pieces + piece,
-        "reduces": np.ones(len(source), np.bool_),
-        "when": -gather["when"],
-    }
-
-
-def copied_channels(circuits: Circuits, used: Any) -> Any:
-    """First channel of every copy of each lightpath: [copy, lightpath]."""
+def _copied_channels(circuits: HubCircuits, used: Ints) -> Int32s:
     ranks, period = circuits.ranks, circuits.period
     copies = ranks // period
-    level, way, rank = used // (2 * period), used // period % 2, used % period
-    found = np.zeros((copies, len(used)), np.int32)
-    for each in np.unique(level):
-        hubs = circuits.levels[each].hubs
+    line, rank = np.divmod(used, period)
+    channel = np.zeros((copies, len(used)), np.int32)
+    for level in np.unique(line // 2).tolist():
+        hubs = circuits.levels[level].hubs
         number = np.full(ranks, -1, np.int64)
         number[hub_ranks(ranks, hubs)] = np.arange(hubs)
-        mine = np.flatnonzero(level == each)
-        at = number[(rank[mine] + np.arange(copies)[:, None] * period) % ranks]
+        rows = np.flatnonzero(line // 2 == level)
+        hub = number[(rank[rows] + np.arange(copies)[:, None] * period) % ranks]
         # Counter-clockwise chords lie over the clockwise ones that lead to where they start.
-        at = np.where(way[mine] == 1, (at - circuits.levels[each].skip) % hubs, at)
-        found[:, mine] = circuits.channel(int(each), at)
-    return found
+        hub = np.where(line[rows] % 2 == 1, (hub - circuits.levels[level].skip) % hubs, hub)
+        channel[:, rows] = circuits.channel(level, hub)
+    return channel

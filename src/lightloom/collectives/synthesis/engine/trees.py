@@ -1,21 +1,16 @@
-"""A design becomes broadcast trees and the times at which their pieces are sent.
-
-circuits ──► a tree for every piece of one period of sources ──► circuits shared evenly ──► list schedule
-"""
+"""Designs of circuits in levels on a ring, and the trees over them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.hubs import Circuits, Level
-from lightloom.core.arrays import Floats
+from lightloom.collectives.synthesis.engine.forest import Forest, grow_forest
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level
 
 _SWEEPS = 4
-"""Rounds of rebalancing; later ones hardly move anything."""
+"""Rounds of balancing; later ones hardly move anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +41,29 @@ class Design:
     """Ranks that the last piece walks before it takes a chord; those before it less, the first none. Otherwise all work
     of the chords is due at the start."""
     slack: float = 1.15
-    """Deadline of rebalancing, over the lower bound."""
+    """Deadline of balancing, over the lower bound."""
+
+    def walks(self) -> list[int]:
+        """Ranks that each piece walks before it takes a chord: [piece]."""
+        return [self.walk * piece // max(self.pieces - 1, 1) for piece in range(self.pieces)]
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
-    """Trees of all pieces of one period of sources; arrays [piece, source, rank]."""
+class RingTrees:
+    """A design's circuits and the trees over them."""
 
-    circuits: Circuits
-    parent: NDArray[np.int32]
-    circuit: NDArray[np.int32]
-    """(level · 2 + direction) · period + rank of the sender in its period; −1 at the root."""
-    begin: Floats
-    """Seconds at which the piece is sent to the rank."""
-    time: float
-    """Seconds until the last arrival, circuits in place."""
+    circuits: HubCircuits
+    forest: Forest
+
+    @property
+    def time(self) -> float:
+        """Seconds until the last arrival, circuits in place."""
+        return self.forest.time
 
 
-def make_trees(design: Design, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float) -> Trees | None:
+def make_trees(
+    design: Design, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float
+) -> RingTrees | None:
     """Trees and times of an all-gather of ``nbytes`` a rank; None where the design does not fit the channels.
 
     Args:
@@ -71,36 +71,17 @@ def make_trees(design: Design, ranks: int, channels: int, nbytes: float, timing:
 
     Time: period · ranks · pieces, times the logarithm of what waits.
     """
-    from lightloom.collectives.synthesis.engine import _list_kernels as lists
-    from lightloom.collectives.synthesis.engine import _ring_kernels as kernels
-
-    circuits = Circuits.of(ranks, channels, design.chords)
+    circuits = HubCircuits.of(ranks, channels, design.chords)
     if circuits is None:
         return None
-    shape = (design.pieces, circuits.period, ranks)
-    parent, circuit, order = (np.empty(shape, np.int32) for _ in range(3))
-    arrival, left, begin = (np.zeros(shape) for _ in range(3))
+    paths, lines = circuits.lightpaths()
     busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
-    lengths = np.array([np.ceil(each.length(ranks)) for each in circuits.levels])
+    lengths = np.array([np.ceil(level.length(ranks)) for level in circuits.levels])
     delay = busy + timing.hop + timing.propagation * lengths
-    longest = np.full(len(circuits.levels), ranks, np.int64)
+    paths = paths._replace(delay=delay[lines.line // 2], busy=np.repeat(busy, 2 * circuits.period))
     if design.longest is not None and len(circuits.levels) > 1:
-        longest[-1] = design.longest
-    load = np.zeros(2 * len(circuits.levels) * circuits.period)
-    shared = circuits.next, delay, busy, circuits.period
-
-    def of(piece: int) -> tuple[Any, ...]:
-        return parent[piece], circuit[piece], arrival[piece], order[piece]
-
-    for piece in range(design.pieces):
-        walk = design.walk * piece // max(design.pieces - 1, 1)
-        kernels.grow(*shared, walk, longest, load, *of(piece))
-    deadline = max(float(arrival.max()), design.slack * bound)
-    for _ in range(_SWEEPS):
-        if not sum(kernels.rebalance(*shared, load, *of(piece), deadline) for piece in range(design.pieces)):
-            break
-    delay, busy = np.repeat(delay, 2 * circuits.period), np.repeat(busy, 2 * circuits.period)
-    for piece in range(design.pieces):
-        lists.remaining(delay, parent[piece], circuit[piece], order[piece], left[piece])
-    time = lists.list_schedule(delay, busy, parent, circuit, left, begin)
-    return Trees(circuits, parent, circuit, begin, float(time))
+        longest = lines.longest.copy()
+        longest[-2:] = design.longest
+        lines = lines._replace(longest=longest)
+    forest = grow_forest(paths, lines, design.walks(), deadline=design.slack * bound, sweeps=_SWEEPS)
+    return None if forest is None else RingTrees(circuits, forest)

@@ -7,10 +7,12 @@ one period of sources; all others are rotations. A tree says by which circuit th
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import numpy as np
 from numba import njit
+
+from lightloom.collectives.synthesis.exchange.tables import HopRows, Hops, Prices, Routes
+from lightloom.core.arrays import Floats, Int32s, Ints
 
 _TIE = 1e-13
 STEEP = 4.0
@@ -18,21 +20,21 @@ STEEP = 4.0
 
 
 @njit(cache=True)
-def reach(share: int, most: int, found: Any) -> None:
+def reach(share: int, most: int, reached: Ints) -> None:
     """Most ranks on one side of a root, ``share`` at most behind one wavelength: out, [wavelengths, depth].
 
     The farthest child takes some of the wavelengths up to where it lies, where both it and the root serve ranks over
     the rest; beyond, it has all of them.
     """
-    for left in range(1, found.shape[0]):
-        for depth in range(1, found.shape[1]):
+    for left in range(1, reached.shape[0]):
+        for depth in range(1, reached.shape[1]):
             for width in range(1, left + 1):
-                behind = min(1 + found[left - width, depth - 1] + found[left, depth - 1], share * width)
-                found[left, depth] = max(found[left, depth], min(found[left - width, depth] + behind, most))
+                behind = min(1 + reached[left - width, depth - 1] + reached[left, depth - 1], share * width)
+                reached[left, depth] = max(reached[left, depth], min(reached[left - width, depth] + behind, most))
 
 
 @njit(cache=True)
-def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circuit: Any) -> float:
+def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int, circuit: Int32s) -> float:
     """Cheapest paths from some ranks of the first period.
 
     Args:
@@ -61,11 +63,11 @@ def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circ
                 continue
             done[at] = True
             dearest = max(dearest, cost[at])
-            here = at % period
+            place = at % period
             # Sources take turns, so that what is equally cheap is equally used.
-            count = first[here + 1] - first[here]
+            count = first[place + 1] - first[place]
             for k in range(count):
-                which = first[here] + (k + i) % count
+                which = first[place] + (k + i) % count
                 to = (at + length[which]) % ranks
                 then = cost[at] + price[which]
                 if then < cost[to] - _TIE:
@@ -79,70 +81,61 @@ def cheapest(first: Any, length: Any, price: Any, sources: Any, ranks: int, circ
 
 
 @njit(cache=True)
-def choose(
-    trees: Any, sources: Any, weight: float, length: Any, busy: Any, delay: Any, toll: float, load: Any, chosen: Any
-) -> None:
+def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
     """Give every block the tree whose path is cheapest at present loads, one after the other, the farthest first.
 
     Args:
-        trees: [tree, source, rank], as :func:`cheapest` leaves them.
-        weight: blocks that a block stands for.
-        busy: share of the time at hand for which a block holds a circuit: [circuit].
-        delay: seconds after which it arrives: [circuit].
-        toll: seconds that a circuit costs besides which is busy all the time.
+        trees: number of trees to choose from, the first ones.
         load: in and out, blocks that pass a circuit: [circuit].
-        chosen: in and out, −1 where none is chosen yet: [source, rank].
     """
-    count, _, ranks = trees.shape
+    ranks = routes.chosen.shape[1]
     for k in range(1, ranks):
         # From the opposite rank on, both sides in turn.
         ahead = (ranks + 1) // 2 + (k // 2 if k % 2 else -(k // 2))
-        for i in range(len(sources)):
-            source = sources[i]
-            rank = (source + ahead) % ranks
-            if chosen[i, rank] >= 0:
-                _pass(trees[chosen[i, rank], i], source, rank, length, load, -weight)
+        for i in range(len(routes.sources)):
+            rank = (routes.sources[i] + ahead) % ranks
+            if routes.chosen[i, rank] >= 0:
+                _pass(routes, i, rank, -prices.weight, load)
             best, least = -1, 1e300
-            for tree in range(count):
+            for tree in range(trees):
                 at, cost = rank, 0.0
-                while at != source:
-                    which = trees[tree, i, at]
-                    used = (load[which] + weight) * busy[which]
-                    cost += delay[which] + toll * used**STEEP
-                    at = (at - length[which]) % ranks
+                while at != routes.sources[i]:
+                    circuit = routes.trees[tree, i, at]
+                    used = (load[circuit] + prices.weight) * prices.busy[circuit]
+                    cost += prices.delay[circuit] + prices.toll * used**STEEP
+                    at = (at - routes.length[circuit]) % ranks
                 if cost < least - _TIE:
                     best, least = tree, cost
-            chosen[i, rank] = best
-            _pass(trees[best, i], source, rank, length, load, weight)
+            routes.chosen[i, rank] = best
+            _pass(routes, i, rank, prices.weight, load)
 
 
 @njit(cache=True)
-def _pass(tree: Any, source: int, rank: int, length: Any, load: Any, weight: float) -> None:
-    """Add a block to the circuits of its path."""
-    ranks, at = len(tree), rank
-    while at != source:
-        which = tree[at]
-        load[which] += weight
-        at = (at - length[which]) % ranks
+def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> None:
+    """Add a block of source ``i`` to the circuits of its path."""
+    tree, at = routes.trees[routes.chosen[i, rank], i], rank
+    while at != routes.sources[i]:
+        load[tree[at]] += weight
+        at = (at - routes.length[tree[at]]) % len(tree)
 
 
 @njit(cache=True)
-def lay(trees: Any, chosen: Any, sources: Any, length: Any, delay: Any, begin: Any, path: Any, left: Any) -> int:
+def lay_paths(routes: Routes, delay: Floats, begin: Ints, path: Int32s, left: Floats) -> int:
     """Circuits of every block's path, in order; only counted while ``path`` is empty.
 
     Args:
         begin: out, where the path of a block, place of its source · ranks + rank, begins: [blocks + 1].
-        path: out, [hops].
-        left: out, seconds from there to the end of the path: [hops].
+        path: out, [hop].
+        left: out, seconds from there to the end of the path: [hop].
     """
-    ranks, count = chosen.shape[1], 0
-    for i in range(len(sources)):
+    ranks, count = routes.chosen.shape[1], 0
+    for i in range(len(routes.sources)):
         for rank in range(ranks):
             begin[i * ranks + rank] = count
-            tree = trees[max(chosen[i, rank], 0), i]
+            tree = routes.trees[max(routes.chosen[i, rank], 0), i]
             at, hops = rank, 0
-            while at != sources[i]:
-                at = (at - length[tree[at]]) % ranks
+            while at != routes.sources[i]:
+                at = (at - routes.length[tree[at]]) % ranks
                 hops += 1
             if len(path):
                 at, seconds = rank, 0.0
@@ -150,45 +143,35 @@ def lay(trees: Any, chosen: Any, sources: Any, length: Any, delay: Any, begin: A
                     path[k] = tree[at]
                     seconds += delay[path[k]]
                     left[k] = seconds
-                    at = (at - length[path[k]]) % ranks
+                    at = (at - routes.length[path[k]]) % ranks
             count += hops
-    begin[chosen.size] = count
+    begin[routes.chosen.size] = count
     return count
 
 
 @njit(cache=True)
-def rows(
-    begin: Any,
-    path: Any,
-    sent: Any,
-    start: Any,
-    length: Any,
-    ranks: int,
-    step: Any,
-    lightpath: Any,
-    destination: Any,
-    chunk: Any,
-) -> None:
+def fill_rows(hops: Hops, sent: Ints, rows: HopRows) -> None:
     """Columns of a schedule, turned to where a circuit starts in the first period.
 
     Args:
-        sent: path entries by circuit, in the order sent: [hop].
-        step, lightpath, destination, chunk: out, [hop], in the order of ``sent``.
+        sent: hops by circuit, in the order sent: [hop].
+        rows: out, in the order of ``sent``.
     """
-    here = np.empty(len(path), np.int32)
-    what = np.empty(len(path), np.int32)
-    for block in range(len(begin) - 1):
+    ranks, path = hops.ranks, hops.path
+    sender = np.empty(len(path), np.int32)
+    carried = np.empty(len(path), np.int32)
+    for block in range(len(hops.begin) - 1):
         at = block // ranks
-        for k in range(begin[block], begin[block + 1]):
-            here[k], what[k] = at, block
-            at = (at + length[path[k]]) % ranks
+        for k in range(hops.begin[block], hops.begin[block + 1]):
+            sender[k], carried[k] = at, block
+            at = (at + hops.length[path[k]]) % ranks
     before = -1
     for i in range(len(sent)):
-        which = path[sent[i]]
-        step[i] = step[i - 1] + 1 if which == before else 0
-        before = which
-        lightpath[i] = which
-        turn = here[sent[i]] - start[which]
-        source, rank = what[sent[i]] // ranks, what[sent[i]] % ranks
-        destination[i] = (start[which] + length[which]) % ranks
-        chunk[i] = (source - turn) % ranks * ranks + (rank - turn) % ranks
+        circuit = path[sent[i]]
+        rows.step[i] = rows.step[i - 1] + 1 if circuit == before else 0
+        before = circuit
+        rows.lightpath[i] = circuit
+        turn = sender[sent[i]] - hops.start[circuit]
+        source, rank = carried[sent[i]] // ranks, carried[sent[i]] % ranks
+        rows.destination[i] = (hops.start[circuit] + hops.length[circuit]) % ranks
+        rows.chunk[i] = (source - turn) % ranks * ranks + (rank - turn) % ranks

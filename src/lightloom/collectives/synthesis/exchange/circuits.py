@@ -82,22 +82,22 @@ class Wiring(NamedTuple):
     @property
     def wavelengths(self) -> int:
         """Of each link, each way."""
-        return sum(each.wavelengths for each in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
+        return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def period(self, ranks: int) -> int:
         """Ranks after which everything repeats: all of them where hubs do not divide the ranks.
 
         Even where few ranks are, so that of two neighbours one may send its block for the opposite rank either way.
         """
-        counts = [self.hubs, *(each.hubs for each in self.chords)]
-        if any(ranks % each for each in counts):
+        counts = [self.hubs, *(chords.hubs for chords in self.chords)]
+        if any(ranks % count for count in counts):
             return ranks
-        period = lcm(*(ranks // each for each in counts))
+        period = lcm(*(ranks // count for count in counts))
         return 2 * period if period % 2 and ranks % 2 == 0 and ranks <= _FEW else period
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Circuits:
+class ExchangeCircuits:
     """Circuits that start in the first period, ordered by their start; columns [circuit]."""
 
     ranks: int
@@ -119,16 +119,16 @@ class Circuits:
         return np.searchsorted(self.start, np.arange(self.period + 1))
 
 
-def circuits(wiring: Wiring, ranks: int) -> Circuits:
+def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     """All circuits of a wiring."""
     period = wiring.period(ranks)
     parts: list[Any] = []
     family: list[int] = []
     base = 0
-    for i, each in enumerate(wiring.chords):
-        parts += _chords(each, ranks, base)
+    for i, chords in enumerate(wiring.chords):
+        parts += _chords(chords, ranks, base)
         family += [i] * (len(parts) - len(family))
-        base += each.wavelengths
+        base += chords.wavelengths
     if wiring.feeder is not None:
         parts += _spans(wiring.hubs, wiring.feeder, ranks, base)
     family += [len(wiring.chords)] * (len(parts) - len(family))
@@ -136,15 +136,15 @@ def circuits(wiring: Wiring, ranks: int) -> Circuits:
     start, length, width, channel = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(4))
     # The same links serve the way back, which starts at the other end.
     ends = np.concatenate([start, (start + length) % ranks])
-    both = np.arange(len(ends))
+    number = np.arange(len(ends))
     length, width, channel = np.concatenate([length, -length]), np.tile(width, 2), np.tile(channel, 2)
     kind = np.concatenate([kind, kind + len(parts)])
     order = np.lexsort((ends // period, kind, ends % period)).reshape(-1, ranks // period)
-    place = np.empty(len(both), np.int64)
-    place[order.ravel()] = both // (ranks // period)
+    place = np.empty(len(number), np.int64)
+    place[order.ravel()] = number // (ranks // period)
     first = order[:, 0]
-    back = place[(first + len(start)) % len(ends)]
-    return Circuits(
+    reverse = place[(first + len(start)) % len(ends)]
+    return ExchangeCircuits(
         ranks,
         period,
         ends[first],
@@ -152,7 +152,7 @@ def circuits(wiring: Wiring, ranks: int) -> Circuits:
         width[first],
         np.array(family)[kind[first] % len(parts)],
         channel[order].T.astype(np.int32),
-        back,
+        reverse,
     )
 
 
@@ -188,9 +188,9 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
 def longest_circuit(wiring: Wiring, ranks: int) -> int:
     """Most links that a circuit passes."""
     lengths = [
-        -(-skip * ranks // each.hubs)
-        for each in wiring.chords
-        for skip in (each.skips if isinstance(each, Tours) else (each.skip,))
+        -(-skip * ranks // chords.hubs)
+        for chords in wiring.chords
+        for skip in (chords.skips if isinstance(chords, Tours) else (chords.skip,))
     ]
     if wiring.feeder is not None:
         half = -(-ranks // wiring.hubs) // 2
@@ -207,29 +207,33 @@ def reaches(feeder: Feeder, ranks: int) -> bool:
 def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
     """Spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
     reach = _reach(feeder.wavelengths, feeder.share)
-    found: list[tuple[int, int, int, int]] = []
+    spans: list[tuple[int, int, int, int]] = []
 
-    def grow(root: int, way: int, count: int, left: int, depth: int, base: int) -> None:
+    def grow(root: int, direction: int, count: int, left: int, depth: int, base: int) -> None:
         if count == 0:
             return
         width = left
         while True:
-            before, back, on = reach[left - width, depth], reach[left - width, depth - 1], reach[left, depth - 1]
-            behind = min(1 + back + on, feeder.share * width)
+            before, backward, onward = (
+                reach[left - width, depth],
+                reach[left - width, depth - 1],
+                reach[left, depth - 1],
+            )
+            behind = min(1 + backward + onward, feeder.share * width)
             if before + behind >= count or width == 1:
                 break
             width -= 1
         behind = min(behind, max(count - before, -(-count * width // left)), count)
         before = count - behind
-        back = min(back, max(behind - 1 - on, (behind - 1) * back // max(back + on, 1)))
-        on, child = behind - 1 - back, root + way * (before + back + 1)
-        found.append((min(root, child), max(root, child), base, width))
-        grow(root, way, before, left - width, depth, base + width)
-        grow(child, -way, back, left - width, depth - 1, base + width)
-        grow(child, way, on, left, depth - 1, base)
+        backward = min(backward, max(behind - 1 - onward, (behind - 1) * backward // max(backward + onward, 1)))
+        onward, child = behind - 1 - backward, root + direction * (before + backward + 1)
+        spans.append((min(root, child), max(root, child), base, width))
+        grow(root, direction, before, left - width, depth, base + width)
+        grow(child, -direction, backward, left - width, depth - 1, base + width)
+        grow(child, direction, onward, left, depth - 1, base)
 
     grow(0, 1, ranks, feeder.wavelengths, feeder.depth, 0)
-    return tuple(found)
+    return tuple(spans)
 
 
 @lru_cache(maxsize=256)
@@ -237,6 +241,6 @@ def _reach(wavelengths: int, share: int) -> Any:
     """Most ranks on one side of a root: [wavelengths left, spans one after the other]."""
     from lightloom.collectives.synthesis.exchange._exchange_kernels import reach
 
-    found = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
-    reach(share, MAXIMUM_RANKS, found)
-    return found
+    reached = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
+    reach(share, MAXIMUM_RANKS, reached)
+    return reached

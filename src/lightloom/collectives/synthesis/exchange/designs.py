@@ -41,7 +41,7 @@ class Designs:
 
     def _hub_counts(self) -> list[int]:
         ranks = self._ranks
-        even = [each for each in range(3, ranks + 1) if ranks % each == 0 and ranks // each * ranks <= self._most]
+        even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self._most]
         if len(even) > 4 or ranks > _UNEVEN:
             return even
         return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9) if ranks // k > 2)})
@@ -51,10 +51,10 @@ class Designs:
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
         if wiring.wavelengths > self._channels or (feeder is None) != (hubs == ranks):
             return False
-        for each in wiring.chords:
-            if each.hubs < 3 or hubs % each.hubs or each.width < 1 or not 1 <= each.skip <= each.hubs // 2:
+        for chord in wiring.chords:
+            if chord.hubs < 3 or hubs % chord.hubs or chord.width < 1 or not 1 <= chord.skip <= chord.hubs // 2:
                 return False
-            if isinstance(each, Tours) and (each.hubs % 2 or each.skip > each.hubs // 4):
+            if isinstance(chord, Tours) and (chord.hubs % 2 or chord.skip > chord.hubs // 4):
                 return False
         if wiring.period(ranks) * ranks > self._most:
             return False
@@ -76,14 +76,14 @@ class Designs:
     def _chains(self, narrow: list[int]) -> Iterator[Wiring | None]:
         """Unit links, a chain of hubs and perhaps one of fewer hubs; also fed by trees."""
         ranks = self._ranks
-        spacings = [each for each in _SPACINGS if ranks % each == 0 and ranks // each in self.hubs]
-        for each in spacings:
+        spacings = [spacing for spacing in _SPACINGS if ranks % spacing == 0 and ranks // spacing in self.hubs]
+        for spacing in spacings:
             for width in narrow:
-                hubs, left = ranks // each, self._channels - width
+                hubs, left = ranks // spacing, self._channels - width
                 yield Wiring(ranks, (Level(ranks, 1, width), Level(hubs, 1, left)), None)
                 yield self._filled(Wiring(hubs, (Level(hubs, 1, 1),), self._feeder(hubs, width)))
                 for far in spacings:
-                    if far % each == 0 and far > each:
+                    if far % spacing == 0 and far > spacing:
                         for more in narrow:
                             chords = (Level(ranks, 1, width), Level(hubs, 1, more), Level(ranks // far, 1, left - more))
                             yield Wiring(ranks, chords, None)
@@ -93,9 +93,9 @@ class Designs:
         far = max(2, self._channels - width - 1)
         skips = {far, far // 2, far * 3 // 4, round((hubs / 2) ** 0.5)}
         tops: list[tuple[Level | Tours, ...]] = [(Level(hubs, 1, 1),)]
-        tops += [(Level(hubs, 1, 1), Level(hubs, each, 1)) for each in sorted(skips) if 2 <= each <= hubs // 2]
+        tops += [(Level(hubs, 1, 1), Level(hubs, skip, 1)) for skip in sorted(skips) if 2 <= skip <= hubs // 2]
         if hubs % 2 == 0:
-            tops.append(tuple(Tours(hubs, each, 1) for each in range(1, hubs // 4 + 1)))
+            tops.append(tuple(Tours(hubs, skip, 1) for skip in range(1, hubs // 4 + 1)))
         for chords in tops:
             yield self._filled(Wiring(hubs, chords, feeder))
         used = width if feeder else 0
@@ -115,10 +115,10 @@ class Designs:
         chords: list[Level | Tours] = []
         left = self._channels - (feeder.wavelengths if feeder else 0)
         for _ in range(int(self._rng.integers(1, 6))):
-            each = self._chords(hubs)
-            if each is not None and each.wavelengths <= left:
-                chords.append(each)
-                left -= each.wavelengths
+            fresh = self._chords(hubs)
+            if fresh is not None and fresh.wavelengths <= left:
+                chords.append(fresh)
+                left -= fresh.wavelengths
         return self._filled(Wiring(hubs, tuple(chords), feeder))
 
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
@@ -132,7 +132,7 @@ class Designs:
 
     def _chords(self, hubs: int) -> Level | Tours | None:
         """Chords of any length, short ones more often."""
-        coarser = [each for each in _COARSER if hubs % each == 0 and hubs // each >= 3]
+        coarser = [ratio for ratio in _COARSER if hubs % ratio == 0 and hubs // ratio >= 3]
         if not coarser:
             return None
         count = hubs // int(self._rng.choice(coarser))
@@ -148,14 +148,14 @@ class Designs:
             return None
         left = self._channels - wiring.wavelengths
         while left < 0:
-            wide = [i for i, each in enumerate(chords) if each.width > 1]
+            wide = [i for i, chord in enumerate(chords) if chord.width > 1]
             if not wide:
                 return None
             i = int(self._rng.choice(wide))
             chords[i] = chords[i]._replace(width=chords[i].width - 1)
             left += chords[i].colours
         while left > 0:
-            can = [i for i, each in enumerate(chords) if each.colours <= left]
+            can = [i for i, chord in enumerate(chords) if chord.colours <= left]
             can += [len(chords)] if feeder is not None else []
             if not can:
                 break
@@ -166,7 +166,9 @@ class Designs:
             else:
                 chords[i] = chords[i]._replace(width=chords[i].width + 1)
                 left -= chords[i].colours
-        return Wiring(wiring.hubs, tuple(sorted(chords, key=lambda each: (-each.hubs, each.skip, each.width))), feeder)
+        return Wiring(
+            wiring.hubs, tuple(sorted(chords, key=lambda chord: (-chord.hubs, chord.skip, chord.width))), feeder
+        )
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
         """A wiring near this one; None where chance leads nowhere.
@@ -230,9 +232,9 @@ class Designs:
         """Chords of the same lengths between more or fewer hubs."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         chords: list[Level | Tours] = []
-        for each in wiring.chords:
-            count = each.hubs * hubs // wiring.hubs
-            chords.append(each._replace(hubs=count, skip=max(1, round(each.skip * count / each.hubs))))
+        for chord in wiring.chords:
+            count = chord.hubs * hubs // wiring.hubs
+            chords.append(chord._replace(hubs=count, skip=max(1, round(chord.skip * count / chord.hubs))))
         if hubs < self._ranks:
             feeder = self._feeder(hubs, wiring.feeder.wavelengths if wiring.feeder else 1)
         return Wiring(hubs, tuple(chords), feeder)

@@ -11,24 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.circuits import Circuits, Wiring, circuits
-from lightloom.core.arrays import Floats, Ints
+from lightloom.collectives.synthesis.exchange.circuits import ExchangeCircuits, Wiring, exchange_circuits
+from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
+from lightloom.core.arrays import Floats, Int32s, Ints
 
 _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What is asked."""
+    """An all-to-all and the ring that carries it."""
 
     ranks: int
     channels: int
     """Wavelengths each way."""
     nbytes: float
-    """Of a block."""
+    """Bytes of a block."""
     timing: Timing
     bound: float
     """Seconds that no schedule beats, circuits in place."""
@@ -40,33 +41,29 @@ class Exchange:
 class Routed:
     """Paths of the blocks of some sources, as trees to choose from."""
 
-    circuits: Circuits
-    sources: Ints
+    circuits: ExchangeCircuits
+    routes: Routes
     busy: Floats
     """Seconds that a block holds a circuit: [circuit]."""
     delay: Floats
     """Seconds after which it arrives: [circuit]."""
-    trees: NDArray[np.int32]
-    """Circuit by which a path enters a rank: [tree, source, rank]."""
-    chosen: NDArray[np.int8]
-    """Tree of each block: [source, rank]."""
     load: Floats
     """Blocks that pass a circuit: [circuit]."""
     longest: float
-    """Seconds of the longest of the cheapest paths, did it wait for nothing."""
+    """Seconds of the longest of the cheapest paths if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """All blocks of one period of sources with their paths and times."""
 
-    circuits: Circuits
+    circuits: ExchangeCircuits
     begin: Ints
-    """Where the path of block source · ranks + rank begins: [block + 1]."""
-    path: NDArray[np.int32]
+    """First hop of block source · ranks + rank: [block + 1]."""
+    path: Int32s
     """Circuits of the paths, in order: [hop]."""
-    sent: Ints
-    """Hops by circuit, in the order sent."""
+    when: Floats
+    """Seconds at which each hop begins: [hop]."""
     load: Floats
     """Seconds for which a circuit is busy: [circuit]."""
     time: float
@@ -79,30 +76,32 @@ def route(
     """Paths of the blocks of one period of ranks, or of so many of it; None where a path takes ``limit`` or longer."""
     from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
 
-    ring, timing = circuits(wiring, exchange.ranks), exchange.timing
+    ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
     which = np.arange(min(sources or ring.period, ring.period))
     # Not in step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
     count = len(which)
     busy = np.asarray(exchange.nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
-    found = np.empty((trees, count, ring.ranks), np.int32)
-    chosen = np.full((count, ring.ranks), -1, np.int8)
+    routes = Routes(
+        np.empty((trees, count, ring.ranks), np.int32),
+        np.full((count, ring.ranks), -1, np.int8),
+        which,
+        ring.length,
+    )
     load = np.zeros(len(ring.start))
     allowed, longest, price, toll, first = exchange.bound, 0.0, delay, timing.hop, ring.first
     for tree in range(trees):
-        dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, found[tree])
+        dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, routes.trees[tree])
         if tree == 0 and dearest >= limit:
             return None
         if tree == 0:
             # Where time is not short, neither are hops dear.
             longest, allowed = dearest, max(allowed, dearest)
             toll = timing.hop * allowed / dearest
-        kernels.choose(
-            found[: tree + 1], which, ring.period / count, ring.length, busy / allowed, delay, toll, load, chosen
-        )
+        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, ring.period / count), load)
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
-    return Routed(ring, which, busy, delay, found, chosen, load, longest)
+    return Routed(ring, routes, busy, delay, load, longest)
 
 
 def glance(wiring: Wiring, exchange: Exchange, sources: int) -> float:
@@ -122,29 +121,38 @@ def plan(
     None where a path alone, or what one circuit carries, takes ``limit`` or longer.
 
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
-    is as busy as the circuit back.
+    is as busy as the circuit in the other direction.
     """
-    from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
-    from lightloom.collectives.synthesis.exchange._exchange_queue_kernels import list_schedule
+    from lightloom.collectives.synthesis.engine._list_kernels import list_schedule
+    from lightloom.collectives.synthesis.exchange._exchange_kernels import lay_paths
 
     routed = route(wiring, exchange, trees, sources, limit)
     if routed is None:
         return None
-    ring, busy = routed.circuits, routed.busy
-    if len(routed.chosen) < ring.period:
-        back = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
-        busy = busy * back
+    ring, routes, busy = routed.circuits, routed.routes, routed.busy
+    if len(routes.chosen) < ring.period:
+        reverse = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
+        busy = busy * reverse
     if (routed.load * busy).max() >= limit:
         return None
-    busy = busy * (ring.period / len(routed.chosen))
-    begin = np.zeros(routed.chosen.size + 1, np.int64)
-    shared = routed.trees, routed.chosen, routed.sources, ring.length, routed.delay, begin
-    hops = kernels.lay(*shared, np.zeros(0, np.int32), np.zeros(0))
-    path, left = np.empty(hops, np.int32), np.empty(hops)
-    kernels.lay(*shared, path, left)
-    urgency = np.lexsort((-left, path))
-    place = np.empty(hops, np.int64)
-    place[urgency] = np.arange(hops)
-    sent, when = np.empty(hops, np.int64), np.empty(hops)
-    seconds = list_schedule(begin, path, busy, routed.delay, urgency, place, sent, when)
-    return Plan(ring, begin, path, sent, routed.load * busy * len(routed.chosen) / ring.period, float(seconds))
+    busy = busy * (ring.period / len(routes.chosen))
+    begin = np.zeros(routes.chosen.size + 1, np.int64)
+    hops = lay_paths(routes, routed.delay, begin, np.zeros(0, np.int32), np.zeros(0))
+    path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
+    lay_paths(routes, routed.delay, begin, path, left)
+    queue = np.arange(len(busy), dtype=np.int32)
+    seconds = list_schedule(queue, routed.delay, busy, _transmissions(begin, path, left), when)
+    return Plan(ring, begin, path, when[:-1], routed.load * busy * len(routes.chosen) / ring.period, float(seconds))
+
+
+def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
+    """Every hop waits for the one before it; a last entry releases the first hop of every block at the start."""
+    hops, going = len(path), np.diff(begin) > 0
+    first, last = begin[:-1][going], begin[1:][going] - 1
+    child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)
+    child[last], child[hops] = -1, first[0]
+    sibling[first[:-1]] = first[1:]
+    none = np.zeros(0, np.int32)
+    return Transmissions(
+        np.append(path, np.int32(-1)), child, sibling, none, np.append(left, 0.0), np.array([hops], np.int64)
+    )

@@ -18,6 +18,7 @@ from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.circuits import Tours, Wiring
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange.search import EFFORT, ExchangeSearch
+from lightloom.collectives.synthesis.exchange.tables import HopRows, Hops
 from lightloom.fabrics.base import Fabric
 
 _NEAR = 1.01
@@ -38,37 +39,36 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
     block = max(collective.nbytes / collective.ranks, 1e-3)
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
-    wanted = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
-    wiring, found = ExchangeSearch(wanted).run(scaled(EFFORT))
-    queued = exchange_schedule(collective, fabric, found, (_note(wiring, ranks),))
-    return queued if straight is None else min(queued, straight, key=lambda each: cost(each, fabric).time)
+    problem = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
+    wiring, plan = ExchangeSearch(problem).run(scaled(EFFORT))
+    queued = exchange_schedule(collective, fabric, plan, (_note(wiring, ranks),))
+    return queued if straight is None else min(queued, straight, key=lambda schedule: cost(schedule, fabric).time)
 
 
-def exchange_schedule(collective: Collective, fabric: Fabric, found: Plan, notes: tuple[str, ...] = ()) -> Schedule:
+def exchange_schedule(collective: Collective, fabric: Fabric, plan: Plan, notes: tuple[str, ...] = ()) -> Schedule:
     """The rows of one period of ranks, on circuits that stand throughout."""
-    from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
+    from lightloom.collectives.synthesis.exchange._exchange_kernels import fill_rows
 
-    ring, hops = found.circuits, len(found.path)
-    step, lightpath, destination, chunk = (np.empty(hops, np.int32) for _ in range(4))
-    kernels.rows(
-        found.begin, found.path, found.sent, ring.start, ring.length, ring.ranks, step, lightpath, destination, chunk
-    )
-    used, path = np.unique(lightpath, return_inverse=True)
+    ring, hops = plan.circuits, len(plan.path)
+    rows = HopRows(*(np.empty(hops, np.int32) for _ in range(4)))
+    sent = np.lexsort((plan.when, plan.path))
+    fill_rows(Hops(ring.ranks, plan.begin, plan.path, ring.start, ring.length), sent, rows)
+    used, path = np.unique(rows.lightpath, return_inverse=True)
     channel = ring.channel[:, used]
     return Schedule(
         algorithm="synthesized",
         collective=collective,
         chunks=ring.ranks**2,
-        steps=int(step.max(initial=0)) + 1,
-        step=step,
+        steps=int(rows.step.max(initial=0)) + 1,
+        step=rows.step,
         lightpath=path,
-        source=ring.start[lightpath],
-        destination=destination,
-        route=ring.length[lightpath] < 0,
+        source=ring.start[rows.lightpath],
+        destination=rows.destination,
+        route=ring.length[rows.lightpath] < 0,
         fibre=channel[0, path] // fabric.fibre_channels,
         first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=ring.width[lightpath],
-        chunk=chunk,
+        wavelength_count=ring.width[rows.lightpath],
+        chunk=rows.chunk,
         reduces=np.zeros(hops, np.bool_),
         queued=True,
         folding=Folding(ring.period, channel),
@@ -77,19 +77,19 @@ def exchange_schedule(collective: Collective, fabric: Fabric, found: Plan, notes
 
 
 def _note(wiring: Wiring, ranks: int) -> str:
-    said = [_chord(each, ranks) for each in wiring.chords]
+    parts = [_chord(chords, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
-        said.append(
+        parts.append(
             f"each of {wiring.hubs} hubs reaches the ranks around it within {wiring.feeder.depth} hops over "
             f"{wiring.feeder.wavelengths} wavelengths"
         )
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
 def _chord(chords: Level | Tours, ranks: int) -> str:
     hubs = "every rank" if chords.hubs == ranks else f"each of {chords.hubs} hubs"
     skips = chords.skips if isinstance(chords, Tours) else (chords.skip,)
-    lengths = " and ".join(f"{each * ranks / chords.hubs:.4g}" for each in skips)
+    lengths = " and ".join(f"{skip * ranks / chords.hubs:.4g}" for skip in skips)
     if lengths == "1":
         return f"{chords.width} wavelengths of each link join neighbours"
     return f"chords of {lengths} ranks start at {hubs}, {chords.width} wavelengths wide"

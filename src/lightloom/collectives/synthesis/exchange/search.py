@@ -53,16 +53,16 @@ class ExchangeSearch:
         """The best wiring found, and its plan."""
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None)
-        found = plan(neighbours, self._exchange, _TREES)
-        assert found is not None
-        if found.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
-            return neighbours, found
-        self._seconds[neighbours] = self._best = found.time
+        simplest = plan(neighbours, self._exchange, _TREES)
+        assert simplest is not None
+        if simplest.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
+            return neighbours, simplest
+        self._seconds[neighbours] = self._best = simplest.time
         for wiring in self._looked_at(_LOOKED * effort):
             if self._spent < _TRIED * effort:
                 self._try(wiring)
         self._walk(_STEPPED * effort)
-        return self._planned(effort, (neighbours, found))
+        return self._planned(effort, (neighbours, simplest))
 
     def _looked_at(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
@@ -77,7 +77,7 @@ class ExchangeSearch:
                 seconds[wiring] = self._look(wiring)
             else:
                 misses += 1
-        return sorted(seconds, key=lambda each: seconds[each])
+        return sorted(seconds, key=lambda design: seconds[design])
 
     def _look(self, wiring: Wiring) -> float:
         self._spent += _GLANCE * self._ranks
@@ -95,23 +95,23 @@ class ExchangeSearch:
                 self._try(fresh)
 
     def _leaders(self, count: int) -> list[Wiring]:
-        return nsmallest(count, self._seconds, key=lambda each: self._seconds[each])
+        return nsmallest(count, self._seconds, key=lambda wiring: self._seconds[wiring])
 
     def _try(self, wiring: Wiring) -> None:
         """Schedule the blocks of some sources."""
         self._seconds[wiring] = np.inf
-        found = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
+        trial = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
         self._spent += self._sources * self._ranks
-        if found is None:
+        if trial is None:
             return
-        self._spent += len(found.path) * _TREES
-        family = found.circuits.family
-        rows = len(found.path) / (len(found.begin) - 1) * found.circuits.period * self._ranks
+        self._spent += len(trial.path) * _TREES
+        family = trial.circuits.family
+        rows = len(trial.path) / (len(trial.begin) - 1) * trial.circuits.period * self._ranks
         if rows <= _MOST_ROWS:
-            self._seconds[wiring] = found.time
-            self._best = min(self._best, found.time)
+            self._seconds[wiring] = trial.time
+            self._best = min(self._best, trial.time)
             self._load[wiring] = np.array(
-                [found.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
+                [trial.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
             )
 
     def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:

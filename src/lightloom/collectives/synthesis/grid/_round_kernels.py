@@ -2,15 +2,81 @@
 
 from __future__ import annotations
 
-import heapq
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from lightloom.core.arrays import Column, Int32s, Ints, Mask
+
+
+class LinkTables(NamedTuple):
+    """Links by the ranks at their ends, as compressed rows."""
+
+    entering: Ints
+    """First link that enters each rank; links are numbered so: [rank + 1]."""
+    tail: Ints
+    """Rank at which a link begins: [link]."""
+    leaving: Ints
+    """First entry of ``head`` of each rank: [rank + 1]."""
+    head: Ints
+    """Ranks one link away from a rank."""
+
+
+class GatherRows(NamedTuple):
+    """What passes which link in which round: arrays [row]."""
+
+    round: Int32s
+    link: Int32s
+    chunk: Int32s
+
+
+class _Flood(NamedTuple):
+    """State of a flood: who has what, and what waits for whom."""
+
+    came: Column
+    """Round after which a chunk came, or −1: [rank, chunk]."""
+    offered: Mask
+    """Whether a neighbour has offered a chunk: [rank, chunk]."""
+    waiting: Int32s
+    """Chunks that neighbours offer: [rank, place]."""
+    waits: Ints
+    """How many those are: [rank]."""
+    left: Ints
+    """Chunks that a rank still lacks: [rank]."""
+
+
+class _Turn(NamedTuple):
+    """What a rank receives over in a round."""
+
+    first: int
+    """First link that enters the rank."""
+    entering: int
+    """How many links do."""
+    round: int
+    budget: int
+    """Most chunks on each of them."""
+
+
+class _Match(NamedTuple):
+    """Chunks of one rank and round, and the links that bring them."""
+
+    order: Int32s
+    """Chunks on offer, that which leads farthest first."""
+    chosen: Ints
+    """Chunks that are taken."""
+    by: Ints
+    """The link that brings each of them."""
+    load: Ints
+    """Chunks on each link that enters: [link]."""
+    parent: Ints
+    """The link that would take a chunk from each link, −1 at the first and −2 where none does: [link]."""
+    via: Ints
+    """The place of that chunk: [link]."""
+
 
 @njit(cache=True)
-def distances(first_out: Any, head: Any, hops: Any, beyond: Any) -> None:
+def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None:
     """Links between all ranks, and how much farther the shortest ways through a rank lead.
 
     Args:
@@ -41,18 +107,7 @@ def distances(first_out: Any, head: Any, hops: Any, beyond: Any) -> None:
 
 
 @njit(cache=True)
-def flood(
-    first_in: Any,
-    tail: Any,
-    first_out: Any,
-    head: Any,
-    beyond: Any,
-    pieces: int,
-    budgets: Any,
-    row_round: Any,
-    row_link: Any,
-    row_chunk: Any,
-) -> int:
+def flood(links: LinkTables, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
     """Rounds of an all-gather in which links carry what has farthest to go; the number of rounds.
 
     In round r every link carries at most ``budgets[r]`` chunks, in later rounds as many as the neediest rank asks for.
@@ -60,246 +115,158 @@ def flood(
     and links holds.
 
     Args:
-        first_in, tail: where the links that enter a rank begin, as compressed rows; ``row_link`` numbers them so.
+        beyond: as of :func:`distances`.
         budgets: chunks a link, [round].
-        row_round, row_link, row_chunk: out, [ranks · (ranks − 1) · pieces].
+        rows: out, [ranks · (ranks − 1) · pieces].
     """
-    ranks = len(first_in) - 1
+    ranks = len(links.entering) - 1
     chunks = ranks * pieces
-    came = np.full((ranks, chunks), -1, np.int16)
-    wanted = np.zeros((ranks, chunks), np.bool_)
-    waiting = np.empty((ranks, chunks), np.int32)
-    waits = np.zeros(ranks, np.int64)
-    left = np.full(ranks, (ranks - 1) * pieces)
-    farthest = int(beyond.max()) + 1
-    for rank in range(ranks):
-        for chunk in range(rank * pieces, (rank + 1) * pieces):
-            came[rank, chunk] = 0
-            _offer(rank, chunk, first_out, head, came, wanted, waiting, waits)
-    widest = int((first_in[1:] - first_in[:-1]).max())
-    chosen = np.empty(chunks, np.int64)
-    by = np.empty(chunks, np.int64)
-    order, place = np.empty(chunks, np.int32), np.empty(farthest + 1, np.int64)
-    rows, now = 0, 0
-    while rows < len(row_round):
-        if now < len(budgets):
-            budget = budgets[now]
-        else:
-            budget = 1
-            for rank in range(ranks):
-                entering = first_in[rank + 1] - first_in[rank]
-                budget = max(budget, -(-left[rank] // entering))
-        begin = rows
+    state = _Flood(
+        np.full((ranks, chunks), -1, np.int16),
+        np.zeros((ranks, chunks), np.bool_),
+        np.empty((ranks, chunks), np.int32),
+        np.zeros(ranks, np.int64),
+        np.full(ranks, (ranks - 1) * pieces),
+    )
+    for chunk in range(chunks):
+        state.came[chunk // pieces, chunk] = 0
+        _offer(links, state, chunk // pieces, chunk)
+    entering = np.diff(links.entering)
+    chosen, by = np.empty((2, chunks), np.int64)
+    load, parent, via = np.empty((3, int(entering.max())), np.int64)
+    match = _Match(np.empty(chunks, np.int32), chosen, by, load, parent, via)
+    place = np.empty(int(beyond.max()) + 2, np.int64)
+    count, now = 0, 0
+    while count < len(rows.round):
+        budget = budgets[now] if now < len(budgets) else max(1, int((-(-state.left // entering)).max()))
+        begin = count
         for rank in range(ranks):
-            count = waits[rank]
-            _by_distance(waiting[rank], count, beyond, rank, pieces, order, place)
-            entering = first_in[rank + 1] - first_in[rank]
-            taken = _match(
-                order,
-                count,
-                first_in[rank],
-                entering,
-                tail,
-                came,
-                now,
-                budget,
-                widest,
-                chosen,
-                by,
-            )
-            for i in range(taken):
-                row_round[rows], row_link[rows], row_chunk[rows] = now, by[i], chosen[i]
-                rows += 1
-        if rows == begin:
+            waits = state.waits[rank]
+            _by_distance(state.waiting[rank, :waits], beyond[:, rank], pieces, match.order, place)
+            for i in range(_take(links, state, match, rank, now, budget)):
+                rows.round[count], rows.link[count], rows.chunk[count] = now, match.by[i], match.chosen[i]
+                count += 1
+        if count == begin:
             return -1
         now += 1
-        for row in range(begin, rows):
-            rank = _owner(first_in, row_link[row])
-            came[rank, row_chunk[row]] = now
-            left[rank] -= 1
-        for rank in range(ranks):
-            kept = 0
-            for i in range(waits[rank]):
-                if came[rank, waiting[rank, i]] < 0:
-                    waiting[rank, kept] = waiting[rank, i]
-                    kept += 1
-            waits[rank] = kept
-        for row in range(begin, rows):
-            rank = _owner(first_in, row_link[row])
-            _offer(rank, row_chunk[row], first_out, head, came, wanted, waiting, waits)
+        _receive(links, state, rows, begin, count, now)
     return now
 
 
 @njit(cache=True)
-def _owner(first: Any, link: int) -> Any:
-    return np.searchsorted(first, link, side="right") - 1
+def _receive(links: LinkTables, state: _Flood, rows: GatherRows, begin: int, end: int, now: int) -> None:
+    """Note what the rows of a round have brought, and offer it to the neighbours."""
+    ranks = len(links.entering) - 1
+    for row in range(begin, end):
+        rank = _receiver(links, rows.link[row])
+        state.came[rank, rows.chunk[row]] = now
+        state.left[rank] -= 1
+    for rank in range(ranks):
+        still = 0
+        for i in range(state.waits[rank]):
+            if state.came[rank, state.waiting[rank, i]] < 0:
+                state.waiting[rank, still] = state.waiting[rank, i]
+                still += 1
+        state.waits[rank] = still
+    for row in range(begin, end):
+        _offer(links, state, _receiver(links, rows.link[row]), rows.chunk[row])
 
 
 @njit(cache=True)
-def _offer(rank: int, chunk: int, first_out: Any, head: Any, came: Any, wanted: Any, waiting: Any, waits: Any) -> None:
-    """Tell the neighbours who lack it of a chunk that has come."""
-    for link in range(first_out[rank], first_out[rank + 1]):
-        to = head[link]
-        if came[to, chunk] < 0 and not wanted[to, chunk]:
-            wanted[to, chunk] = True
-            waiting[to, waits[to]] = chunk
-            waits[to] += 1
+def _receiver(links: LinkTables, link: int) -> int:
+    return np.searchsorted(links.entering, link, side="right") - 1  # type: ignore[return-value]
 
 
 @njit(cache=True)
-def _by_distance(waiting: Any, count: int, beyond: Any, rank: int, pieces: int, order: Any, place: Any) -> None:
-    """Sort what waits for a rank, that which leads farthest first."""
+def _offer(links: LinkTables, state: _Flood, rank: int, chunk: int) -> None:
+    """Offer a chunk that a rank has to the neighbours that lack it."""
+    for link in range(links.leaving[rank], links.leaving[rank + 1]):
+        to = links.head[link]
+        if state.came[to, chunk] < 0 and not state.offered[to, chunk]:
+            state.offered[to, chunk] = True
+            state.waiting[to, state.waits[to]] = chunk
+            state.waits[to] += 1
+
+
+@njit(cache=True)
+def _by_distance(waiting: Int32s, beyond: Column, pieces: int, order: Int32s, place: Ints) -> None:
+    """Sort what waits for a rank, that which leads farthest first; ``place`` is scratch."""
     place[:] = 0
     far = len(place) - 2
-    for i in range(count):
-        place[far - beyond[waiting[i] // pieces, rank] + 1] += 1
+    for chunk in waiting:
+        place[far - beyond[chunk // pieces] + 1] += 1
     for k in range(far + 1):
         place[k + 1] += place[k]
-    for i in range(count):
-        key = far - beyond[waiting[i] // pieces, rank]
-        order[place[key]] = waiting[i]
+    for chunk in waiting:
+        key = far - beyond[chunk // pieces]
+        order[place[key]] = chunk
         place[key] += 1
 
 
 @njit(cache=True)
-def _match(
-    order: Any,
-    count: int,
-    first: int,
-    links: int,
-    tail: Any,
-    came: Any,
-    now: int,
-    budget: int,
-    widest: int,
-    chosen: Any,
-    by: Any,
-) -> int:
-    """A maximum matching of chunks, in order, to links of equal budget; chunks and links into ``chosen`` and ``by``."""
-    load = np.zeros(widest, np.int64)
-    via, parent = np.empty(widest, np.int64), np.empty(widest, np.int64)
-    queue = np.empty(widest, np.int64)
+def _take(links: LinkTables, state: _Flood, match: _Match, rank: int, now: int, budget: int) -> int:
+    """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched."""
+    first = links.entering[rank]
+    turn = _Turn(first, links.entering[rank + 1] - first, now, budget)
+    match.load[:] = 0
     taken = 0
-    for i in range(count):
-        if taken == budget * links:
+    for i in range(state.waits[rank]):
+        if taken == budget * turn.entering:
             break
-        chunk = order[i]
-        best = -1
-        for k in range(links):
-            held = came[tail[first + k], chunk]
-            if 0 <= held <= now and load[k] < budget and (best < 0 or load[k] < load[best]):
+        chunk, best = match.order[i], -1
+        for k in range(turn.entering):
+            has_room = match.load[k] < budget and (best < 0 or match.load[k] < match.load[best])
+            if has_room and _has(links, state, first + k, chunk, now):
                 best = k
-        if best < 0:
-            # Links that could carry it are full: some chunk of theirs may take another link instead.
-            parent[:] = -2
-            begin, end = 0, 0
-            for k in range(links):
-                held = came[tail[first + k], chunk]
-                if 0 <= held <= now:
-                    parent[k] = -1
-                    queue[end] = k
-                    end += 1
-            free = -1
-            while begin < end and free < 0:
-                full = queue[begin]
-                begin += 1
-                for j in range(taken):
-                    if by[j] - first != full:
-                        continue
-                    for k in range(links):
-                        held = came[tail[first + k], chosen[j]]
-                        if parent[k] == -2 and 0 <= held <= now:
-                            parent[k], via[k] = full, j
-                            queue[end] = k
-                            end += 1
-                            if load[k] < budget and free < 0:
-                                free = k
-            if free < 0:
-                continue
-            load[free] += 1
-            while parent[free] >= 0:
-                by[via[free]] = first + free
-                free = parent[free]
-            best = free
+        if best >= 0:
+            match.load[best] += 1
         else:
-            load[best] += 1
-        chosen[taken], by[taken] = chunk, first + best
+            best = _make_room(links, state, match, turn, taken, chunk)
+            if best < 0:
+                continue
+        match.chosen[taken], match.by[taken] = chunk, first + best
         taken += 1
     return taken
 
 
 @njit(cache=True)
-def pipeline(
-    parent: Any, tree: Any, row_round: Any, row_source: Any, row_destination: Any, row_chunk: Any, row_adds: Any
-) -> int:
-    """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
-
-    Every link carries one chunk a round, of those that are ready the first.
-
-    Args:
-        parent: [tree, rank], −1 at the root.
-        tree: of each chunk, [chunk].
-        row_round, row_source, row_destination, row_chunk, row_adds: out, [2 · (ranks − 1) · chunks].
-    """
-    trees, ranks = parent.shape
-    chunks = len(tree)
-    first, child = np.zeros((trees, ranks + 1), np.int32), np.empty((trees, ranks), np.int32)
-    for t in range(trees):
-        for rank in range(ranks):
-            if parent[t, rank] >= 0:
-                first[t, parent[t, rank] + 1] += 1
-        for rank in range(ranks):
-            first[t, rank + 1] += first[t, rank]
-        place = first[t].copy()
-        for rank in range(ranks):
-            up = parent[t, rank]
-            if up >= 0:
-                child[t, place[up]] = rank
-                place[up] += 1
-    awaited = np.zeros((chunks, ranks), np.int8)
-    # A link is named by its ends, of which a rank has few: its queue is found by looking through them.
-    ends = np.full((ranks, 4), -1, np.int32)
-    queues = [[0] for _ in range(4 * ranks)]
-    for queue in queues:
-        queue.pop()
-    for chunk in range(chunks):
-        t = tree[chunk]
-        for rank in range(ranks):
-            awaited[chunk, rank] = first[t, rank + 1] - first[t, rank]
-            if not awaited[chunk, rank]:
-                heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], chunk)
-    rows, now = 0, 0
-    while rows < len(row_round):
-        begin = rows
-        for rank in range(ranks):
-            for k in range(4):
-                queue = queues[4 * rank + k]
-                if len(queue):
-                    chunk = heapq.heappop(queue)
-                    row_round[rows], row_source[rows], row_destination[rows] = now, rank, ends[rank, k]
-                    row_chunk[rows], row_adds[rows] = chunk, parent[tree[chunk], rank] == ends[rank, k]
-                    rows += 1
-        for row in range(begin, rows):
-            rank, summed = row_destination[row], np.int64(row_chunk[row])
-            t = tree[summed]
-            if row_adds[row]:
-                awaited[summed, rank] -= 1
-                if awaited[summed, rank]:
-                    continue
-                if parent[t, rank] >= 0:
-                    heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], summed)
-                    continue
-            for i in range(first[t, rank], first[t, rank + 1]):
-                heapq.heappush(queues[_queue(ends, rank, child[t, i])], summed)
-        now += 1
-    return now
+def _has(links: LinkTables, state: _Flood, link: int, chunk: int, now: int) -> bool:
+    """Whether the rank at which a link begins has a chunk when a round begins."""
+    came = state.came[links.tail[link], chunk]
+    return came >= 0 and came <= now  # type: ignore[no-any-return]
 
 
 @njit(cache=True)
-def _queue(ends: Any, rank: int, to: int) -> Any:
-    for k in range(4):
-        if ends[rank, k] < 0:
-            ends[rank, k] = to
-        if ends[rank, k] == to:
-            return 4 * rank + k
-    return -1
+def _make_room(links: LinkTables, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
+    """A link that can carry a chunk once others take some of its own, which are moved; −1 where there is none.
+
+    Links that could carry it are full: some chunk of theirs may take another link instead.
+    """
+    match.parent[:] = -2
+    queue, begin, end = np.empty(turn.entering, np.int64), 0, 0
+    for k in range(turn.entering):
+        if _has(links, state, turn.first + k, chunk, turn.round):
+            match.parent[k] = -1
+            queue[end] = k
+            end += 1
+    free = -1
+    while begin < end and free < 0:
+        full = queue[begin]
+        begin += 1
+        for j in range(taken):
+            if match.by[j] - turn.first != full:
+                continue
+            for k in range(turn.entering):
+                if match.parent[k] == -2 and _has(links, state, turn.first + k, match.chosen[j], turn.round):
+                    match.parent[k], match.via[k] = full, j
+                    queue[end] = k
+                    end += 1
+                    if match.load[k] < turn.budget and free < 0:
+                        free = k
+    if free < 0:
+        return -1
+    match.load[free] += 1
+    while match.parent[free] >= 0:
+        match.by[match.via[free]] = turn.first + free
+        free = match.parent[free]
+    return free

@@ -8,7 +8,7 @@ receives: a corner of a mesh by two links. These rounds come near both at once. 
 links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
 leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
 
-An all-reduce is that backwards and forwards, or runs over trees (:mod:`.grid_trees`), or doubles, whatever is fastest.
+An all-reduce is that backwards and forwards, or runs over trees (:mod:`.trees`), or doubles, whatever is fastest.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _PIECES = (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class GridLinks:
     """Transfers that take one link, by the rank that they enter."""
 
     source: Ints
     destination: Ints
     route: Ints
     enter: Ints
-    """Links ``enter[v]`` to ``enter[v + 1]`` end at rank v."""
+    """GridLinks ``enter[v]`` to ``enter[v + 1]`` end at rank v."""
     leave: Ints
     """Entries ``leave[u]`` to ``leave[u + 1]`` of ``head`` are the ranks one link from u."""
     head: Ints
 
     @classmethod
-    def of(cls, fabric: Fabric) -> Links:
+    def of(cls, fabric: Fabric) -> GridLinks:
         """The links of a fabric, whatever its geometry.
 
         Raises:
             UnsupportedError: some rank has no neighbour at the other end of a single link.
         """
-        found = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
-        destination = found[1]
+        columns = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
+        destination = columns[1]
         order = np.argsort(destination, kind="stable")
-        source, destination, route = (column[order] for column in found)
+        source, destination, route = (column[order] for column in columns)
         rank = np.arange(fabric.ranks + 1)
         out = np.argsort(source, kind="stable")
         links = cls(
@@ -103,22 +103,22 @@ def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
     """
     if fabric.exclusive or fabric.in_network_reduction:
         raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
-    found = _gathered(collective, fabric)
+    flooding = _gathered(collective, fabric)
     if collective.kind != "all-reduce":
-        return found
+        return flooding
     doubling = replace(
         recursive_doubling(collective, fabric), algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",)
     )
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid else []
-    return min([found, doubling, *trees], key=lambda each: cost(each, fabric).time)
+    return min([flooding, doubling, *trees], key=lambda schedule: cost(schedule, fabric).time)
 
 
 def _gathered(collective: Collective, fabric: Fabric) -> Schedule:
-    links = Links.of(fabric)
+    links = GridLinks.of(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
         share = gather.nbytes_per_rank / float(fabric.link_bandwidth().min())
-        best = min(_candidates(links), key=lambda each: each.seconds(fabric.hop_latency, share))
+        best = min(_candidates(links), key=lambda rounds: rounds.seconds(fabric.hop_latency, share))
         return _scheduled(gather, links, best)
 
     return from_all_gather(collective, fabric, all_gather)
@@ -135,12 +135,12 @@ def _neighbours(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
             source = source + begin
             stride = source != destination
             source, destination = source[stride], destination[stride]
-            way = np.full(len(source), route, np.int64)
-            near = fabric.hops(source, destination, way) == 1
-            yield source[near], destination[near], way[near]
+            routes = np.full(len(source), route, np.int64)
+            near = fabric.hops(source, destination, routes) == 1
+            yield source[near], destination[near], routes[near]
 
 
-def _candidates(links: Links) -> Iterator[_Rounds]:
+def _candidates(links: GridLinks) -> Iterator[_Rounds]:
     """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
@@ -156,16 +156,16 @@ def _candidates(links: Links) -> Iterator[_Rounds]:
         least, more = -(-(ranks - 1) * pieces // entering), 0
         budgets = _budgets(links, hops, pieces, least)
         while True:
-            found = _flood(links, beyond, pieces, _stretched(budgets, more))
-            yield found
-            if found.budgets.sum() <= least or more > least:
+            rounds = _flood(links, beyond, pieces, _stretched(budgets, more))
+            yield rounds
+            if rounds.budgets.sum() <= least or more > least:
                 break
             more = max(2 * more, 1)
-        if (ranks - 1) * pieces % entering == 0 and found.budgets.sum() <= least:
+        if (ranks - 1) * pieces % entering == 0 and rounds.budgets.sum() <= least:
             return
 
 
-def _budgets(links: Links, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
+def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
     """Chunks on each link of the poorest rank, in every round as many as the ranks so far away ask for."""
     entering = np.diff(links.enter)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
@@ -185,17 +185,19 @@ def _stretched(budgets: Ints, more: int) -> Ints:
     return stretched
 
 
-def _flood(links: Links, beyond: NDArray[np.int16], pieces: int, budgets: Ints) -> _Rounds:
+def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, budgets: Ints) -> _Rounds:
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
     ranks = len(links.enter) - 1
-    at, link, chunk = (np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3))
-    rounds = kernels.flood(links.enter, links.source, links.leave, links.head, beyond, pieces, budgets, at, link, chunk)
-    carried = np.bincount(at.astype(np.int64) * len(links.source) + link, minlength=rounds * len(links.source))
-    return _Rounds(pieces, carried.reshape(rounds, -1).max(axis=1), at, link, chunk)
+    rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
+    tables = kernels.LinkTables(links.enter, links.source, links.leave, links.head)
+    rounds = kernels.flood(tables, beyond, pieces, budgets, rows)
+    cell = rows.round.astype(np.int64) * len(links.source) + rows.link
+    carried = np.bincount(cell, minlength=rounds * len(links.source))
+    return _Rounds(pieces, carried.reshape(rounds, -1).max(axis=1), *rows)
 
 
-def _scheduled(gather: Collective, links: Links, rounds: _Rounds) -> Schedule:
+def _scheduled(gather: Collective, links: GridLinks, rounds: _Rounds) -> Schedule:
     order = np.lexsort((rounds.link, rounds.round))
     at, link = rounds.round[order], rounds.link[order]
     starts = np.ones(len(at), np.bool_)

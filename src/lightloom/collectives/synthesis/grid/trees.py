@@ -16,7 +16,6 @@ two links, this halves the time. Chunks begin and end as far from each other as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,29 +90,30 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
 
     Time: linear in chunks · ranks.
     """
-    from lightloom.collectives.synthesis.grid import _round_kernels as kernels
+    from lightloom.collectives.synthesis.grid import _pipeline_kernels as kernels
 
     chunks = _chunks(collective, grid, shape)
     trees = GridTrees.of(shape, chunks)
     count = 2 * (grid.ranks - 1) * chunks
-    rows: dict[str, Any] = {name: np.empty(count, np.int32) for name in ("step", "source", "destination", "chunk")}
-    adds = np.empty(count, np.bool_)
-    rounds = kernels.pipeline(
-        trees.parent, trees.tree, rows["step"], rows["source"], rows["destination"], rows["chunk"], adds
-    )
+    step, source, destination, chunk = np.empty((4, count), np.int32)
+    rows = kernels.ReduceRows(step, source, destination, chunk, np.empty(count, np.bool_))
+    rounds = kernels.pipeline(trees.parent, trees.tree, rows)
     none = np.zeros(count, np.int8)
     return Schedule(
         algorithm="synthesized",
         collective=collective,
         chunks=chunks,
         steps=int(rounds),
-        **rows,
+        step=rows.round,
+        source=rows.source,
+        destination=rows.destination,
+        chunk=rows.chunk,
         lightpath=np.arange(count),
         route=none,
         fibre=none,
         first_wavelength=none,
         wavelength_count=none,
-        reduces=adds,
+        reduces=rows.adds,
         notes=(f"{chunks} chunks follow each other up and down {len(trees.parent)} trees, in {rounds} rounds",),
     )
 
@@ -125,10 +125,10 @@ def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
     if wraps:
         links = rows * columns * ((columns > 1) + (rows > 1))
     deep = 2 * (rows // 2 + columns // 2) + (0 if wraps else max(rows, columns) // 2)
-    whole = collective.nbytes / float(grid.link_bandwidth().min())
+    transmission = collective.nbytes / float(grid.link_bandwidth().min())
 
     def seconds(chunks: int) -> float:
-        return (chunks * (grid.ranks - 1) / links + deep) * (grid.hop_latency + whole / chunks)
+        return (chunks * (grid.ranks - 1) / links + deep) * (grid.hop_latency + transmission / chunks)
 
     most = max(1, min(_MOST_ROWS // (2 * grid.ranks), _LONG_ENOUGH * deep * links // (grid.ranks - 1)))
     return min((1 << k for k in range(most.bit_length())), key=seconds)

@@ -13,14 +13,14 @@ for all combinations at once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign
 from lightloom.collectives.synthesis.ring.candidates import hub_counts
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 
 _NEAR = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32)
 """Taps of lightpaths that leave no rank out."""
@@ -47,8 +47,8 @@ def multicast_candidates(
     """Designs, best estimate first; of those that differ in the length of the line alone, the best."""
     farthest = ranks - 1 if reach is None else min(reach, ranks - 1)
     base, fill, top = _options(ranks, taps, farthest)
-    grid = np.meshgrid(*(np.arange(len(each)) for each in (base, fill, top, _PARTS)), indexing="ij")
-    which = np.stack([each.ravel() for each in grid], axis=1)
+    grid = np.meshgrid(*(np.arange(len(options)) for options in (base, fill, top, _PARTS)), indexing="ij")
+    which = np.stack([axis.ravel() for axis in grid], axis=1)
     b, f, t = base[which[:, 0]], fill[which[:, 1]], top[which[:, 2]]
     sound = (f[:, 0] == 0) | (f[:, 2] > b[:, 2])
     # Taps of long lightpaths must be hubs of the level below, and without any there is no line to be cut short.
@@ -75,41 +75,42 @@ def multicast_candidates(
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
     """Lightpaths of each level as (hubs, spacing, taps, taps between), none first in the two upper levels."""
-    near = sorted({each for each in (*_NEAR, taps) if each <= min(taps, farthest)})
-    far = sorted({each for each in (*_FAR, taps) if each <= taps})
+    near = sorted({count for count in (*_NEAR, taps) if count <= min(taps, farthest)})
+    far = sorted({count for count in (*_FAR, taps) if count <= taps})
     hubs = hub_counts(ranks)
-    base = [(ranks, 1, each, 0) for each in near]
-    fill = [(0, 1, 1, 0), *((each, 1, on, 0) for each in hubs if each < ranks for on in near if on > 1)]
+    base = [(ranks, 1, count, 0) for count in near]
+    fill = [(0, 1, 1, 0), *((start, 1, count, 0) for start in hubs if start < ranks for count in near if count > 1)]
     top = [
-        (each, gap, on, min(taps // on, gap) - 1)
-        for each in hubs
+        (start, gap, count, min(taps // count, gap) - 1)
+        for start in hubs
         for gap in _GAPS
-        for on in far
-        if gap * on <= min(farthest, ranks // 2 + gap) and 2 * gap * each >= ranks and gap * on * each >= ranks
+        for count in far
+        if gap * count <= min(farthest, ranks // 2 + gap) and 2 * gap * start >= ranks and gap * count * start >= ranks
     ]
-    return tuple(np.array(each, np.int64) for each in (base, fill, [(0, 1, 1, 0), *top]))  # type: ignore[return-value]
+    return tuple(np.array(level, np.int64) for level in (base, fill, [(0, 1, 1, 0), *top]))  # type: ignore[return-value]
 
 
-def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Any:
+def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Mask:
     """Whether taps of the upper level are hubs of the lower, where hubs are evenly spread."""
-    return (top[:, 1] * fill[:, 0] % ranks == 0) | (ranks % np.maximum(fill[:, 0], 1) != 0)
+    aligned: Mask = (top[:, 1] * fill[:, 0] % ranks == 0) | (ranks % np.maximum(fill[:, 0], 1) != 0)
+    return aligned
 
 
 def _colours(ranks: int, *levels: Ints) -> Ints:
-    found = []
-    for each in levels:
-        hubs = np.maximum(each[:, 0], 1)
-        skip = -(-each[:, 1] * each[:, 2] * hubs // ranks)
+    colours = []
+    for level in levels:
+        hubs = np.maximum(level[:, 0], 1)
+        skip = -(-level[:, 1] * level[:, 2] * hubs // ranks)
         taken = np.where(skip <= 1, 1, -(-hubs // np.maximum(hubs // np.maximum(skip, 1), 1)))
-        found.append(np.where(each[:, 0] == 0, 0, taken))
-    return np.stack(found, axis=1)
+        colours.append(np.where(level[:, 0] == 0, 0, taken))
+    return np.stack(colours, axis=1)
 
 
 def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seconds: float) -> tuple[Floats, Floats]:
     """Receptions of the longest path, and seconds that a lightpath of each level is busy at width 1: [row, level]."""
     half = (ranks - 1) / 2
     has_fill, has_top = fill[:, 0] > 0, top[:, 0] > 0
-    stride = [ranks / np.maximum(each[:, 0], 1) for each in (base, fill, top)]
+    stride = [ranks / np.maximum(level[:, 0], 1) for level in (base, fill, top)]
     length = top[:, 1] * top[:, 2]
     lines = np.where(has_top, np.ceil(part * half / length), 0)
     line = np.minimum(half, lines * length)
@@ -139,12 +140,12 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
     return depth, loads * seconds
 
 
-def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Any]:
+def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
     """The least seconds at which every level has the wavelengths that it needs, and whether there are any."""
 
-    def fits(limit: Floats) -> Any:
-        wanted = np.maximum(1, np.ceil(loads / limit[:, None])) * colours
-        return wanted.sum(axis=1) <= channels
+    def fits(limit: Floats) -> Mask:
+        needed = np.maximum(1, np.ceil(loads / limit[:, None])) * colours
+        return np.asarray(needed.sum(axis=1) <= channels)
 
     high = np.maximum(loads.max(axis=1), 1e-15)
     inside = fits(high)

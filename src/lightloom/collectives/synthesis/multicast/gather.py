@@ -7,18 +7,13 @@ the taps of a lightpath, pieces hop from one to the next. Whether light is brigh
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import effort
-from lightloom.collectives.synthesis.engine.queues import copied_channels
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.multicast.search import MulticastSearch
-from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, MulticastTrees
+from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
@@ -42,58 +37,11 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
     search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound)
     design, trees = search.run(int(_EFFORT * effort(ranks)))
-    return multicast_schedule("synthesized", collective, fabric, trees, (_note(design, fabric),))
-
-
-def multicast_schedule(
-    name: str, collective: Collective, fabric: Fabric, trees: MulticastTrees, notes: tuple[str, ...] = ()
-) -> Schedule:
-    """Rows of the senders in the first period, turned there from wherever in the tree they are."""
-    circuits, (pieces, period, ranks) = trees.circuits, trees.parent.shape
-    piece, root, rank = np.nonzero(trees.parent >= 0)
-    sender = trees.parent[piece, root, rank].astype(np.int64)
-    lightpath = trees.circuit[piece, root, rank].astype(np.int64)
-    number = trees.number[piece, root, rank]
-    turn = sender - sender % period
-    order = np.lexsort((rank, trees.begin[number], lightpath))
-    rows: dict[str, Any] = {
-        "source": (sender - turn)[order],
-        "destination": ((rank - turn) % ranks)[order],
-        "route": (lightpath // period % 2)[order],
-        "chunk": ((root - turn) % ranks * pieces + piece)[order],
-    }
-    used, path = np.unique(lightpath[order], return_inverse=True)
-    step = _steps(path, number[order])
-    channel = copied_channels(circuits, used)
-    return Schedule(
-        algorithm=name,
-        collective=collective,
-        chunks=ranks * pieces,
-        steps=int(step.max(initial=0)) + 1,
-        step=step,
-        lightpath=path,
-        fibre=channel[0, path] // fabric.fibre_channels,
-        first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=circuits.width[used // (2 * period)][path],
-        reduces=np.zeros(len(path), np.bool_),
-        queued=True,
-        folding=Folding(period, channel),
-        notes=notes,
-        **rows,
-    )
-
-
-def _steps(path: Any, number: Any) -> Any:
-    """Place of each row's transmission in the queue of its lightpath; rows of a transmission follow each other."""
-    begins = np.ones(len(path), np.int64)
-    begins[1:] = (path[1:] != path[:-1]) | (number[1:] != number[:-1])
-    place = np.cumsum(begins) - 1
-    first = np.searchsorted(path, np.arange(path.max(initial=-1) + 1))
-    return place - place[first][path]
+    return ring_schedule(collective, fabric, trees, _note(design, fabric))
 
 
 def _note(design: MulticastDesign, fabric: Fabric) -> str:
-    kinds = "; ".join(_arc(each, fabric.ranks) for each in design.arcs)
+    kinds = "; ".join(_arc(arc, fabric.ranks) for arc in design.arcs)
     return f"{kinds}; every share travels in {design.pieces} pieces"
 
 

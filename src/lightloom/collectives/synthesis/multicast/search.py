@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import nsmallest
-from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.engine.trees import RingTrees, Timing
 from lightloom.collectives.synthesis.multicast.candidates import MulticastCandidate, multicast_candidates
-from lightloom.collectives.synthesis.multicast.trees import (
-    Arc,
-    MulticastDesign,
-    MulticastTrees,
-    make_multicast_trees,
-)
+from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, make_multicast_trees
 from lightloom.collectives.synthesis.ring.candidates import hub_counts
 
 _NEAR = 1.01
@@ -63,12 +57,12 @@ class MulticastSearch:
         self._best: tuple[float, MulticastDesign] | None = None
         self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
 
-    def run(self, effort: int) -> tuple[MulticastDesign, MulticastTrees]:
+    def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
         """The best design found, and its trees; ``effort`` counts receptions scheduled."""
         channels, (taps, reach) = self._channels, self._limits
         most = min(taps, self._ranks - 1)
         for pieces in _PIECES:
-            for near in sorted({1, *(each for each in (2, 4, 5, 8, most) if each <= most)}):
+            for near in sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)}):
                 alone = Arc(self._ranks, 1, near, 1)
                 width = channels // alone.level(self._ranks).colours
                 self._try(MulticastDesign((alone._replace(width=width),), pieces))
@@ -85,19 +79,19 @@ class MulticastSearch:
         classes: dict[int, list[MulticastDesign]] = {}
         for candidate in candidates:
             classes.setdefault(candidate.design.period(self._ranks), []).append(candidate.design)
-        for each in classes.values():
+        for designs in classes.values():
             until = self._spent + _SHARE * effort / len(classes)
-            for design in each:
+            for design in designs:
                 if self._content() or self._spent > until:
                     break
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
         """So many that a piece is sent in a fraction of a hop, as long paths pay that at every hop, if not too dear."""
-        sending = self._nbytes / (min(each.width for each in design.arcs) * self._timing.bandwidth)
+        sending = self._nbytes / (min(arc.width for arc in design.arcs) * self._timing.bandwidth)
         most = _QUICK_PART * effort / self._cost(design)
-        quick = next((each for each in _PIECES if sending <= each * _QUICK * self._timing.hop), _PIECES[-1])
-        return max(each for each in _PIECES if each == 1 or (each <= quick and each <= most))
+        quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * self._timing.hop), _PIECES[-1])
+        return max(pieces for pieces in _PIECES if pieces == 1 or (pieces <= quick and pieces <= most))
 
     def _content(self) -> bool:
         return self._best is not None and self._best[0] <= _NEAR * self._bound
@@ -113,7 +107,7 @@ class MulticastSearch:
         trees = make_multicast_trees(design, self._ranks, self._nbytes, self._timing, self._bound)
         if trees is not None:
             self._tried[design] = trees.time
-            shape = tuple((each.hubs, each.spacing) for each in design.arcs)
+            shape = tuple((arc.hubs, arc.spacing) for arc in design.arcs)
             if shape not in self._leading or trees.time < self._tried[self._leading[shape]]:
                 self._leading[shape] = design
             if self._best is None or trees.time < self._best[0]:
@@ -130,7 +124,7 @@ class MulticastSearch:
         misses = 0
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:
             # The best of each shape, since the best of all are all alike.
-            leaders = nsmallest(_KEPT, self._leading.values(), key=lambda each: self._tried[each])
+            leaders = nsmallest(_KEPT, self._leading.values(), key=lambda tried: self._tried[tried])
             design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
             if rng.random() < 0.3 and design is not None:
                 design = self._step(design, rng)
@@ -139,7 +133,7 @@ class MulticastSearch:
                 continue
             self._try(design)
 
-    def _step(self, design: MulticastDesign, rng: Any) -> MulticastDesign | None:
+    def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
         """A design near this one; None where the step leads nowhere."""
         arcs, kind = list(design.arcs), int(rng.integers(0, 10))
         at = int(rng.integers(0, len(arcs)))
@@ -148,9 +142,9 @@ class MulticastSearch:
         if kind == 1:
             return replace(design, slack=float(rng.choice(_SLACKS)))
         if kind == 2 and len(arcs) > 1:
-            whole = -(-self._ranks // 2 // arcs[-1].links)
-            longest = (design.longest or whole) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
-            return replace(design, longest=None if longest >= whole else max(1, longest))
+            half = -(-self._ranks // 2 // arcs[-1].links)
+            longest = (design.longest or half) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
+            return replace(design, longest=None if longest >= half else max(1, longest))
         if kind == 3 and len(arcs) > 1:
             tail = self._ranks / 2 - (design.longest or 0) * arcs[-1].links
             return replace(design, walk=max(0, int(rng.choice((0, 0.25, 0.5, 0.75, 1.0)) * tail)))
@@ -160,29 +154,29 @@ class MulticastSearch:
             del arcs[at]
         else:
             arcs[at] = self._changed(arcs[at], base=at == 0, rng=rng)
-        arcs[1:] = sorted(arcs[1:], key=lambda each: (each.links, -each.hubs))
+        arcs[1:] = sorted(arcs[1:], key=lambda arc: (arc.links, -arc.hubs))
         return self._filled(replace(design, arcs=tuple(arcs)), rng)
 
-    def _filled(self, design: MulticastDesign, rng: Any) -> MulticastDesign | None:
+    def _filled(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
         """With wavelengths taken from, or given to, other levels until the fibre is just filled."""
         if not design.sound(self._ranks, *self._limits):
             return None
         arcs = list(design.arcs)
-        colours = [each.level(self._ranks).colours for each in arcs]
-        left = self._channels - sum(c * each.width for c, each in zip(colours, arcs, strict=True))
+        colours = [arc.level(self._ranks).colours for arc in arcs]
+        left = self._channels - sum(c * arc.width for c, arc in zip(colours, arcs, strict=True))
         while left < 0:
-            wide = [i for i, each in enumerate(arcs) if each.width > 1]
+            wide = [i for i, arc in enumerate(arcs) if arc.width > 1]
             if not wide:
                 return None
             at = wide[int(rng.integers(0, len(wide)))]
             arcs[at], left = arcs[at]._replace(width=arcs[at].width - 1), left + colours[at]
-        while fitting := [i for i, each in enumerate(colours) if each <= left]:
+        while fitting := [i for i, colour in enumerate(colours) if colour <= left]:
             at = fitting[int(rng.integers(0, len(fitting)))]
             more = max(1, left // colours[at] // 2)
             arcs[at], left = arcs[at]._replace(width=arcs[at].width + more), left - more * colours[at]
         return replace(design, arcs=tuple(arcs))
 
-    def _changed(self, arc: Arc, *, base: bool, rng: Any) -> Arc:
+    def _changed(self, arc: Arc, *, base: bool, rng: np.random.Generator) -> Arc:
         most = self._limits[0]
         kind = int(rng.integers(0, 2 if base else 6))
         if kind == 0:
@@ -201,7 +195,7 @@ class MulticastSearch:
         spacing, taps = max(1, round(arc.spacing * factor)), int(np.clip(round(arc.taps / factor), 1, most))
         return arc._replace(spacing=spacing, taps=taps, between=min(spacing, most // taps) - 1)
 
-    def _arc(self, rng: Any) -> Arc:
+    def _arc(self, rng: np.random.Generator) -> Arc:
         """Any lightpath, as like as not with a tap at every rank."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         stride = max(1, self._ranks // hubs)

@@ -9,18 +9,20 @@ A lightpath is light for all its taps: one transmission serves several ranks and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.hubs import Circuits, Level, hub_ranks, repetition
-from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.core.arrays import Floats, Ints
+from lightloom.collectives.synthesis.engine.forest import grow_forest
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, hub_ranks, repetition
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, arrange
+from lightloom.collectives.synthesis.engine.trees import RingTrees, Timing
+from lightloom.core.arrays import Ints
 
 _SWEEPS = 3
-"""Rounds of rebalancing; later ones hardly move anything."""
+"""Rounds of balancing; later ones hardly move anything."""
 
 
 class Arc(NamedTuple):
@@ -45,8 +47,8 @@ class Arc(NamedTuple):
     @property
     def offsets(self) -> list[int]:
         """Ranks from the start to each tap, nearest first."""
-        middle = [(self.spacing - self.between + 1) // 2 + each for each in range(self.between)]
-        return [k * self.spacing + each for k in range(self.taps) for each in (*middle, self.spacing)]
+        middle = [(self.spacing - self.between + 1) // 2 + offset for offset in range(self.between)]
+        return [k * self.spacing + offset for k in range(self.taps) for offset in (*middle, self.spacing)]
 
     def level(self, ranks: int) -> Level:
         """Chords from hub to hub that take the room of these."""
@@ -66,16 +68,16 @@ class MulticastDesign:
     walk: int = 0
     """Ranks before which the last piece takes no lightpath of the top level; those before it less, the first none."""
     slack: float = 1.1
-    """Deadline of rebalancing, over the lower bound."""
+    """Deadline of balancing, over the lower bound."""
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
         """Whether the first level misses no rank, hubs are nested, and no lightpath has too many taps or links."""
         base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
         return (
             (base.hubs, base.spacing) == (ranks, 1)
-            and all(each.taps >= 1 and each.width >= 1 and 1 <= each.links <= most for each in self.arcs)
-            and all(0 <= each.between < each.spacing and each.taps * (1 + each.between) <= taps for each in self.arcs)
-            and all(2 <= each.hubs <= ranks for each in self.arcs)
+            and all(arc.taps >= 1 and arc.width >= 1 and 1 <= arc.links <= most for arc in self.arcs)
+            and all(0 <= arc.between < arc.spacing and arc.taps * (1 + arc.between) <= taps for arc in self.arcs)
+            and all(2 <= arc.hubs <= ranks for arc in self.arcs)
             and all(below.hubs % above.hubs == 0 for below, above in pairwise(self.arcs[1:]))
         )
 
@@ -85,32 +87,16 @@ class MulticastDesign:
 
     def levels(self, ranks: int) -> tuple[Level, ...]:
         """The arcs as chords."""
-        return tuple(each.level(ranks) for each in self.arcs)
+        return tuple(arc.level(ranks) for arc in self.arcs)
 
     def period(self, ranks: int) -> int:
         """Ranks after which trees repeat."""
         return repetition(ranks, self.levels(ranks))
 
 
-@dataclass(frozen=True, slots=True)
-class MulticastTrees:
-    """Trees of all pieces of one period of sources; arrays [piece, source, rank]."""
-
-    circuits: Circuits
-    parent: NDArray[np.int32]
-    circuit: NDArray[np.int32]
-    """(level · 2 + way) · period + rank of the sender in its period; −1 at the root."""
-    number: NDArray[np.int32]
-    """Transmission that serves the rank; −1 at the root."""
-    begin: Floats
-    """Seconds at which each transmission begins: [transmission]."""
-    time: float
-    """Seconds until the last arrival, circuits in place."""
-
-
 def make_multicast_trees(
     design: MulticastDesign, ranks: int, nbytes: float, timing: Timing, bound: float
-) -> MulticastTrees | None:
+) -> RingTrees | None:
     """Trees and times of an all-gather of ``nbytes`` a rank; None where lines of lightpaths do not reach every rank.
 
     Args:
@@ -118,55 +104,36 @@ def make_multicast_trees(
 
     Time: period · ranks · pieces, times the taps, times the logarithm of what waits.
     """
-    from lightloom.collectives.synthesis.multicast import _multicast_kernels as kernels
-
-    circuits = Circuits(ranks, design.levels(ranks))
-    period, pieces = circuits.period, design.pieces
-    tap, origin = _taps(design, ranks)
-    parent, circuit, order, number = (np.empty((pieces, period, ranks), np.int32) for _ in range(4))
-    arrival = np.zeros((pieces, period, ranks))
-    busy = nbytes / pieces / (circuits.width * timing.bandwidth) + timing.occupancy
-    longest = np.full(len(design.arcs), ranks, np.int64)
+    circuits = HubCircuits(ranks, design.levels(ranks))
+    paths, lines, links = _lightpaths(ranks, circuits.period, tuple(arc._replace(width=1) for arc in design.arcs))
+    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
+    delay = (busy + timing.hop)[lines.line // 2] + timing.propagation * links
+    paths = paths._replace(delay=delay, busy=np.repeat(busy, 2 * circuits.period))
     if design.longest is not None and len(design.arcs) > 1:
-        longest[-1] = design.longest
-    dense = np.array([each.spacing == 1 for each in design.arcs])
-    load = np.zeros(2 * len(design.arcs) * period)
-    delays = busy, timing.hop, timing.propagation
-
-    def of(piece: int) -> tuple[Any, ...]:
-        return parent[piece], circuit[piece], arrival[piece], order[piece]
-
-    for piece in range(pieces):
-        walk = design.walk * piece // max(pieces - 1, 1)
-        if not kernels.grow(tap, dense, *delays, period, walk, longest, load, *of(piece)):
-            return None
-    deadline = max(float(arrival.max()), design.slack * bound)
-    for _ in range(_SWEEPS):
-        moves = 0
-        for piece in range(pieces):
-            moves += kernels.rebalance(tap, origin, *delays, period, load, *of(piece), deadline)
-        if not moves:
-            break
-    left, count = np.empty(pieces * period * ranks), 0
-    for piece in range(pieces):
-        trees = parent[piece], circuit[piece], order[piece], number[piece]
-        more = kernels.transmissions(tap, *delays, period, *trees, left[count:])
-        number[piece][number[piece] >= 0] += count
-        count += more
-    begin = np.zeros(count)
-    time = kernels.list_schedule(*delays, parent, circuit, number, left[:count], begin)
-    return MulticastTrees(circuits, parent, circuit, number, begin, float(time))
+        longest = lines.longest.copy()
+        longest[-2:] = design.longest
+        lines = lines._replace(longest=longest)
+    walks = [design.walk * piece // max(design.pieces - 1, 1) for piece in range(design.pieces)]
+    forest = grow_forest(paths, lines, walks, deadline=design.slack * bound, sweeps=_SWEEPS)
+    return None if forest is None else RingTrees(circuits, forest)
 
 
-def _taps(design: MulticastDesign, ranks: int) -> tuple[Ints, Ints]:
-    """Ranks that the lightpath of each rank reaches, and ranks whose lightpaths reach it, or −1: [level, way, rank,
-    tap]."""
-    most = max(len(each.offsets) for each in design.arcs)
-    tap, origin = (np.full((len(design.arcs), 2, ranks, most), -1, np.int64) for _ in range(2))
-    for level, each in enumerate(design.arcs):
-        hub = hub_ranks(ranks, each.hubs)
-        for k, far in enumerate(each.offsets):
-            for way, step in enumerate((far, -far)):
-                there = (hub + step) % ranks
-                tap[level, way, hub, k], origin[level, way, there, k] = there, hub
-    return tap, origin
+@lru_cache(maxsize=32)
+def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpaths, Lines, Ints]:
+    """Lightpaths without their times, the rules of their lines, and links from each origin to its tap: [tap]."""
+    columns = []
+    for number, arc in enumerate(arcs):
+        hub, offsets = hub_ranks(ranks, arc.hubs), np.array(arc.offsets)
+        for direction in range(2):
+            tap, at = (axis.ravel() for axis in np.indices((len(offsets), arc.hubs)))
+            line = np.full(len(tap), 2 * number + direction)
+            target = (hub[at] + (1 - 2 * direction) * offsets[tap]) % ranks
+            columns.append((hub[at], target, line, offsets[tap], tap == len(offsets) - 1))
+    origin, target, line, links, last = (np.concatenate(column) for column in zip(*columns, strict=True))
+    paths, order = arrange(ranks, period, origin, target, line * ranks + origin, line * period + origin % period)
+    # Lightpaths are numbered in the order in which their taps stand.
+    path = np.cumsum(np.diff(paths.path, prepend=-1) != 0, dtype=np.int32) - np.int32(1)
+    dense = np.repeat([arc.spacing == 1 for arc in arcs], 2)
+    none, longest = np.zeros(len(order), np.int32), np.full(len(dense), ranks, np.int64)
+    lines = Lines(line[order].astype(np.int32), last[order], none, np.zeros(len(dense), np.bool_), dense, longest)
+    return paths._replace(path=path), lines, links[order]

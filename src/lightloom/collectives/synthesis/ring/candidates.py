@@ -63,24 +63,24 @@ def candidates(ranks: int, channels: int, nbytes: float, timing: Timing, limit: 
     Of designs that differ in the length of the line of top chords alone, the best.
     """
     levels = _levels(ranks, channels)
-    found: list[Candidate] = []
+    designs: list[Candidate] = []
     for count in (1, 2, 3):
         rows = _estimated(levels, count, ranks, nbytes, timing)
         rows = rows.only(rows.depth < limit)
         seconds, rows = _fitted(levels, rows, channels, limit)
         order = np.argsort(seconds, kind="stable")
         _, first = np.unique(rows.which[order], axis=0, return_index=True)
-        found += [
+        designs += [
             Candidate(float(seconds[row]), _design(levels, rows, row, float(seconds[row]), channels, ranks))
             for row in order[np.sort(first)][:4000].tolist()
         ]
-    return sorted(found, key=lambda each: each.seconds)
+    return sorted(designs, key=lambda candidate: candidate.seconds)
 
 
 def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
     """These chords, each as wide as its estimated load asks; None where they are not nested, or do not fit."""
-    levels = sorted((each._replace(width=1) for each in chords), key=lambda each: each.length(ranks))
-    if not all(each.skip < each.hubs for each in levels) or sum(each.colours for each in levels) >= channels:
+    levels = sorted((chord._replace(width=1) for chord in chords), key=lambda chord: chord.length(ranks))
+    if not all(chord.skip < chord.hubs for chord in levels) or sum(chord.colours for chord in levels) >= channels:
         return None
     rows = _estimated(levels, len(levels), ranks, nbytes, timing)
     seconds, rows = _fitted(levels, rows, channels, ranks * (timing.hop + nbytes / timing.bandwidth))
@@ -92,28 +92,28 @@ def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, t
 
 def hub_counts(ranks: int) -> list[int]:
     """Numbers of hubs worth trying: divisors, and where there are few, any nearly even spread."""
-    spacings = [each for each in range(1, min(_SPACINGS, ranks // 2) + 1) if ranks % each == 0]
+    spacings = [spacing for spacing in range(1, min(_SPACINGS, ranks // 2) + 1) if ranks % spacing == 0]
     if len(spacings) > 2:
-        return [ranks // each for each in spacings]
+        return [ranks // spacing for spacing in spacings]
     powers = [1 << k for k in range(1, (ranks - 1).bit_length()) if 1 << k <= _SPACINGS]
-    return sorted({ranks, *(max(2, ranks // each) for each in powers)}, reverse=True)
+    return sorted({ranks, *(max(2, ranks // power) for power in powers)}, reverse=True)
 
 
 def _levels(ranks: int, channels: int) -> list[Level]:
     """Ordered by length, then by spacing."""
-    found = [
+    levels = [
         level
         for hubs in hub_counts(ranks)
         for level in (Level(hubs, skip, 1) for skip in _SKIPS if skip < hubs)
         if 1 < level.length(ranks) <= min(_LONGEST, ranks / 3 + 1) and level.wavelengths < channels
     ]
-    return sorted(found, key=lambda each: (each.length(ranks), -each.hubs))
+    return sorted(levels, key=lambda level: (level.length(ranks), -level.hubs))
 
 
 def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
     """Indices of nested levels, each at least twice as long as the one below: [row, level]."""
-    hubs = np.array([each.hubs for each in levels], np.int64)
-    length = np.array([each.length(ranks) for each in levels])
+    hubs = np.array([level.hubs for level in levels], np.int64)
+    length = np.array([level.length(ranks) for level in levels])
     below = (hubs[:, None] % hubs[None, :] == 0) & (2 * length[:, None] <= length[None, :])
     rows = np.arange(len(levels), dtype=np.int64)[:, None]
     for _ in range(count - 1):
@@ -124,10 +124,10 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
 
 def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timing: Timing) -> _Rows:
     which = _combinations(levels, count, ranks)
-    spacing = np.array([ranks / each.hubs for each in levels])[which]
-    length = np.array([each.length(ranks) for each in levels])[which]
-    whole = np.ceil(ranks / 2 / length[:, -1])
-    longest = np.maximum(1, np.rint(whole[:, None] * np.array(_PARTS)))
+    spacing = np.array([ranks / level.hubs for level in levels])[which]
+    length = np.array([level.length(ranks) for level in levels])[which]
+    half = np.ceil(ranks / 2 / length[:, -1])
+    longest = np.maximum(1, np.rint(half[:, None] * np.array(_PARTS)))
     row = np.repeat(np.arange(len(which)), len(_PARTS))
     which, spacing, length, line = which[row], spacing[row], length[row], longest.ravel()
     seconds = nbytes / timing.bandwidth
@@ -150,11 +150,11 @@ def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timin
 
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
     """The least seconds at which every level has the wavelengths it needs; rows that fit below the limit."""
-    colours = np.array([each.colours for each in levels], np.int64)
+    colours = np.array([level.colours for level in levels], np.int64)
 
     def fits(rows: _Rows, seconds: Floats) -> NDArray[np.bool_]:
-        wanted = np.maximum(1, np.ceil(rows.loads / seconds[:, None])) * colours[rows.which]
-        total = np.maximum(1, np.ceil(rows.unit / seconds)) + wanted.sum(axis=1)
+        needed = np.maximum(1, np.ceil(rows.loads / seconds[:, None])) * colours[rows.which]
+        total = np.maximum(1, np.ceil(rows.unit / seconds)) + needed.sum(axis=1)
         return np.asarray(total <= channels)
 
     rows = rows.only(fits(rows, np.full(len(rows.depth), limit)))
@@ -171,7 +171,7 @@ def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels
     """Widths for these seconds; what is left over goes to the busiest level, unit links included."""
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
-    colours = np.array([each.colours for each in chords])
+    colours = np.array([chord.colours for chord in chords])
     left = channels - int(colours @ widths)
     while True:
         busiest = int(np.argmax(rows.loads[row] / widths))
@@ -180,6 +180,6 @@ def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels
             break
         widths[busiest] += 1
         left = after
-    wide = tuple(each._replace(width=int(width)) for each, width in zip(chords, widths, strict=True))
+    wide = tuple(chord._replace(width=int(width)) for chord, width in zip(chords, widths, strict=True))
     longest = int(rows.longest[row])
     return Design(wide, longest=None if longest * chords[-1].length(ranks) >= ranks / 2 else longest)

@@ -10,23 +10,16 @@ many ranks, so that the design for such a ring is tried too; and beside them a f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import scaled
-from lightloom.collectives.synthesis.engine.hubs import Circuits, Level, hub_ranks
-from lightloom.collectives.synthesis.engine.standing import (
-    Forest,
-    StandingCircuits,
-    busy_and_delay,
-    forest,
-    gather_over,
-)
+from lightloom.collectives.synthesis.engine.forest import Forest
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, hub_ranks
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.core.arrays import Ints, Mask
@@ -56,35 +49,35 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
     first = min(_FIRST_PIECES, most)
     # What is good for one half of an all-reduce is good for the other.
     half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
-    tried = [_grown(half, fabric, each, first) for each in _circuits_to_try(half, fabric)]
+    tried = [_grown(half, fabric, circuits, first) for circuits in _circuits_to_try(half, fabric)]
     if not tried:
         raise UnsupportedError(f"what is left of the ring does not join all of its {fabric.ranks} ranks")
-    tried.sort(key=lambda each: each[1].time)
-    leaders = [each for each in tried[:_LEADERS] if each[1].time <= _NEAR * tried[0][1].time]
+    tried.sort(key=lambda grown: grown[1].time)
+    leaders = [grown for grown in tried[:_LEADERS] if grown[1].time <= _NEAR * tried[0][1].time]
     best = min(
         [tried[0], *(_grown(half, fabric, circuits, min(_MORE_PIECES, most)) for circuits, _ in leaders)],
-        key=lambda each: each[1].time,
+        key=lambda grown: grown[1].time,
     )
     finer = [_grown(half, fabric, best[0], pieces) for pieces in _PIECES if pieces <= most]
-    circuits, trees = min([best, *finer], key=lambda each: each[1].time)
-    note = _note(fabric, circuits, len(trees.parent))
-    return gather_over(collective, fabric, circuits, len(trees.parent), grown=trees, notes=(note,))
+    circuits, trees = min([best, *finer], key=lambda grown: grown[1].time)
+    note = _note(fabric, circuits, trees.pieces)
+    return gather_over(collective, fabric, circuits, trees.pieces, grown=trees, note=note)
 
 
 def _grown(
     half: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int
 ) -> tuple[StandingCircuits, Forest]:
     timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
-    return circuits, forest(circuits, *timing, pieces, turned=half.kind == "reduce-scatter")
+    return circuits, forest(circuits, *timing, pieces, backward=half.kind == "reduce-scatter")
 
 
 def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[StandingCircuits]:
     broken = bool(_blocked(fabric).all(axis=1).any())
     designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
     for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
-        found = standing_circuits(fabric, chords)
-        if found is not None:
-            yield found
+        circuits = standing_circuits(fabric, chords)
+        if circuits is not None:
+            yield circuits
 
 
 def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
@@ -95,7 +88,7 @@ def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, 
     hop = fabric.step_overhead + fabric.neighbour_latency()
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
     design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(scaled(_EFFORT * fabric.ranks))
-    return tuple(each._replace(hubs=-(-each.hubs // times)) for each in design.chords)
+    return tuple(chord._replace(hubs=-(-chord.hubs // times)) for chord in design.chords)
 
 
 def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
@@ -120,7 +113,7 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
     Hubs are counted from the first broken link on, so that few chords pass it.
     """
     lit = np.flatnonzero(~_blocked(fabric).all(axis=0))[: fabric.usable_channels]
-    plan = Circuits.of(fabric.ranks, len(lit), chords)
+    plan = HubCircuits.of(fabric.ranks, len(lit), chords)
     if plan is None:
         return None
     blocked, ends = _blocked(fabric), fabric.blocked_ends()
@@ -130,16 +123,16 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
     free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
     parts = []
     for level in range(len(plan.levels) - 1, -1, -1):
-        for way in (0, 1):
-            source, destination, wanted = _level(plan, level, way, turn, lit, fabric.channels)
-            usable = wanted & _free_all_along(free, source, destination, way, fabric.ranks)
+        for direction in (0, 1):
+            source, destination, planned = _level(plan, level, direction, turn, lit, fabric.channels)
+            usable = planned & _free_all_along(free, source, destination, direction, fabric.ranks)
             if ends is not None:
-                usable &= ~ends[source, way] & ~ends[destination, way]
+                usable &= ~ends[source, direction] & ~ends[destination, direction]
             if fabric.reach is not None:
-                usable &= (fabric.hops(source, destination, way + 0 * source) <= fabric.reach)[:, None]
+                usable &= (fabric.hops(source, destination, direction + 0 * source) <= fabric.reach)[:, None]
             which, first, width = _runs(usable)
             parts.append(
-                StandingCircuits(fabric.ranks, source[which], destination[which], way + 0 * which, first, width)
+                StandingCircuits(fabric.ranks, source[which], destination[which], direction + 0 * which, first, width)
             )
             _take(free, parts[-1], fabric)
     circuits = _joined(parts)
@@ -155,37 +148,39 @@ def _strongly_connected(circuits: StandingCircuits) -> bool:
     return bool(connected_components(graph, connection="strong", return_labels=False) == 1)
 
 
-def _level(plan: Circuits, level: int, way: int, turn: int, lit: Ints, channels: int) -> tuple[Ints, Ints, Any]:
-    """Ends of a level's circuits one way, and the channels that each wants: [circuit, channel]."""
-    source = np.flatnonzero(plan.next[level, way] >= 0)
-    destination = plan.next[level, way, source]
-    each = plan.levels[level]
-    wanted = np.ones((len(source), channels), np.bool_)
+def _level(
+    plan: HubCircuits, level: int, direction: int, turn: int, lit: Ints, channels: int
+) -> tuple[Ints, Ints, Mask]:
+    """Ends of a level's circuits in one direction, and the channels that each plans to use: [circuit, channel]."""
+    source = np.flatnonzero(plan.next[level, direction] >= 0)
+    destination = plan.next[level, direction, source]
+    chords = plan.levels[level]
+    planned = np.ones((len(source), channels), np.bool_)
     if level:
         number = np.full(plan.ranks, -1, np.int64)
-        number[hub_ranks(plan.ranks, each.hubs)] = np.arange(each.hubs)
-        first = plan.channel(level, number[source if way == 0 else destination])
-        wanted[:] = False
-        np.put_along_axis(wanted, lit[first[:, None] + np.arange(each.width)], True, axis=1)
-    return (source + turn) % plan.ranks, (destination + turn) % plan.ranks, wanted
+        number[hub_ranks(plan.ranks, chords.hubs)] = np.arange(chords.hubs)
+        first = plan.channel(level, number[source if direction == 0 else destination])
+        planned[:] = False
+        np.put_along_axis(planned, lit[first[:, None] + np.arange(chords.width)], True, axis=1)
+    return (source + turn) % plan.ranks, (destination + turn) % plan.ranks, planned
 
 
-def _free_all_along(free: NDArray[np.bool_], source: Ints, destination: Ints, way: int, ranks: int) -> Any:
+def _free_all_along(free: Mask, source: Ints, destination: Ints, direction: int, ranks: int) -> Mask:
     """Channels that are free on every link of each circuit: [circuit, channel]."""
-    first, last = (source, destination) if way == 0 else (destination, source)
-    taken = np.tile(~free[way * ranks : (way + 1) * ranks], (2, 1)).cumsum(axis=0)
+    first, last = (source, destination) if direction == 0 else (destination, source)
+    taken = np.tile(~free[direction * ranks : (direction + 1) * ranks], (2, 1)).cumsum(axis=0)
     before = np.where((first > 0)[:, None], taken[first - 1], 0)
-    return taken[first + (last - first) % ranks - 1] == before
+    return np.asarray(taken[first + (last - first) % ranks - 1] == before)
 
 
-def _take(free: NDArray[np.bool_], circuits: StandingCircuits, fabric: Fabric) -> None:
+def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
     runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
     for i in range(len(circuits)):
         links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
         free[links, circuits.channel[i] : circuits.channel[i] + circuits.width[i]] = False
 
 
-def _runs(usable: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
     """Runs of neighbouring channels: the row, the first channel and the length of each.
 
     Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
@@ -196,14 +191,14 @@ def _runs(usable: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
     width = np.nonzero(edges == -1)[1] - first
     widest = np.zeros(len(usable), np.int64)
     np.maximum.at(widest, which, width)
-    kept = width * _THIN >= widest[which]
-    return which[kept].astype(np.int64), first[kept].astype(np.int64), width[kept].astype(np.int64)
+    wide = width * _THIN >= widest[which]
+    return which[wide].astype(np.int64), first[wide].astype(np.int64), width[wide].astype(np.int64)
 
 
 def _joined(parts: list[StandingCircuits]) -> StandingCircuits:
     names = ("source", "destination", "route", "channel", "width")
     return StandingCircuits(
-        parts[0].ranks, *(np.concatenate([getattr(each, name) for each in parts]) for name in names)
+        parts[0].ranks, *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
     )
 
 

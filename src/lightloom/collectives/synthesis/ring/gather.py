@@ -11,11 +11,11 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.cache import read_design, write_design
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.engine.hubs import Level
-from lightloom.collectives.synthesis.engine.kept import keep_design, read_design
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.fabrics.base import Fabric
 
@@ -26,7 +26,7 @@ _FEW = 64
 def gather(collective: Collective, fabric: Fabric) -> Schedule:
     """A queued schedule on standing circuits, not yet verified; the three kinds share the design of the all-gather.
 
-    A design that was found before comes from the disk.
+    A cached design is used where there is one.
     """
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
@@ -35,13 +35,13 @@ def gather(collective: Collective, fabric: Fabric) -> Schedule:
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
     most = effort(ranks)
     reach = ranks if fabric.reach is None else fabric.reach
-    question = [ranks, channels, reach, nbytes, *astuple(timing), most]
-    design = read_design(question)
+    request = [ranks, channels, reach, nbytes, *astuple(timing), most]
+    design = read_design(request)
     trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
     if design is None or trees is None:
         design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
-        keep_design(question, design)
-    return ring_schedule("synthesized", collective, fabric, trees, (_note(design, trees, fabric),))
+        write_design(request, design)
+    return ring_schedule(collective, fabric, trees, _note(design, trees, fabric))
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -56,9 +56,9 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
 
 
-def _note(design: Design, trees: Trees, fabric: Fabric) -> str:
+def _note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
     unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
-    chords = [_chord(each, fabric.ranks) for each in design.chords]
+    chords = [_chord(level, fabric.ranks) for level in design.chords]
     return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"
 
 

@@ -51,7 +51,7 @@ class Shape:
     spacing: int
     """Ranks from hub to hub; 0 around the ring."""
     pieces: int
-    """Of the data that goes one way."""
+    """Pieces of the data that goes in one direction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,8 +74,10 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
     estimates = sorted(_shapes(max(collective.nbytes, 1.0), fabric))
     shapes = list(islice((shape for shape in estimates if _reaches(fabric, shape)), _BUILT))
 
-    def broadcast(each: Collective) -> Schedule:
-        return min((_built(each, fabric, shape) for shape in shapes), key=lambda found: cost(found, fabric).time)
+    def broadcast(spread: Collective) -> Schedule:
+        return min(
+            (_built(spread, fabric, shape) for shape in shapes), key=lambda schedule: cost(schedule, fabric).time
+        )
 
     return from_broadcast(collective, fabric, broadcast)
 
@@ -106,13 +108,13 @@ def line_tree(ranks: int, load: int) -> _Edges:
         children = min(room, left)
         for number in range(1, children + 1):
             beyond = sum(1 + served(hops - 1, more) for more in range(number + 1, children + 1))
-            mine = max(1, left - beyond) if number < children else left
+            served_below = max(1, left - beyond) if number < children else left
             parent.append(at)
             child.append(place)
             # Where fewer are sent than there is room for, the last ones have it.
-            if mine > 1:
-                waiting.append((place, mine - 1, hops - 1, room - children + number))
-            place, left = place + mine, left - mine
+            if served_below > 1:
+                waiting.append((place, served_below - 1, hops - 1, room - children + number))
+            place, left = place + served_below, left - served_below
     edges = np.array([parent, child], np.int64)
     edges = edges[:, np.lexsort((edges[1], edges[0]))]
     return _Edges(edges[0], edges[1], _slots(edges[0], edges[1]))
@@ -123,9 +125,9 @@ def _slots(begin: Ints, end: Ints) -> Ints:
     slot = np.zeros(len(begin), np.int64)
     free_from: list[int] = []
     for i, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        mine = next((s for s, free in enumerate(free_from) if free <= a), len(free_from))
-        free_from[mine : mine + 1] = [b]
-        slot[i] = mine
+        lowest = next((s for s, free in enumerate(free_from) if free <= a), len(free_from))
+        free_from[lowest : lowest + 1] = [b]
+        slot[i] = lowest
     return slot
 
 
@@ -136,8 +138,8 @@ def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
     for spacing in sorted({-(-half // hubs) for hubs in range(1, half + 1)}):
         hubs = -(-half // spacing)
         loads = product(_loads(min(channels, hubs)), _loads(min(channels, spacing - 1)) or [1])
-        for each in loads:
-            yield _estimated(fabric, nbytes, each, spacing, [hubs, spacing - 1], half + spacing - 1, 1)
+        for pair in loads:
+            yield _estimated(fabric, nbytes, pair, spacing, [hubs, spacing - 1], half + spacing - 1, 1)
 
 
 def _loads(most: int) -> list[int]:
@@ -146,12 +148,12 @@ def _loads(most: int) -> list[int]:
 
 
 def _estimated(
-    fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, served: list[int], links: int, ways: int
+    fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, served: list[int], links: int, directions: int
 ) -> Shape:
     """Hops, the time of a piece in each of them, and of the pieces that follow; in as many pieces as are best."""
     hops = np.array([depth(ranks, load) for ranks, load in zip(served, loads, strict=True)])
     width = fabric.usable_channels // np.array(loads)
-    pieces = np.array([each for each in _PIECES if ways * each * fabric.ranks <= _ROWS])
+    pieces = np.array([count for count in _PIECES if directions * count * fabric.ranks <= _ROWS])
     busy = data / pieces[:, None] / (width * fabric.channel_bandwidth) + fabric.piece_overhead
     seconds = (hops * (fabric.step_overhead + busy)).sum(axis=1) + (pieces - 1) * busy.max(axis=1)
     best = int(np.argmax(seconds <= _WORTH * seconds.min()))
@@ -164,37 +166,39 @@ class _Lightpaths:
 
     source: Ints
     destination: Ints
-    way: int
+    direction: int
     slot: Ints
     width: int
     first: int
-    """Of the chunks that it carries, as many as there are pieces."""
+    """First of the chunks that it carries, as many as there are pieces."""
 
 
 def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
     n = fabric.ranks
     tree = line_tree(n - 1, shape.loads[0])
-    for way in (CLOCKWISE, COUNTERCLOCKWISE):
-        ahead = 1 if way == CLOCKWISE else -1
+    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
+        ahead = 1 if direction == CLOCKWISE else -1
         ends = tree.parent * ahead % n, tree.child * ahead % n
-        yield _Lightpaths(*ends, way, tree.slot, fabric.usable_channels // shape.loads[0], way * shape.pieces)
+        yield _Lightpaths(
+            *ends, direction, tree.slot, fabric.usable_channels // shape.loads[0], direction * shape.pieces
+        )
 
 
 def _halves(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
-    n, channels, (out, back) = fabric.ranks, fabric.usable_channels, shape.loads
-    for way, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
+    n, channels, (outward, backward) = fabric.ranks, fabric.usable_channels, shape.loads
+    for direction, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
         if not half:
             continue
-        ahead = 1 if way == CLOCKWISE else -1
+        ahead = 1 if direction == CLOCKWISE else -1
         place = np.append(np.arange(0, half, shape.spacing), half)
-        tree = line_tree(len(place) - 1, out)
+        tree = line_tree(len(place) - 1, outward)
         ends = place[tree.parent] * ahead % n, place[tree.child] * ahead % n
-        yield _Lightpaths(*ends, way, tree.slot, channels // out, 0)
+        yield _Lightpaths(*ends, direction, tree.slot, channels // outward, 0)
         for hub, behind in zip(place[1:].tolist(), (np.diff(place) - 1).tolist(), strict=True):
             if behind:
-                tree = line_tree(behind, back)
+                tree = line_tree(behind, backward)
                 ends = (hub - tree.parent) * ahead % n, (hub - tree.child) * ahead % n
-                yield _Lightpaths(*ends, 1 - way, tree.slot, channels // back, 0)
+                yield _Lightpaths(*ends, 1 - direction, tree.slot, channels // backward, 0)
 
 
 def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
@@ -205,20 +209,20 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
     if fabric.reach is None:
         return True
     parts = _lightpaths(fabric, shape)
-    return all(fabric.hops(p.source, p.destination, 0 * p.source + p.way).max() <= fabric.reach for p in parts)
+    return all(fabric.hops(p.source, p.destination, 0 * p.source + p.direction).max() <= fabric.reach for p in parts)
 
 
 def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     parts = _lightpaths(fabric, shape)
 
-    def joined(of: Callable[[_Lightpaths], Any]) -> Any:
-        return np.concatenate([np.broadcast_to(of(part), part.source.shape) for part in parts])
+    def joined(column: Callable[[_Lightpaths], Ints | int]) -> Ints:
+        return np.concatenate([np.broadcast_to(column(part), part.source.shape) for part in parts])
 
     paths, pieces = sum(len(part.source) for part in parts), np.arange(shape.pieces)
     rows: dict[str, Any] = {
         "source": joined(lambda part: part.source),
         "destination": joined(lambda part: part.destination),
-        "route": joined(lambda part: part.way),
+        "route": joined(lambda part: part.direction),
         "wavelength_count": joined(lambda part: part.width),
         "lightpath": np.arange(paths),
     }
@@ -245,9 +249,7 @@ def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
 def _note(shape: Shape) -> str:
     loads = " and ".join(str(load) for load in shape.loads)
     if not shape.spacing:
-        return (
-            f"each half of the data goes its way around the ring, {loads} lightpaths over a link, {shape.pieces} pieces"
-        )
+        return f"half of the data goes around the ring each way, {loads} lightpaths over a link, {shape.pieces} pieces"
     return (
         f"hubs every {shape.spacing} ranks, {loads} lightpaths over a link to them and back to the ranks between, "
         f"{shape.pieces} pieces"

@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from heapq import nsmallest
 from math import ceil
-from typing import Any
 
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.hubs import Level, repetition
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, Trees, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.synthesis.ring.candidates import Candidate, candidates, hub_counts, widened
 
 _NEAR = 1.01
@@ -56,7 +55,7 @@ class RingSearch:
         self._tried: dict[Design, float] = {}
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
-    def run(self, effort: int) -> tuple[Design, Trees]:
+    def run(self, effort: int) -> tuple[Design, RingTrees]:
         """The best design found, and its trees."""
         for pieces in _PIECES:
             # Two pieces halve what opposite ranks have from each other, however near the bound one piece is.
@@ -79,9 +78,9 @@ class RingSearch:
         classes: dict[int, list[Candidate]] = {}
         for candidate in candidates(*self._problem[:4], limit=self._best[0]):
             classes.setdefault(self._cost(candidate.design), []).append(candidate)
-        for each in classes.values():
+        for same_cost in classes.values():
             until = self._spent + effort // len(classes)
-            for candidate in each:
+            for candidate in same_cost:
                 if self._content() or self._spent > until or candidate.seconds >= self._best[0]:
                     break
                 self._try(replace(candidate.design, pieces=self._pieces(candidate.design)))
@@ -99,7 +98,7 @@ class RingSearch:
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
-        longest = max((ceil(each.length(self._ranks)) for each in design.chords), default=1)
+        longest = max((ceil(chord.length(self._ranks)) for chord in design.chords), default=1)
         return longest <= self._reach and self._cost(design) <= _LARGEST_TABLE
 
     def _cost(self, design: Design) -> int:
@@ -108,13 +107,15 @@ class RingSearch:
     def _pieces(self, design: Design) -> int:
         """Enough for a piece to be sent in a fraction of a hop, as long paths pay that at every hop."""
         _, channels, nbytes, timing, _ = self._problem
-        sending = nbytes / (min((each.width for each in design.chords), default=channels) * timing.bandwidth)
-        return next((each for each in _PIECES if sending <= each * _QUICK * timing.hop and each > 1), _PIECES[-1])
+        sending = nbytes / (min((chord.width for chord in design.chords), default=channels) * timing.bandwidth)
+        return next(
+            (pieces for pieces in _PIECES if sending <= pieces * _QUICK * timing.hop and pieces > 1), _PIECES[-1]
+        )
 
     def _leaders(self, count: int) -> list[Design]:
         """The best designs, no two of them with the same chords."""
         best: dict[tuple[Level, ...], Design] = {}
-        for design in nsmallest(_KEPT * count, self._tried, key=lambda each: self._tried[each]):
+        for design in nsmallest(_KEPT * count, self._tried, key=lambda tried: self._tried[tried]):
             best.setdefault(design.chords, design)
         return list(best.values())[:count]
 
@@ -143,7 +144,7 @@ class RingSearch:
                 if not self._content():
                     self._try(finer)
 
-    def _step(self, design: Design, rng: Any) -> Design | None:
+    def _step(self, design: Design, rng: np.random.Generator) -> Design | None:
         """A design near this one; None where the step leads nowhere."""
         kind = int(rng.integers(0, 10))
         chords = list(design.chords)
@@ -155,24 +156,24 @@ class RingSearch:
             return replace(design, slack=float(rng.choice(_SLACKS)))
         if kind == 7 and len(chords) < 4:
             chords.append(_beside(chords[int(rng.integers(0, len(chords)))], rng) if chords else self._level(rng))
-            chords.sort(key=lambda each: each.length(self._ranks))
+            chords.sort(key=lambda chord: chord.length(self._ranks))
             return replace(design, chords=tuple(chords), longest=None)
         if not chords:
             return None
-        whole = ceil(self._ranks / 2 / chords[-1].length(self._ranks))
+        half = ceil(self._ranks / 2 / chords[-1].length(self._ranks))
         if kind == 3:
-            longest = (design.longest or whole) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
-            return replace(design, longest=None if longest >= whole else max(1, longest))
+            longest = (design.longest or half) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
+            return replace(design, longest=None if longest >= half else max(1, longest))
         if kind == 5:
-            tail = self._ranks / 2 - (design.longest or whole) * chords[-1].length(self._ranks)
+            tail = self._ranks / 2 - (design.longest or half) * chords[-1].length(self._ranks)
             return replace(design, walk=max(0, int(rng.choice((0, 0.25, 0.5, 0.75, 1.0)) * tail)))
         at = int(rng.integers(0, len(chords)))
         chords[at : at + 1] = self._changed(kind, chords[at], rng)
-        whole = ceil(self._ranks / 2 / chords[-1].length(self._ranks)) if chords else 1
-        kept = design.longest if design.longest is not None and design.longest < whole else None
-        return replace(design, chords=tuple(chords), longest=kept)
+        half = ceil(self._ranks / 2 / chords[-1].length(self._ranks)) if chords else 1
+        cut = design.longest if design.longest is not None and design.longest < half else None
+        return replace(design, chords=tuple(chords), longest=cut)
 
-    def _changed(self, kind: int, level: Level, rng: Any) -> list[Level]:
+    def _changed(self, kind: int, level: Level, rng: np.random.Generator) -> list[Level]:
         if kind in (0, 6):
             return [level._replace(width=max(1, level.width + int(rng.choice((-1, 1)))))]
         if kind == 1:
@@ -182,25 +183,25 @@ class RingSearch:
         hubs = int(rng.choice(hub_counts(self._ranks)))
         return [level._replace(hubs=hubs, skip=max(1, round(level.length(self._ranks) * hubs / self._ranks)))]
 
-    def _nested(self, rng: Any) -> tuple[Level, ...]:
+    def _nested(self, rng: np.random.Generator) -> tuple[Level, ...]:
         """Two or three levels between the same hubs, their lengths apart by like factors."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         longest = max(4.0, self._ranks / 4) ** rng.uniform(0.5, 1.0)
         parts = (0.5,) if rng.random() < 0.5 else (0.33, 0.67)
         lower = [longest ** (part + rng.uniform(-0.15, 0.15)) for part in parts]
         top = _of_length(hubs, longest, self._ranks, rng)._replace(width=1 + int(rng.exponential(0.5)))
-        return (*(_of_length(hubs, each, self._ranks, rng) for each in lower), top)
+        return (*(_of_length(hubs, length, self._ranks, rng) for length in lower), top)
 
-    def _level(self, rng: Any) -> Level:
+    def _level(self, rng: np.random.Generator) -> Level:
         hubs = int(rng.choice(hub_counts(self._ranks)))
         return Level(hubs, round(max(1, hubs // 4) ** rng.random()), int(rng.integers(1, 3)))
 
 
-def _of_length(hubs: int, length: float, ranks: int, rng: Any) -> Level:
+def _of_length(hubs: int, length: float, ranks: int, rng: np.random.Generator) -> Level:
     return Level(hubs, max(1, round(length * hubs / ranks)), 1 + int(rng.exponential(2.0)))
 
 
-def _beside(level: Level, rng: Any) -> Level:
+def _beside(level: Level, rng: np.random.Generator) -> Level:
     """Chords between the same hubs, some times shorter or longer."""
     skip = max(1, round(level.skip * float(rng.choice((0.25, 1 / 3, 0.5, 2.0, 3.0)))))
     return level._replace(skip=skip, width=int(rng.integers(1, level.width + 2)))
@@ -208,4 +209,6 @@ def _beside(level: Level, rng: Any) -> Level:
 
 def _finer(design: Design) -> list[Design]:
     """The same circuits with other numbers of pieces and other deadlines."""
-    return [replace(design, pieces=pieces) for pieces in (4, 8, 16)] + [replace(design, slack=each) for each in _SLACKS]
+    return [replace(design, pieces=pieces) for pieces in (4, 8, 16)] + [
+        replace(design, slack=slack) for slack in _SLACKS
+    ]

@@ -24,7 +24,7 @@ from lightloom.collectives.algorithms.optree import Stage, along_the_line, excha
 from lightloom.collectives.algorithms.optree_radices import best_radices
 from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import assemble
+from lightloom.collectives.schedule.build import Rows, assemble, joined
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
@@ -71,11 +71,11 @@ def stages(collective: Collective, fabric: Fabric) -> Schedule:
     even = [cuts for cuts in estimates if prod(cut.radix for cut in cuts) == fabric.ranks]
     optree = tuple(Cut(radix, in_a_row=False) for radix in best_radices(fabric.ranks, fabric.usable_channels))
     tried = dict.fromkeys([*estimates[:_BUILT], *even[:_BUILT], optree])
-    found = [_staged(collective, fabric, cuts) for cuts in tried]
+    schedules = [_staged(collective, fabric, cuts) for cuts in tried]
     if collective.kind == "all-reduce":
         note = "groups add up in their middle, as WRHT's do"
-        found.append(replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,)))
-    return min(found, key=lambda each: cost(each, fabric).time)
+        schedules.append(replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,)))
+    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
 
 def plans(share: float, fabric: Fabric) -> list[Plan]:
@@ -87,22 +87,22 @@ def plans(share: float, fabric: Fabric) -> list[Plan]:
         """Ways to finish parts of so many ranks along lines."""
         if size == 1:
             return (Plan(0.0, ()),)
-        found: list[Plan] = []
+        ranked: list[Plan] = []
         for radix in range(2, size + 1):
             inner = -(-size // radix)
             if inner * (radix - 1) >= size:
                 continue
             pairs, items = inner * line_all_to_all_wavelengths(radix), -(-n // size)
-            found += _with(_ways(fabric, pairs, items, share), radix, rest(inner))
-        return tuple(sorted(found)[:_TAILS])
+            ranked += _with(_ways(fabric, pairs, items, share), radix, rest(inner))
+        return tuple(sorted(ranked)[:_TAILS])
 
-    found: list[Plan] = []
+    ranked: list[Plan] = []
     for radix in range(2, n + 1):
         inner = -(-n // radix)
         if inner * (radix - 1) < n:
             pairs = inner * ring_all_to_all_wavelengths(radix)
-            found += _with(_ways(fabric, pairs, 1, share), radix, rest(inner))
-    return sorted(found)
+            ranked += _with(_ways(fabric, pairs, 1, share), radix, rest(inner))
+    return sorted(ranked)
 
 
 def _with(ways: dict[bool, float], radix: int, tails: tuple[Plan, ...]) -> Iterator[Plan]:
@@ -119,8 +119,8 @@ def _ways(fabric: Fabric, pairs: int, items: int, share: float) -> dict[bool, fl
 
 def _seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
     width, steps = _fitted(fabric, colours)
-    each = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
-    return steps * (each + nbytes / (width * fabric.channel_bandwidth))
+    fixed = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
+    return steps * (fixed + nbytes / (width * fabric.channel_bandwidth))
 
 
 def _fitted(fabric: Fabric, colours: int) -> tuple[int, int]:
@@ -139,29 +139,28 @@ def _staged(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Sc
             width, more = _fitted(fabric, colours)
             substep, slot = np.divmod(colour, fabric.usable_channels // width)
             order = np.lexsort((pair, substep))
-            rows = (
-                steps + substep,
-                paths + pair,
-                stage.source,
-                stage.destination,
-                stage.route,
-                slot * width,
-                np.full(len(pair), width),
-                stage.chunk,
+            rows = Rows(
+                step=steps + substep,
+                lightpath=paths + pair,
+                source=stage.source,
+                destination=stage.destination,
+                route=stage.route,
+                channel=slot * width,
+                width=np.full(len(pair), width),
+                chunk=stage.chunk,
+                reduces=np.zeros(len(pair), np.bool_),
             )
-            parts.append([column[order] for column in rows])
+            parts.append(Rows(*(column[order] for column in rows)))
             steps, paths = steps + more, paths + int(pair.max()) + 1
-        columns = [np.concatenate([part[i] for part in parts]) for i in range(8)]
-        columns.append(np.zeros(len(columns[0]), np.bool_))
-        ways = ", ".join(f"{cut.radix} {'in a row' if cut.in_a_row else 'side by side'}" for cut in cuts)
+        orders = ", ".join(f"{cut.radix} {'in a row' if cut.in_a_row else 'side by side'}" for cut in cuts)
         return assemble(
             "synthesized",
             gather,
             fabric,
-            n,
-            steps,
-            *columns,
-            notes=(f"circuits are set anew for each stage; parts of the ring, and how shares follow: {ways}",),
+            joined(parts),
+            chunks=n,
+            steps=steps,
+            notes=(f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}",),
         )
 
     return from_all_gather(collective, fabric, all_gather)

@@ -135,12 +135,12 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
         load: in and out, blocks that pass each circuit.
     """
     pieces, sources, ranks = choice.shape
-    again = load.max() > 0
+    chosen_before = load.max() > 0
     behind = np.empty(ranks, np.int64)
     for source in range(sources):
         order = np.argsort(hops[source], kind="mergesort")
         for piece in range(pieces):
-            if again:
+            if chosen_before:
                 _passing(origin, circuit, order, choice[piece, source], load, behind)
             behind[:] = 1
             for i in range(ranks - 1, 0, -1):

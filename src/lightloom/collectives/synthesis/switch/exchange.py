@@ -54,7 +54,7 @@ class _Ways:
         at, parts = reader.copy(), []
         while len(at):
             going = at != source
-            piece, source, reader, at = (each[going] for each in (piece, source, reader, at))
+            piece, source, reader, at = (column[going] for column in (piece, source, reader, at))
             by = choice[piece, source, at]
             before = self.origin[at, by]
             hop = self.hops[source, at]

@@ -4,14 +4,13 @@ Large shares go over a circulant, where one tree stands for those of all ranks a
 smaller ones over circuits that repeat every few ranks and make fewer hops, the smallest over a generalised Kautz graph,
 whose ranks are fewest hops apart (:mod:`.switch_graphs`).
 
-A reduce-scatter takes the same circuits: its trees are those of the circuits turned round, run backwards.
+A reduce-scatter takes the same circuits: its trees are those of the reversed circuits, run backwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,9 @@ from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.synthesis.engine.forest import Forest, scheduled
+from lightloom.collectives.synthesis.engine.queues import Wiring, gather_rows, queued_schedule, reversed_rows
 from lightloom.collectives.synthesis.engine.standing import gather_over
 from lightloom.collectives.synthesis.switch.exchange import exchange_over, exchange_over_lift
 from lightloom.collectives.synthesis.switch.graphs import Lift, circulant, kautz, lift
@@ -56,10 +56,10 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
     best, least = None, np.inf
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
-    for each in _candidates(collective, fabric):
-        time = cost(each, fabric).time
+    for schedule in _candidates(collective, fabric):
+        time = cost(schedule, fabric).time
         if time < least:
-            best, least = each, time
+            best, least = schedule, time
         if least <= enough:
             break
     assert best is not None
@@ -73,7 +73,7 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     ranks, degree = fabric.ranks, fabric.channels
     for offsets in _circulants(ranks, degree):
         several = len(np.unique(offsets)) > _NAMED
-        ahead = ", ".join(str(each) for each in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
+        ahead = ", ".join(str(offset) for offset in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
         once = Lift.of(ranks, offsets[:, None])
         for pieces in _PIECES:
             note = _note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
@@ -91,20 +91,20 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     for pieces in _PIECES[:2]:
         if ranks**2 * pieces <= _MOST_ROWS:
             note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
-            yield gather_over(collective, fabric, circuits, pieces, notes=(note,))
+            yield gather_over(collective, fabric, circuits, pieces, note=note)
 
 
 def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
     yield circulant(ranks, degree)
     if degree >= ranks and degree % (ranks - 1):
         # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
-        fewer = max(each for each in range(1, ranks) if degree % each == 0)
+        fewer = max(divisor for divisor in range(1, ranks) if degree % divisor == 0)
         yield np.tile(circulant(ranks, fewer), degree // fewer)
 
 
 def _period(ranks: int, longest: int) -> int:
     """The longest period up to this one that divides the ranks."""
-    return max(each for each in range(1, longest + 1) if ranks % each == 0)
+    return max(period for period in range(1, longest + 1) if ranks % period == 0)
 
 
 def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -128,67 +128,35 @@ def _note(circuits: str, part: str, pieces: int) -> str:
 
 def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
     """A folded queued schedule over circuits that repeat."""
-    ranks, (_, period) = fabric.ranks, lift.ahead.shape
-    gather = _sends(collective, fabric, lift, pieces)
-    back = _sends(collective, fabric, lift.turned_round(), pieces)
-    scatter = back | {"source": back["destination"], "destination": back["source"], "when": -back["when"]}
-    parts = {"all-gather": [gather], "reduce-scatter": [scatter], "all-reduce": [scatter, gather]}[collective.kind]
-    rows: dict[str, Any] = {key: np.concatenate([part[key] for part in parts]) for key in gather}
-    adds = np.repeat([part is scatter for part in parts], len(gather["when"]))
-    turn = rows["source"] // period * period
-    circuit = rows["plane"] * period + rows["source"] - turn
-    order = np.lexsort((rows["when"], ~adds, circuit))
-    rows, turn = {key: column[order] for key, column in rows.items()}, turn[order]
-    used, path = np.unique(circuit[order], return_inverse=True)
-    step = np.arange(len(path)) - np.searchsorted(path, np.arange(len(used)))[path]
-    none = np.zeros(len(order), np.int8)
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
-        chunks=ranks * pieces,
-        steps=int(step.max()) + 1,
-        step=step,
-        lightpath=path,
-        source=rows["source"] - turn,
-        destination=(rows["destination"] - turn) % ranks,
-        route=none,
-        fibre=rows["plane"],
-        first_wavelength=none,
-        wavelength_count=none + 1,
-        chunk=(rows["owner"] - turn) % ranks * pieces + rows["piece"],
-        reduces=adds[order],
-        queued=True,
-        folding=Folding(period, np.tile((used // period).astype(np.int32), (ranks // period, 1))),
-        notes=(note,),
+    planes, period = lift.ahead.shape
+    parts = []
+    if collective.kind != "all-gather":
+        backward = _sends(collective, fabric, lift.reversed(), pieces)
+        parts.append(reversed_rows(backward, lambda queue, source: queue // period * period + source))
+    if collective.kind != "reduce-scatter":
+        parts.append(gather_rows(_sends(collective, fabric, lift, pieces)))
+    width = np.ones(planes * period, np.int64)
+    copies = fabric.ranks // period
+    wiring = Wiring(
+        period, lambda used: np.tile((used // period).astype(np.int32), (copies, 1)), width, np.zeros_like(width)
     )
+    return queued_schedule(collective, fabric, wiring, parts, pieces=pieces, note=note)
 
 
-def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> dict[str, Any]:
-    """Every transfer of the shares of one period of ranks, and when it begins, in an all-gather."""
-    from lightloom.collectives.synthesis.engine import _list_kernels
+def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
+    """Shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
     from lightloom.collectives.synthesis.switch import _switch_kernels
 
     planes, period = lift.ahead.shape
     choice = np.empty((pieces, *lift.hops.shape), np.int64)
     _switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))
-    rank = np.arange(fabric.ranks)
-    parent = np.where(choice < 0, -1, lift.origin[rank, choice]).astype(np.int32)
-    circuit = np.where(choice < 0, -1, lift.circuit[rank, choice]).astype(np.int32)
-    order = np.argsort(lift.hops, axis=1, kind="stable")
     busy = np.full(
         planes * period, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead
     )
     delay = busy + fabric.step_overhead + fabric.neighbour_latency()
-    left, begin = np.zeros(parent.shape), np.zeros(parent.shape)
-    for each in range(pieces):
-        _list_kernels.remaining(delay, parent[each], circuit[each], order, left[each])
-    _list_kernels.list_schedule(delay, busy, parent, circuit, left, begin)
-    piece, owner, reached = at = np.nonzero(choice >= 0)
-    return {
-        "source": parent[at].astype(np.int64),
-        "destination": reached,
-        "owner": owner,
-        "piece": piece,
-        "plane": circuit[at] // period,
-        "when": begin[at],
-    }
+    paths = lift.lightpaths()
+    paths = paths._replace(delay=delay[paths.queue], busy=busy)
+    # The circuit of plane k that leaves a rank is tap k of that rank.
+    tap = np.where(choice < 0, -1, lift.origin[np.arange(fabric.ranks), choice] * planes + choice)
+    order = np.argsort(lift.hops, axis=1, kind="stable").astype(np.int32)
+    return scheduled(paths, tap.astype(np.int32), np.tile(order, (pieces, 1, 1)))

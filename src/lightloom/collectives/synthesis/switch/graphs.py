@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.wavelengths import colour_planes
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
@@ -42,12 +43,12 @@ def circulant(ranks: int, degree: int) -> Ints:
     tries = min(_MOST_TRIES, _EFFORT // (ranks * degree)) // _STARTS
     powers = np.unique(np.round(ranks ** (np.arange(degree) / degree)).astype(np.int64))
     others = np.setdiff1d(np.arange(1, ranks), powers)[: degree - len(powers)]
-    found = []
+    graphs = []
     for seed in range(_STARTS):
         rng, offsets = np.random.default_rng(seed), np.concatenate([powers, others])
         draws = rng.integers(degree, size=tries), rng.integers(1, ranks, size=tries)
-        found.append((kernels.climb(offsets, ranks, *draws), offsets))
-    return min(found, key=lambda each: each[0])[1]
+        graphs.append((kernels.climb(offsets, ranks, *draws), offsets))
+    return min(graphs, key=lambda graph: graph[0])[1]
 
 
 @lru_cache(maxsize=64)
@@ -68,15 +69,15 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
     if degree >= ranks - 1:
         return np.tile(circulant(ranks, degree)[:, None], (1, period))
     tries = min(_MOST_TRIES, _EFFORT // (ranks * degree * period)) // _STARTS + 1
-    turns, found = ranks // period, []
+    turns, graphs = ranks // period, []
     for seed in range(_STARTS):
         rng = np.random.default_rng(seed)
         residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
         ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
         ahead[0] = 1  # All ranks are joined from the start, and stay so.
         draws = rng.integers(degree, size=tries), rng.integers(period, size=(tries, 2)), rng.integers(turns, size=tries)
-        found.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
-    return min(found, key=lambda each: each[0])[1]
+        graphs.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
+    return min(graphs, key=lambda graph: graph[0])[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,14 +110,23 @@ class Lift:
         kernels.lift_ways(ahead, ranks, origin, circuit)
         return cls(ahead, origin, circuit, hops)
 
-    def turned_round(self) -> Lift:
-        """The same circuits the other way."""
+    def lightpaths(self) -> Lightpaths:
+        """The circuits without their times; those that leave a rank are ordered by plane."""
         planes, period = self.ahead.shape
-        back = np.empty_like(self.ahead)
-        start = np.arange(period)
-        back[np.arange(planes)[:, None], (start + self.ahead) % period] = -self.ahead
         ranks = len(self.origin)
-        return Lift.of(ranks, back % ranks)
+        origin, plane = (axis.ravel() for axis in np.indices((ranks, planes)))
+        target = (origin + self.ahead[plane, origin % period]) % ranks
+        queue = plane * period + origin % period
+        return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
+
+    def reversed(self) -> Lift:
+        """The same circuits in the other direction."""
+        planes, period = self.ahead.shape
+        backward = np.empty_like(self.ahead)
+        start = np.arange(period)
+        backward[np.arange(planes)[:, None], (start + self.ahead) % period] = -self.ahead
+        ranks = len(self.origin)
+        return Lift.of(ranks, backward % ranks)
 
 
 @lru_cache(maxsize=8)

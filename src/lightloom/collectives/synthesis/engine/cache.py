@@ -1,0 +1,99 @@
+"""Results of searches, cached on disk under a hash of the request: designs, and whole schedules.
+
+A design is a few numbers, which several collectives share; a cached schedule saves growing its trees again. Files are
+written under another name and then renamed, so that processes can share the folder and none reads half a file. A file
+that cannot be read counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.trees import Design
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.provenance import content_hash
+
+_VERSION = 3
+"""Version of the search; raised when it improves, so that results of an older search are not used."""
+_MOST_PIECES = 64
+_MOST_ROWS = 1 << 23
+"""Most rows of a schedule that is cached; a row takes 28 bytes."""
+_FIELDS = ("algorithm", "chunks", "steps", "queued", "notes")
+
+
+def cache_path(request: object, suffix: str = ".json") -> Path:
+    """Path of the cached result of a request, which may be any JSON value."""
+    return cache_directory() / "synthesis" / f"{content_hash([request, _VERSION])}{suffix}"
+
+
+def read_design(request: object) -> Design | None:
+    """Return the cached design, or None."""
+    try:
+        document = json.loads(cache_path(request).read_text())
+        chords = tuple(Level(*(int(number) for number in chord)) for chord in document.pop("chords"))
+        design = Design(chords, **document)
+        sound = 1 <= design.pieces <= _MOST_PIECES and (design.longest is None or design.longest >= 1)
+        return design if sound and design.walk >= 0 and design.slack > 0 else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def write_design(request: object, design: Design) -> None:
+    """Cache a design; a folder that cannot be written is ignored."""
+    document = asdict(design) | {"chords": [list(chord) for chord in design.chords]}
+    _write(cache_path(request), json.dumps(document))
+
+
+def read_schedule(request: object) -> Schedule | None:
+    """Return the cached schedule, not yet verified, or None."""
+    try:
+        # Opened here because NumPy leaves a file open that it cannot read.
+        with cache_path(request, ".npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            columns = {name: arrays[name] for name in arrays.files}
+        metadata = json.loads(str(columns.pop("fields")))
+        period, channel = metadata.pop("period"), columns.pop("channel", None)
+        dependencies = columns.pop("dependencies", None)
+        return Schedule(
+            **columns,
+            **metadata | {"collective": Collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
+            folding=None if channel is None else Folding(period, channel),
+            dependencies=dependencies,
+        )
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, InputError):
+        return None
+
+
+def write_schedule(request: object, schedule: Schedule) -> None:
+    """Cache a schedule of up to eight million rows; a folder that cannot be written is ignored."""
+    if len(schedule) > _MOST_ROWS:
+        return
+    collective, folding = schedule.collective, schedule.folding
+    metadata = {name: getattr(schedule, name) for name in _FIELDS}
+    metadata |= {
+        "collective": [collective.kind, collective.ranks, collective.nbytes],
+        "period": folding and folding.period,
+    }
+    arrays = schedule.columns() | {"fields": np.array(json.dumps(metadata))}
+    arrays |= {} if folding is None else {"channel": folding.channel}
+    arrays |= {} if schedule.dependencies is None else {"dependencies": schedule.dependencies}
+    content = BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    _write(cache_path(request, ".npz"), content.getvalue())
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except ConfigError:
+        return

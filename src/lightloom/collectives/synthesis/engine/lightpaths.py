@@ -1,0 +1,123 @@
+"""Standing lightpaths as columns, the one representation over which trees are grown, balanced and scheduled.
+
+A *tap* is one rank that a lightpath reaches; a circuit between two ranks is a lightpath with a single tap. Where a
+design repeats every ``period`` ranks, trees are needed for the roots of the first period only: all others are rotations
+of them, and the copies of a lightpath share a queue.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
+
+
+class Lightpaths(NamedTuple):
+    """Taps, ordered by the rank that sends; the taps of one lightpath follow each other, nearest first."""
+
+    period: int
+    """Ranks after which everything repeats."""
+    leaving: Ints
+    """First tap of the lightpaths of each rank: [rank + 1]."""
+    origin: Int32s
+    """Rank that sends: [tap]."""
+    target: Int32s
+    """Rank that receives: [tap]."""
+    path: Int32s
+    """Lightpath of each tap: [tap]."""
+    queue: Int32s
+    """Queue of each tap, which all copies of its lightpath share: [tap]."""
+    entering: Ints
+    """First entry of ``arriving`` of each rank: [rank + 1]."""
+    arriving: Int32s
+    """Taps ordered by the rank that receives: [tap]."""
+    delay: Floats
+    """Seconds from the start of a transmission to its arrival: [tap]."""
+    busy: Floats
+    """Seconds for which a transmission holds its lightpath: [queue]."""
+
+
+class Lines(NamedTuple):
+    """Rules by which lightpaths of one length and direction follow each other in a tree.
+
+    Line 2 · level + direction holds the lightpaths of one level; higher levels have longer lightpaths. A line that is
+    not free begins at its first hub from the root, or where a longer lightpath ends, and continues from the last tap of
+    one lightpath to the next. Without this rule every hub near the root would begin a line of its own, and
+    lightpaths would carry the same piece several times past each other.
+    """
+
+    line: Int32s
+    """Line of each tap: [tap]."""
+    last: Mask
+    """Whether a tap is the last of its lightpath: [tap]."""
+    overhang: Int32s
+    """Links of a tap's lightpath that may lie beyond the opposite rank by half, on the highest level: [tap]."""
+    free: Mask
+    """Whether lightpaths may be used from any rank: [line]."""
+    dense: Mask
+    """Whether lightpaths have a tap at every rank that they pass: [line]."""
+    longest: Ints
+    """Most lightpaths in a row: [line]."""
+
+
+class Trees(NamedTuple):
+    """Broadcast trees while they are grown and balanced; arrays [piece, root, rank], or [rank] for one tree."""
+
+    tap: Int32s
+    """Tap by which each rank receives; −1 at the root."""
+    arrival: Floats
+    """Seconds from the root, if nothing waits."""
+    order: Int32s
+    """Ranks by arrival."""
+
+
+class Transmissions(NamedTuple):
+    """What list scheduling sends: a forest of receptions, each released by the arrival of the one above it."""
+
+    tap: Int32s
+    """Tap of each reception; −1 at a root: [reception]."""
+    child: Int32s
+    """First reception that waits for this one, or −1: [reception]."""
+    sibling: Int32s
+    """Next reception that waits for the same one, or −1: [reception]."""
+    fellow: Int32s
+    """Next farther reception of the same transmission, or −1: [reception]; empty where every transmission has one."""
+    left: Floats
+    """Seconds of the longest path below: [reception]."""
+    roots: Ints
+    """Receptions that are there at the start."""
+
+
+def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, queue: Ints) -> tuple[Lightpaths, Ints]:
+    """Lightpaths without times from columns [tap], and the order that their taps took.
+
+    Taps of one rank keep their order, both those that leave it and those that enter it.
+    """
+    order = np.argsort(origin, kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    ends = np.arange(ranks + 1)
+    incoming = np.argsort(target, kind="stable")
+    none = np.zeros(0)
+    paths = Lightpaths(
+        period=period,
+        leaving=np.searchsorted(origin[order], ends),
+        origin=origin[order].astype(np.int32),
+        target=target[order].astype(np.int32),
+        path=path[order].astype(np.int32),
+        queue=queue[order].astype(np.int32),
+        entering=np.searchsorted(target[incoming], ends),
+        arriving=place[incoming],
+        delay=none,
+        busy=none,
+    )
+    return paths, order
+
+
+def free_line(taps: int) -> Lines:
+    """Rules for lightpaths that may follow each other in any order."""
+    one = np.ones(1, np.bool_)
+    none = np.zeros(taps, np.int32)
+    return Lines(none, np.ones(taps, np.bool_), none, one, one, np.ones(1, np.int64))

@@ -1,0 +1,104 @@
+"""Compiled loop of chunks that follow each other up and down trees."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lightloom.core.arrays import Int32s, Ints, Mask
+
+
+class ReduceRows(NamedTuple):
+    """Which rank sends which chunk in which round, and whether it is added: arrays [row]."""
+
+    round: Int32s
+    source: Int32s
+    destination: Int32s
+    chunk: Int32s
+    adds: Mask
+
+
+@njit(cache=True)
+def _children(parent: Int32s) -> tuple[Int32s, Int32s]:
+    """Children in each tree as compressed rows: first [tree, rank + 1], and their ranks [tree, place]."""
+    trees, ranks = parent.shape
+    first, child = np.zeros((trees, ranks + 1), np.int32), np.empty((trees, ranks), np.int32)
+    for tree in range(trees):
+        for rank in range(ranks):
+            if parent[tree, rank] >= 0:
+                first[tree, parent[tree, rank] + 1] += 1
+        for rank in range(ranks):
+            first[tree, rank + 1] += first[tree, rank]
+        place = first[tree].copy()
+        for rank in range(ranks):
+            above = parent[tree, rank]
+            if above >= 0:
+                child[tree, place[above]] = rank
+                place[above] += 1
+    return first, child
+
+
+@njit(cache=True)
+def pipeline(parent: Int32s, tree: Ints, rows: ReduceRows) -> int:
+    """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
+
+    Every link carries one chunk a round, of those that are ready the first.
+
+    Args:
+        parent: [tree, rank], −1 at the root.
+        tree: tree of each chunk, [chunk].
+        rows: out, [2 · (ranks − 1) · chunks].
+    """
+    ranks, chunks = parent.shape[1], len(tree)
+    first, child = _children(parent)
+    awaited = np.zeros((chunks, ranks), np.int8)
+    # A link is named by its ends, of which a rank has few: its queue is found by looking through them.
+    ends = np.full((ranks, 4), -1, np.int32)
+    queues = [[0] for _ in range(4 * ranks)]
+    for queue in queues:
+        queue.pop()
+    for chunk in range(chunks):
+        t = tree[chunk]
+        for rank in range(ranks):
+            awaited[chunk, rank] = first[t, rank + 1] - first[t, rank]
+            if not awaited[chunk, rank]:
+                heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], chunk)
+    count, now = 0, 0
+    while count < len(rows.round):
+        begin = count
+        for rank in range(ranks):
+            for k in range(4):
+                queue = queues[4 * rank + k]
+                if len(queue):
+                    chunk = heapq.heappop(queue)
+                    rows.round[count], rows.source[count], rows.destination[count] = now, rank, ends[rank, k]
+                    rows.chunk[count], rows.adds[count] = chunk, parent[tree[chunk], rank] == ends[rank, k]
+                    count += 1
+        for row in range(begin, count):
+            rank, summed = rows.destination[row], np.int64(rows.chunk[row])
+            t = tree[summed]
+            if rows.adds[row]:
+                awaited[summed, rank] -= 1
+                if awaited[summed, rank]:
+                    continue
+                if parent[t, rank] >= 0:
+                    heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], summed)
+                    continue
+            for i in range(first[t, rank], first[t, rank + 1]):
+                heapq.heappush(queues[_queue(ends, rank, child[t, i])], summed)
+        now += 1
+    return now
+
+
+@njit(cache=True)
+def _queue(ends: Int32s, rank: int, to: int) -> int:
+    """The queue of the link from one rank to another."""
+    for k in range(4):
+        if ends[rank, k] < 0:
+            ends[rank, k] = to
+        if ends[rank, k] == to:
+            return 4 * rank + k
+    return -1
