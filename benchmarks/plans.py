@@ -24,7 +24,9 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance, provenance_line
-from lightloom.planner.search.ranked import Candidate, search
+from lightloom.planner.search.plans import Plan
+from lightloom.planner.search.request import DATA_PARALLEL, Pins, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.reports.figures.base import check_format, save
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
@@ -49,39 +51,51 @@ def cluster(ranks: int, batch: int) -> Cluster:
     return replace(load_cluster("terarack-64", settings), reference=None)
 
 
+def request(on: Cluster, algorithm: str) -> SearchRequest:
+    """Data parallelism alone with one algorithm, at the batch of the cluster, whether it fits or not."""
+    return SearchRequest(
+        global_batches=(on.training.batch_per_rank * on.ranks,),
+        strategies=DATA_PARALLEL,
+        algorithms=(algorithm,),
+        pins=Pins(recomputation="none"),
+        must_fit=False,
+    )
+
+
 def measure(graph: ComputeGraph, ranks: int) -> list[dict[str, Any]]:
     """One row for each strategy and algorithm."""
     on = cluster(ranks, graph.batch)
     rows = []
     for algorithm in (OURS, *OTHERS):
         started = time.process_time()
-        ranking = search(graph, on, algorithm=algorithm).ranking
+        ranking = search(graph, on, request(on, algorithm)).ranking
         spent = {"cpu_s": round(time.process_time() - started, 2)}
         if algorithm == OURS:
             spent["cpu_again_s"] = _again(graph, on)
-        rows += [_row(each, graph.name, ranks) | spent for each in ranking]
+        rows += [_row(plan, graph.name, ranks) | spent for plan in ranking if plan.result is not None]
     return rows
 
 
 def _again(graph: ComputeGraph, on: Cluster) -> float:
     started = time.process_time()
-    search(graph, on, algorithm=OURS)
+    search(graph, on, request(on, OURS))
     return round(time.process_time() - started, 2)
 
 
-def _row(each: Candidate, model: str, ranks: int) -> dict[str, Any]:
-    costs = [each.prices.cost(exchange.kind, exchange.nbytes) for exchange in each.result.plan.exchanges]
-    busy = each.result.busy_time
+def _row(plan: Plan, model: str, ranks: int) -> dict[str, Any]:
+    assert plan.prices is not None and plan.result is not None
+    costs = [plan.prices.cost(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
+    busy = plan.result.busy_time
     return {
         "model": model,
         "ranks": ranks,
-        "strategy": each.strategy,
-        "algorithm": each.algorithm.name,
-        "step_s": each.result.step_time,
-        "breakdown": dict(each.result.breakdown),
+        "strategy": plan.strategy,
+        "algorithm": plan.algorithm,
+        "step_s": plan.step_time,
+        "breakdown": dict(plan.breakdown),
         "communication_s": busy["transmission"] + busy["reconfiguration"],
         "over_bound": sum(cost.time for cost, _ in costs) / sum(bound.time for _, bound in costs),
-        "fits_memory": each.result.fits,
+        "fits_memory": plan.fits,
     }
 
 

@@ -1,11 +1,12 @@
 """The joint search measured: ``python -m benchmarks.splits [--json FILE] [--no-large]``.
 
 ResNet-50, Transformer-big and GPT-2 355M on 64 and on 1,024 ranks of a ring and of a circuit switch: every assignment
-of degrees, micro-batches, sharding, recomputation, five global batches and three algorithms, and every placed plan of
-SiP-ML's kind, is bounded; those that can still win are refined and simulated. CPU seconds of the whole search,
-schedules built cold for each row of the table; ``bounded_per_s`` is the rate of the bounds of all rows at once, with
-the schedules that give the lines priced. On 64 ranks random placed rows are simulated too: ``over_first`` and
-``over_last`` are their steps over the first and the last bound, median and 95th percentile.
+of degrees, micro-batches, sharding, recomputation and five global batches, each exchange with the cheapest of all
+algorithms, and every placed plan of SiP-ML's kind, is bounded; those that can still win are refined and simulated.
+CPU seconds of the whole search, schedules built cold for each row of the table; ``bounded_per_s`` is the rate of the
+bounds of all rows at once, with the schedules that give the lines priced. On 64 ranks random placed rows are
+simulated too: ``over_first`` and ``over_last`` are their steps over the first and the last bound, median and 95th
+percentile.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.planner.bounds.placed import first_look
+from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.plans import KINDS, SplitPlan
-from lightloom.planner.search.rows import Asked, SplitRows
-from lightloom.planner.search.search import DEFAULT_ALGORITHMS, split_search
+from lightloom.planner.search.plans import Plan
+from lightloom.planner.search.request import KINDS, SearchRequest
+from lightloom.planner.search.rows import ClusterRows
+from lightloom.planner.search.search import search
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -48,7 +50,7 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     started = time.process_time()
-    found = split_search(graph, [on], global_batches=batches)
+    found = search(graph, on, SearchRequest(global_batches=batches, compare=False))
     whole = time.process_time() - started
     winner, counts = found.winner, found.counts
     return {
@@ -77,7 +79,7 @@ def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     table, plans = PartTable(graph), PlacedPlans(job)
     rows = distinct(job, table, placed_space(on.fabric, batches, DEFAULT_QUANTA)[0])
-    look, over = first_look(job, table, rows), []
+    look, over = coarse_bound(job, table, rows), []
     for row in np.random.default_rng(0).permutation(len(rows))[:RANDOM].tolist():
         try:
             choice = rows[row]
@@ -89,17 +91,18 @@ def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     return {"placed_rows": len(over), "over_first": first, "over_last": last}
 
 
-def _slower(best: SplitPlan | None, sample_time: float) -> float | None:
+def _slower(best: Plan | None, sample_time: float) -> float | None:
     """Seconds a sample of the best of a kind, over the winner's."""
     return None if best is None else round(best.sample_time / sample_time, 3)
 
 
 def _bounding(graph: ComputeGraph, cluster: Cluster, batches: list[int]) -> float:
     """Rows a CPU second that get their first bound, schedules built before."""
-    rows = SplitRows(graph, cluster, Asked(batches, DEFAULT_QUANTA, DEFAULT_ALGORITHMS, KINDS, ()))
-    rows.first()
+    prices = GroupPrices(cluster.fabric, cluster.training)
+    rows = ClusterRows(graph, cluster, SearchRequest(global_batches=batches), prices)
+    rows.first(tuple(batches))
     before, started = rows.counts.bounded, time.process_time()
-    rows.first()
+    rows.first(tuple(batches))
     return (rows.counts.bounded - before) / (time.process_time() - started)
 
 

@@ -40,7 +40,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["plan", "nowhere.py:build"], "nowhere.py"),
     (["plan", "resnet50", "--cluster", "terarack-65"], "unknown cluster 'terarack-65': did you mean"),
     (["plan", "resnet50", "--cluster", "none.yaml"], "cannot read 'none.yaml': No such file"),
-    (["plan", "resnet50", "--batch", "0"], "batch_per_rank"),
+    (["plan", "resnet50", "--batch", "0"], "--batch 0: expected 1 to 10,000,000 samples"),
     (["plan", "resnet50", "--strategy", "zero3"], "unknown strategy 'zero3'"),
     (["plan", "resnet50", "--algorithm", "rnig"], "unknown algorithm 'rnig': did you mean 'ring'"),
     (["plan", "resnet50", "--cost-model", "papr"], "unknown cost model 'papr': did you mean 'paper'"),

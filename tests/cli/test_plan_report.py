@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.cli.plan.algorithms import algorithm_table, circuit_tables
+from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, compared
 from lightloom.cli.plan.report import plan_report
 from lightloom.clusters.load import load_cluster
 from lightloom.core.provenance import provenance
-from lightloom.planner.search.ranked import PlanSearch, search
+from lightloom.planner.search.document import plan_document
+from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.request import DATA_PARALLEL, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.reports.html import render
 from tests.planner.jobs import transformer
 
@@ -17,32 +20,38 @@ CLUSTER = load_cluster(
 )
 
 
+def searched(*algorithms: str) -> PlanSearch:
+    return search(transformer(2), CLUSTER, SearchRequest(strategies=DATA_PARALLEL, algorithms=algorithms))
+
+
 @pytest.fixture(scope="module")
 def found() -> PlanSearch:
-    return search(transformer(2), CLUSTER)
+    return searched()
 
 
-def test_every_algorithm_of_the_winning_strategy_has_a_row_the_fastest_first(found: PlanSearch) -> None:
-    table = algorithm_table(found)
-    same = [each for each in found.ranking if each.strategy == found.winner.strategy]
-    assert [row[0] for row in table.rows] == [each.algorithm.name for each in same]
+def test_every_algorithm_of_the_best_strategy_has_a_row_the_fastest_first(found: PlanSearch) -> None:
+    (table,) = algorithm_tables(found)
+    assert [row[0] for row in table.rows] == [" + ".join(plan.algorithms) for plan in compared(found)]
     assert "synthesized" in {row[0] for row in table.rows}
     assert table.rows[0][2] == "0 %"
 
 
-def test_the_circuits_of_every_collective_of_a_step_are_told_once(found: PlanSearch) -> None:
+def test_the_circuits_of_every_collective_of_a_step_are_listed_once(found: PlanSearch) -> None:
     (table,) = circuit_tables(found)
-    ours = next(each for each in found.ranking if each.algorithm.name == "synthesized")
+    ours = next(plan for plan in compared(found) if plan.algorithms == ("synthesized",))
+    assert ours.result is not None
     assert sum(int(row[2]) for row in table.rows) == len(ours.result.plan.exchanges)
     assert all(row[5] for row in table.rows)
     changed = ours.result.busy_time["reconfiguration"] > 0
     assert table.caption.startswith("Changing circuits" if changed else "One set of circuits")
 
 
-def test_without_synthesized_schedules_there_are_no_circuits_to_tell() -> None:
-    assert circuit_tables(search(transformer(2), CLUSTER, algorithm="ring-striped")) == ()
+def test_without_synthesized_schedules_there_are_no_circuits_to_list() -> None:
+    assert circuit_tables(searched("ring-striped")) == ()
 
 
 def test_the_page_shows_both(found: PlanSearch) -> None:
-    page = render(plan_report(found, transformer(2), CLUSTER, "physical", provenance({})))
-    assert f"{found.winner.strategy} with every algorithm" in page and "Circuits of synthesized schedules" in page
+    origin = provenance({})
+    page = render(plan_report(found, plan_document(found, origin), origin))
+    assert f"{compared(found)[0].strategy} with every algorithm" in page
+    assert "Circuits of synthesized schedules" in page

@@ -26,11 +26,11 @@ def test_a_chakra_trace_is_planned_and_what_it_lacks_is_told(
     assert "Not in the model&#39;s trace: activations" in page.read_text()
 
 
-def test_splits_of_a_chakra_trace_are_searched(
+def test_a_chakra_trace_is_planned_on_fewer_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = str(written(tmp_path, step(3)))
-    done = run(monkeypatch, capsys, "plan", trace, "--split", "--ranks", "4", "--algorithm", "ring", "--json")
+    done = run(monkeypatch, capsys, "plan", trace, "--ranks", "4", "--algorithm", "ring", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["ranking"] and found["not_in_trace"]
@@ -48,7 +48,6 @@ def test_an_execution_trace_of_pytorch_is_planned_for_the_batch_of_the_cluster(
     assert (found["parameters"], found["batch_per_rank"]) == (traced("residual").parameters, 10)
 
 
-@pytest.mark.parametrize("options", [(), ("--split",)])
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
@@ -62,7 +61,6 @@ def test_malformed_traces_are_refused_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
     name: str,
     content: bytes | None,
     complaint: str,
@@ -70,7 +68,7 @@ def test_malformed_traces_are_refused_in_one_line(
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    done = run(monkeypatch, capsys, "plan", str(path), *options)
+    done = run(monkeypatch, capsys, "plan", str(path))
     assert done.code == 2 and done.out == ""
     assert complaint in done.err and len(done.err.strip().splitlines()) == 1
 

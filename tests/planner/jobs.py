@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
@@ -10,6 +10,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.price_line import LowerPrice, price_line
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.lower import Price
 from lightloom.workloads.graph import ComputeGraph, Operator
@@ -115,6 +116,16 @@ class MadeUp:
     def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
         """The one price."""
         return self._price
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+        """The one that is asked for."""
+        return algorithm
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        """The line below the one price."""
+        return [price_line(self._price, kind, hidden_setup=hidden_setup)]
 
 
 def cluster(ranks: int) -> Cluster:

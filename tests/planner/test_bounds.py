@@ -16,9 +16,10 @@ from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.bounds.price_lines import PriceLines
 from lightloom.planner.bounds.strategies import admitted, bounds, memory, pipeline_bound
 from lightloom.planner.pricing.compression import stated
-from lightloom.planner.pricing.group_prices import GroupPrices, PriceLines
+from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run

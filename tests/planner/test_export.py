@@ -17,7 +17,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import ExportedJob, exported, expressible
-from lightloom.planner.search.search import split_search
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.search import search
 from tests.planner.jobs import cluster, job, mixture, space, transformer
 
 BLOCKS = 8
@@ -33,6 +34,7 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
         ranks=8,
         strategy=strategy,
         label="τ 1 µs · \\ back",
+        algorithms=("ring",),
         precision="bf16",
         sequence_length=16,
         blocks=BLOCKS,
@@ -174,15 +176,15 @@ def test_all_columns_occur() -> None:
     assert ROWS.virtual_stages.max() > 2 and ROWS.sequence_parallel.any() and ROWS.pp.max() > 2
 
 
-def test_placed_splits_cannot_be_exported() -> None:
+def test_placed_plans_cannot_be_exported() -> None:
     on = cluster(4)
-    found = split_search(transformer(2), [on], global_batches=[8], algorithms=["ring-striped"])
+    found = search(transformer(2), on, SearchRequest(global_batches=[8], algorithms=["ring-striped"]))
     plan = expressible(found)
     assert isinstance(plan.choice, Strategy)
-    assert plan.sample_time == min(each.sample_time for each in found.ranking if each.kind != "placed")
+    assert plan.sample_time == min(each.sample_time for each in found.ranking if each.strategy != "placed")
     facts = exported(plan, transformer(2))
     assert (facts.ranks, facts.blocks, facts.sequence_length) == (4, 2, 16)
-    placed = replace(found, ranking=tuple(each for each in found.ranking if each.kind == "placed"))
+    placed = replace(found, ranking=tuple(each for each in found.ranking if each.strategy == "placed"))
     assert placed.ranking
-    with pytest.raises(UnsupportedError, match="only placed splits were searched"):
+    with pytest.raises(UnsupportedError, match="only placed plans were searched"):
         expressible(placed)

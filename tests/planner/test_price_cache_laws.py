@@ -9,7 +9,7 @@ import pytest
 import lightloom
 from lightloom.planner.pricing import price_cache
 
-PACKAGES = ("collectives", "fabrics", "photonics")
+PACKAGES = ("core", "compression", "photonics", "fabrics", "collectives", "planner/pricing")
 """Packages that build, verify and cost a schedule; the averager's latency comes from photonics."""
 
 

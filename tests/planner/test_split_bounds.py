@@ -15,7 +15,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import exchange_latency, first_look
+from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
 from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import (
@@ -74,7 +74,7 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
     job = job_on(fabric, ranks, blocks, hidden)
     rows = space_on(job, (ranks * samples, 2 * ranks), (1.0, 3.0))
     plans = PlacedPlans(job, {3.0: stated("inceptionn:2^-10", 3.0, "nic")})
-    look = first_look(job, PartTable(job.graph), rows)
+    look = coarse_bound(job, PartTable(job.graph), rows)
     for row in data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=min(6, len(rows)), max_size=6)):
         choice = rows[row]
         try:
@@ -92,7 +92,7 @@ def test_bounds_are_near_where_computing_decides() -> None:
     of = transformer(3, 1024)
     job = Job(of, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     rows = space_on(job, (256,))
-    plans, look = PlacedPlans(job), first_look(job, PartTable(job.graph), rows)
+    plans, look = PlacedPlans(job), coarse_bound(job, PartTable(job.graph), rows)
     steps = np.array([plans.simulate(rows[row]).step_time for row in range(len(rows))])
     tight = np.array([plans.structure_bound(rows[row]) for row in range(len(rows))])
     assert np.all(tight >= look.bound)
@@ -108,7 +108,7 @@ def test_columns_cut_operators_as_the_partition_does(samples: int, ranks: int) -
     forward, backward = job.operator_times(rows.samples, one, 0 * one)
     table = PartTable(job.graph)
     parts, share = table.parts(rows, forward)
-    look = first_look(job, table, rows)
+    look = coarse_bound(job, table, rows)
     for row in range(len(rows)):
         choice = rows[row]
         local = local_graph(job.graph, job.settings.model_copy(update={"batch_per_rank": int(rows.samples[row])}))

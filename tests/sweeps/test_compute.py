@@ -12,7 +12,8 @@ from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.planner.search.ranked import search
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.sweeps import compute as module
 from lightloom.sweeps.compute import DONE, FAILED, REFUSED, Batch, Row, batches, compute
 from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
@@ -64,7 +65,14 @@ def test_rows_of_plans_are_those_of_search(tmp_path: Path) -> None:
         )
         graph = load_workload("hdc", batch=point.batch)
         try:
-            told = search(graph, cluster, strategies=(point.strategy,), algorithm=point.algorithm).winner.result
+            request = SearchRequest(
+                global_batches=(point.batch * cluster.ranks,),
+                strategies=(point.strategy,),
+                algorithms=(point.algorithm,),
+                pins=Pins(recomputation="none"),
+                must_fit=False,
+            )
+            told = search(graph, cluster, request).winner
         except UnsupportedError as error:
             assert (rows[key]["status"], rows[key]["why"]) == (REFUSED, str(error))
             continue

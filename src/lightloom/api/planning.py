@@ -12,12 +12,15 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time
-from lightloom.parallelism.load import STRATEGIES
 from lightloom.planner.search.explain import explain
-from lightloom.planner.search.ranked import ALL, Candidate, PlanSearch, search
+from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.request import KINDS, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.notebook import notebook_svg
 from lightloom.workloads.graph import ComputeGraph
+
+ALL = "all"
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,17 +38,17 @@ class PlanRanking(Result):
     search: PlanSearch
 
     @property
-    def winner(self) -> Candidate:
+    def winner(self) -> Plan:
         """The fastest plan."""
         return self.search.winner
 
     def __len__(self) -> int:
         return len(self.search.ranking)
 
-    def __iter__(self) -> Iterator[Candidate]:
+    def __iter__(self) -> Iterator[Plan]:
         return iter(self.search.ranking)
 
-    def __getitem__(self, index: int) -> Candidate:
+    def __getitem__(self, index: int) -> Plan:
         return self.search.ranking[index]
 
     def summary(self) -> str:
@@ -67,12 +70,12 @@ class PlanRanking(Result):
         return [
             {
                 "strategy": candidate.strategy,
-                "algorithm": candidate.algorithm.name,
-                "step": format_time(candidate.result.step_time),
-                "samples a second": f"{candidate.result.samples_per_second:,.4g}",
-                "memory": format_size(candidate.result.memory.total),
-                "fits": {True: "yes", False: "no", None: "unknown"}[candidate.result.fits],
-                "energy": format_energy(candidate.result.energy.total_j),
+                "algorithm": candidate.algorithm,
+                "step": format_time(candidate.step_time),
+                "samples a second": f"{candidate.samples_per_second:,.4g}",
+                "memory": format_size(candidate.memory),
+                "fits": {True: "yes", False: "no", None: "unknown"}[candidate.fits],
+                "energy": format_energy(candidate.energy.total_j),
             }
             for candidate in self.search.ranking
         ]
@@ -81,7 +84,7 @@ class PlanRanking(Result):
         """Return a matplotlib figure: where the step time of the fastest plans goes."""
         return breakdown_figure(
             [
-                (f"{candidate.strategy} · {candidate.algorithm.name}", candidate.result.breakdown)
+                (f"{candidate.strategy} · {candidate.algorithm}", candidate.breakdown)
                 for candidate in self.search.ranking[:_DRAWN]
             ]
         )
@@ -90,18 +93,17 @@ class PlanRanking(Result):
         return (notebook_svg(self.figure()),)
 
 
-def _row(candidate: Candidate) -> Document:
-    result = candidate.result
+def _row(candidate: Plan) -> Document:
     return {
         "strategy": candidate.strategy,
-        "algorithm": candidate.algorithm.name,
-        "iteration_time_s": result.step_time,
-        "samples_per_second": result.samples_per_second,
-        "communication_time_s": result.communication_time,
-        "memory_bytes": result.memory.total,
-        "fits_memory": result.fits,
-        "energy_j": result.energy.total_j,
-        **result.breakdown,
+        "algorithm": candidate.algorithm,
+        "iteration_time_s": candidate.step_time,
+        "samples_per_second": candidate.samples_per_second,
+        "communication_time_s": candidate.communication_time,
+        "memory_bytes": candidate.memory,
+        "fits_memory": candidate.fits,
+        "energy_j": candidate.energy.total_j,
+        **candidate.breakdown,
     }
 
 
@@ -122,15 +124,18 @@ def plan(
 
     >>> plan("resnet50", cluster="terarack-64", set={"fabric.wavelengths": 16})
     """
-    settings = {**(set or {}), **fields} | ({} if batch is None else {"training.batch_per_rank": batch})
+    settings = {**(set or {}), **fields}
     on = load_cluster(cluster, set=settings)
     graph = trace(model, batch=on.training.batch_per_rank, sequence_length=sequence_length)
     found = search(
         graph,
         on,
-        strategies=tuple(STRATEGIES) if strategy == ALL else (strategy,),
-        algorithm=algorithm,
-        model=known_cost_model(cost_model),
-        overlap=overlap,
+        SearchRequest(
+            global_batches=None if batch is None else (batch * on.ranks,),
+            strategies=KINDS if strategy == ALL else (strategy,),
+            algorithms=() if algorithm == ALL else (algorithm,),
+            cost_model=known_cost_model(cost_model),
+            overlap=overlap,
+        ),
     )
     return PlanRanking(graph=graph, cluster=on, search=found)

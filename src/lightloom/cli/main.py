@@ -16,7 +16,7 @@ COMMANDS = {
     "plan": Entry(
         "lightloom.cli.plan.command",
         "plan",
-        "Rank every strategy and collective algorithm for training this model on this cluster.",
+        "Rank every plan for training this model on these clusters.",
     ),
     "collective": Entry(
         "lightloom.cli.collective", "collective", "Build, verify and cost schedules of one collective."

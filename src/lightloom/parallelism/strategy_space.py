@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
-from math import gcd
+from math import gcd, isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ SHARDINGS = ("ddp", "fsdp")
 """What a replica keeps of parameters, gradients and optimizer state: all, or its share (ZeRO stage 3)."""
 RECOMPUTATIONS = ("none", "full")
 """Activations kept for the backward pass: all, or only what enters each block."""
+MOST_MICRO_BATCHES = 256
+"""Micro-batches of a step that a search tries at most."""
 
 
 class Strategy(NamedTuple):
@@ -85,7 +88,7 @@ class Strategies:
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
         """One row."""
-        whole = {
+        counts = {
             "dp": strategy.dp,
             "tp": strategy.tp,
             "pp": strategy.pp,
@@ -97,7 +100,7 @@ class Strategies:
             "virtual_stages": strategy.virtual_stages,
             "ep": strategy.ep,
         }
-        columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in whole.items()}
+        columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in counts.items()}
         columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
         return cls(algorithms=(strategy.algorithm,), **columns)
 
@@ -147,57 +150,50 @@ def strategy_space(
     sequence_degree: int = 1,
     expert_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
-    most_micro_batches: int = 64,
+    most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = 4,
 ) -> Strategies:
     """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
 
     Args:
+        ranks: ranks of the job.
+        batches: samples of a step on all ranks together.
         tensor_degree: what tp must divide (``TensorSplit.degree``).
         blocks: the most chunks of stages: pp · virtual_stages.
+        algorithms: names that column ``algorithm`` indexes.
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
         expert_degree: what ep must divide, as well as dp (``ExpertSplit.degree``).
-        most_micro_batches: micro-batches are powers of two up to this; those that pp divides may be interleaved.
+        ratios: bytes of a gradient for each byte sent.
+        most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
+            divides may be interleaved.
         most_virtual_stages: the most chunks a stage.
 
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
-    codec where there is one replica. Rows: O(divisors² · micro-batches · the other choices).
+    codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
-    counts = [1 << k for k in range(most_micro_batches.bit_length())]
     degrees = [
-        (ranks // (tp * pp), tp, slices, pp, chunks, micro, ep)
+        (batch, ranks // (tp * pp), tp, slices, pp, chunks, micro, ep)
+        for batch in batches
         for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1))
-        if ranks % (tp * pp) == 0
+        if ranks % (tp * pp) == 0 and batch % (ranks // (tp * pp)) == 0
         for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
         for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
-        for micro in counts
+        for micro in _divisors(batch // (ranks // (tp * pp)), most_micro_batches)
         if chunks == 1 or micro % pp == 0
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
-    dp, tp, slices, pp, chunks, micro, ep = np.array(degrees, np.int64).reshape(-1, 7).T
-    choices = [
-        np.arange(len(dp)),
-        *map(
-            np.asarray,
-            (
-                [*batches],
-                range(len(SHARDINGS)),
-                range(len(RECOMPUTATIONS)),
-                range(len(algorithms)),
-                [*ratios],
-            ),
-        ),
-    ]
-    row, batch, sharding, recomputation, algorithm, ratio = (
-        each.ravel() for each in np.meshgrid(*choices, indexing="ij")
+    batch, dp, tp, slices, pp, chunks, micro, ep = np.array(degrees, np.int64).reshape(-1, 8).T
+    choices = (np.arange(len(dp)), range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios])
+    row, sharding, recomputation, algorithm, ratio = (
+        column.ravel() for column in np.meshgrid(*map(np.asarray, choices), indexing="ij")
     )
-    found = Strategies(
+    space = Strategies(
         algorithms=tuple(algorithms),
         dp=dp[row],
         tp=tp[row],
         pp=pp[row],
         micro_batches=micro[row],
-        global_batch=batch.astype(np.int64),
+        global_batch=batch[row],
         sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64),
         algorithm=algorithm.astype(np.int64),
@@ -206,11 +202,14 @@ def strategy_space(
         virtual_stages=chunks[row],
         ep=ep[row],
     )
-    divides = found.global_batch % (found.dp * found.micro_batches) == 0
-    alone = (found.dp == 1) & ((found.sharding > 0) | (found.ratio != ratio[:1]))
-    silent = (found.dp == 1) & (found.tp == 1) & (found.algorithm > 0)
-    return found.rows(divides & ~alone & ~silent)
+    alone = (space.dp == 1) & ((space.sharding > 0) | (space.ratio != ratio[:1]))
+    silent = (space.dp == 1) & (space.tp == 1) & (space.algorithm > 0)
+    return space.rows(~alone & ~silent)
 
 
-def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+@cache
+def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
+    """Divisors of a number in ascending order, at most ``most``."""
+    small = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    divisors = dict.fromkeys([*small, *(number // each for each in reversed(small))])
+    return tuple(each for each in divisors if most is None or each <= most)

@@ -1,7 +1,7 @@
 """The same rows as in the pages, for terminals: tables that give up columns rather than break lines.
 
-    #  plan                         step      where the time goes   energy       vs bound
-    1  fsdp · ring-two-way-striped  13.77 ms  ██████▓               not sourced  1.02×
+    #  plan                         step      samples/s  where the time goes   energy       memory    vs bound
+    1  fsdp · ring-two-way-striped  13.77 ms  148,900    ██████▓               not sourced  2.3 GiB   1.02×
 
 Bars tell parts by shade as well as by colour, since colour is only used where output goes to a terminal.
 """
@@ -12,17 +12,17 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.core.claims import Claim
-from lightloom.core.units import format_energy, format_time
+from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.figures.palette import SHARES
-from lightloom.reports.numbers import format_claim, format_ratio
-from lightloom.reports.report import CollectiveRow, RankingRow
+from lightloom.reports.numbers import format_claim, format_rate, format_ratio
+from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
 _PLAIN_BLOCKS = dict(zip(SHARES, "#=+.", strict=True))
@@ -51,43 +51,79 @@ def to_text(table: Table, width: int = _PIPE_WIDTH) -> str:
     return buffer.getvalue()
 
 
-def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "", ascii_only: bool = False) -> Table:
-    """Plans with the parts of their step as bars; ``width`` is the terminal's, in columns."""
-    longest = max((row.step_time for row in rows), default=0.0)
+def ranking_table(
+    rows: Sequence[RankingRow],
+    width: int,
+    *,
+    title: str = "",
+    places: Sequence[int] = (),
+    ascii_only: bool = False,
+) -> Table:
+    """Plans with the parts of their time as bars, which share one scale a sample.
+
+    Args:
+        rows: the plans, in their order.
+        width: columns of the terminal.
+        title: heading of the table.
+        places: of the rows in the ranking; 1, 2, 3, ... without them.
+        ascii_only: whether bars are drawn with ASCII characters.
+    """
+    longest = max((sum(row.per_sample().values()) for row in rows), default=0.0)
     blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
-    bar_width = 24 if width >= 110 else 14 if width >= 80 else 8
+    layout = _Layout(rows, width)
     table = _table(title)
     table.add_column("#", justify="right", style="dim")
     table.add_column("plan", overflow="fold")
-    table.add_column("step", justify="right", no_wrap=True)
-    wide, medium = width >= 100, width >= 76
-    if width >= 50:
-        table.add_column("where the time goes" if bar_width >= 19 else "time", no_wrap=True, width=bar_width)
-    compressed = wide and any(row.compression for row in rows)
-    if compressed:
-        table.add_column("compression", overflow="fold")
-    if wide:
-        table.add_column("energy", justify="right", no_wrap=True)
-    if medium:
-        table.add_column("vs bound", justify="right", no_wrap=True)
-        table.add_column("checks", no_wrap=True)
-    for place, row in enumerate(rows, start=1):
-        cells = [
-            Text(str(place)),
-            Text(row.plan if compressed else row.name),
-            Text(format_time(row.step_time), style="bold"),
-        ]
-        if width >= 50:
-            cells.append(breakdown_bar(row.breakdown, longest, bar_width, blocks))
-        if compressed:
-            effect = " ".join(part for part in (row.compression, row.compression_effect) if part)
-            cells.append(Text(effect or "none", style="" if row.compression else "dim"))
-        if wide:
-            cells.append(Text(format_energy(row.energy), style="dim" if row.energy is None else ""))
-        if medium:
-            cells += [Text(format_ratio(row.lower_bound_ratio)), _checks(row)]
-        table.add_row(*cells)
+    for name, options in layout.columns:
+        table.add_column(name, **options)
+    for place, row in zip(places or range(1, len(rows) + 1), rows, strict=True):
+        title_cell = Text(row.plan if layout.compressed else row.name).append(
+            f" {FRONT}" if row.on_front else "", "green"
+        )
+        cells = {
+            "where": Text(row.site),
+            "samples": Text(f"{row.global_batch:,}"),
+            "step": Text(format_time(row.step_time), style="bold"),
+            "samples/s": Text(format_rate(row.samples_per_second)),
+            "time": breakdown_bar(row.per_sample(), longest, layout.bar, blocks),
+            "compression": _compression(row),
+            "energy/sample": Text(row.energy_per_sample, style="dim" if row.energy is None else ""),
+            "memory": Text("–" if row.memory is None else format_size(row.memory)),
+            "vs bound": Text(format_ratio(row.lower_bound_ratio)),
+            "checks": _checks(row),
+        }
+        chosen = ("time" if name == "where the time goes" else name for name, _ in layout.columns)
+        table.add_row(Text(str(place)), title_cell, *(cells[each] for each in chosen))
     return table
+
+
+class _Layout:
+    """The columns of a ranking that a terminal has room for."""
+
+    def __init__(self, rows: Sequence[RankingRow], width: int) -> None:
+        wide, medium, widest = width >= 100, width >= 76, width >= 150
+        self.bar = 24 if widest else 19 if width >= 110 else 14 if width >= 80 else 8
+        self.compressed = wide and any(row.compression for row in rows)
+        right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+        bar: dict[str, Any] = {"no_wrap": True, "width": self.bar}
+        columns: list[tuple[str, dict[str, Any], bool]] = [
+            ("where", {"overflow": "fold"}, len({row.site for row in rows}) > 1),
+            ("samples", right, len({row.global_batch for row in rows}) > 1),
+            ("step", right, True),
+            ("samples/s", right, medium and any(row.global_batch > 1 for row in rows)),
+            ("where the time goes" if self.bar >= 19 else "time", bar, width >= 50),
+            ("compression", {"overflow": "fold"}, self.compressed),
+            ("energy/sample", right, widest or (wide and any(row.known_energy or row.energy for row in rows))),
+            ("memory", right, wide and any(row.memory is not None for row in rows)),
+            ("vs bound", right, medium and any(row.lower_bound_ratio is not None for row in rows)),
+            ("checks", {"no_wrap": True}, medium),
+        ]
+        self.columns = [(name, options) for name, options, shown in columns if shown]
+
+
+def _compression(row: RankingRow) -> Text:
+    effect = " ".join(part for part in (row.compression, row.compression_effect) if part)
+    return Text(effect or "none", style="" if row.compression else "dim")
 
 
 def legend(*, ascii_only: bool = False) -> Text:

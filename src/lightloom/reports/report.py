@@ -9,8 +9,13 @@ from typing import Any
 
 from lightloom.collectives.evaluate import Evaluation
 from lightloom.core.claims import Claim
+from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.parallelism.plan import MemoryUse
 from lightloom.reports.figures.palette import SHARES
-from lightloom.simulation.step import StepResult
+from lightloom.reports.numbers import format_rate
+
+FRONT = "◆"
+"""Marks what no other plan beats in time and energy both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,18 @@ class RankingRow:
     """Communication time over its proved lower bound."""
     fits: bool | None = None
     """Whether a rank's memory holds it; None when the memory's size is unknown."""
+    label: str = ""
+    """The plan in a few words; strategy and algorithm without it."""
+    site: str = ""
+    """Cluster and ranks."""
+    global_batch: int = 1
+    """Samples of a step."""
+    memory: float | None = None
+    """Bytes of the fullest rank."""
+    known_energy: float | None = None
+    """Joules of a step of the parts that have a source."""
+    on_front: bool = False
+    """Whether no other plan is better in time and energy both."""
 
     def __post_init__(self) -> None:
         unknown = set(self.breakdown) - set(SHARES)
@@ -51,13 +68,34 @@ class RankingRow:
 
     @property
     def name(self) -> str:
-        """Strategy, algorithm and compression in one line."""
+        """Plan and compression in one line."""
         return " · ".join(part for part in (self.plan, self.compression) if part)
 
     @property
     def plan(self) -> str:
-        """Strategy and algorithm."""
-        return f"{self.strategy} · {self.algorithm}"
+        """Strategy, and what it consists of."""
+        return self.label if self.strategy in self.label else f"{self.strategy} · {self.detail}"
+
+    @property
+    def detail(self) -> str:
+        """What a plan consists of beside the name of its strategy."""
+        return self.label or self.algorithm
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput of all ranks together; infinite for a step that takes no time."""
+        return self.global_batch / self.step_time if self.step_time else float("inf")
+
+    @property
+    def energy_per_sample(self) -> str:
+        """Joules of a sample with their unit, with ``≥`` where a part has no source."""
+        joules = self.energy if self.energy is not None else self.known_energy
+        known = None if joules is None else joules / self.global_batch
+        return f"{'' if known is None or self.energy is not None else '≥ '}{format_energy(known)}"
+
+    def per_sample(self) -> dict[str, float]:
+        """The breakdown of a step, shared between its samples."""
+        return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,30 +193,6 @@ class Report:
     """As ``core.provenance.provenance`` gives it."""
 
 
-def ranking_row(
-    result: StepResult,
-    *,
-    algorithm: str,
-    compression: str | None = None,
-    compression_effect: str = "",
-    verified: bool,
-    lower_bound_ratio: float | None = None,
-) -> RankingRow:
-    """The row of a simulated step."""
-    return RankingRow(
-        strategy=result.plan.strategy,
-        algorithm=algorithm,
-        compression=compression,
-        compression_effect=compression_effect,
-        step_time=result.step_time,
-        breakdown=result.breakdown,
-        energy=result.energy.total_j,
-        verified=verified,
-        lower_bound_ratio=lower_bound_ratio,
-        fits=result.fits,
-    )
-
-
 def collective_rows(evaluations: Iterable[Evaluation]) -> tuple[CollectiveRow, ...]:
     """The rows of evaluated collectives, in the order given; all of them passed the verifier."""
     return tuple(
@@ -194,9 +208,32 @@ def collective_rows(evaluations: Iterable[Evaluation]) -> tuple[CollectiveRow, .
     )
 
 
-def memory_bar(result: StepResult, capacity: float | None) -> MemoryBar:
+def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
+    """Plans with what each costs a sample."""
+    return Table(
+        title=title,
+        columns=("#", "strategy", "plan", "where", "samples", "step", "samples/s", "energy/sample", "memory", "front"),
+        rows=tuple(
+            (
+                str(place),
+                row.strategy,
+                row.detail,
+                row.site,
+                f"{row.global_batch:,}",
+                format_time(row.step_time),
+                format_rate(row.samples_per_second),
+                row.energy_per_sample,
+                ("" if row.memory is None else format_size(row.memory)) + ("" if row.fits is not False else " ✗"),
+                FRONT if row.on_front else "",
+            )
+            for place, row in enumerate(rows, start=1)
+        ),
+        caption=caption,
+    )
+
+
+def memory_bar(use: MemoryUse, capacity: float | None) -> MemoryBar:
     """A rank's memory in a simulated step."""
-    use = result.memory
     parts = {
         "parameters": use.parameters,
         "gradients": use.gradients,

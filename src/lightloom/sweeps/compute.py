@@ -14,7 +14,8 @@ from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, LightloomError
-from lightloom.planner.search.ranked import search
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.sweeps.code import code_version
 from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
 from lightloom.workloads.graph import ComputeGraph
@@ -104,22 +105,23 @@ def _plan(point: PlanPoint) -> Row:
     assert isinstance(cluster, Cluster)
     graph = _graph(point.workload, point.workload_content, point.batch, point.sequence_length)
     training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
-    plans = search(
-        graph,
-        replace(cluster, training=training, reference=None),
+    request = SearchRequest(
+        global_batches=(point.batch * cluster.ranks,),
         strategies=(point.strategy,),
-        algorithm=point.algorithm,
-        model=point.cost_model,
+        algorithms=() if point.algorithm == "all" else (point.algorithm,),
+        pins=Pins(recomputation="none"),
+        cost_model=point.cost_model,
         overlap=point.overlap,
+        must_fit=False,
     )
-    result = plans.winner.result
+    plan = search(graph, replace(cluster, training=training, reference=None), request).winner
     return {
-        "time_s": result.step_time,
-        "energy_j": result.energy.total_j,
-        **result.breakdown,
-        "communication_s": result.communication_time,
-        "memory_bytes": float(result.memory.total),
-        "fits_memory": result.fits,
+        "time_s": plan.step_time,
+        "energy_j": plan.energy.total_j,
+        **plan.breakdown,
+        "communication_s": plan.communication_time,
+        "memory_bytes": float(plan.memory),
+        "fits_memory": plan.fits,
     }
 
 

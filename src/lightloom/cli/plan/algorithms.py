@@ -1,44 +1,63 @@
-"""Tables of a plan's report: the winning strategy with every algorithm, and the circuits of synthesized schedules."""
+"""Tables of a plan's report: data parallelism with every algorithm, and the circuits of synthesized schedules."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Kind
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.search.ranked import Candidate, PlanSearch
+from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.request import DATA_PARALLEL
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.report import Table
+from lightloom.simulation.step import StepResult
 
 _SAME = 1e-6
 """Steps that differ by less than this share are the same."""
 
 
-def algorithm_table(found: PlanSearch) -> Table:
-    """The winning strategy, algorithm by algorithm, without compression; fastest first."""
-    winner = found.winner
-    shown = [each for each in found.ranking if each.strategy == winner.strategy and each.compression is None]
-    return Table(
-        title=f"{winner.strategy} with every algorithm",
-        columns=("algorithm", "step", "longer", "waits for the network", "network busy", "of it circuits", "vs bound"),
-        rows=tuple(_algorithm_row(each, shown[0]) for each in shown),
-        caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
-        "Against the bound: collectives from dark fibres, over the lower bounds of each.",
+def compared(search: PlanSearch) -> list[Plan]:
+    """The best strategy of data parallelism alone with every algorithm, without compression; fastest first."""
+    plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
+    same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.compression is None]
+    return sorted(same, key=lambda plan: plan.step_time)
+
+
+def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
+    """Data parallelism, algorithm by algorithm; nothing where it was not searched."""
+    plans = compared(search)
+    if not plans:
+        return ()
+    return (
+        Table(
+            title=f"{plans[0].strategy} with every algorithm",
+            columns=(
+                "algorithm",
+                "step",
+                "longer",
+                "waits for the network",
+                "network busy",
+                "of it circuits",
+                "vs bound",
+            ),
+            rows=tuple(_algorithm_row(plan, plan.result, plans[0]) for plan in plans if plan.result is not None),
+            caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
+            "Against the bound: collectives from dark fibres, over the lower bounds of each.",
+        ),
     )
 
 
-def _algorithm_row(each: Candidate, first: Candidate) -> tuple[str, ...]:
-    result = each.result
-    parts = result.breakdown
-    waiting = parts["exposed_communication_s"] + parts["exposed_reconfiguration_s"]
+def _algorithm_row(plan: Plan, result: StepResult, first: Plan) -> tuple[str, ...]:
+    waiting = plan.breakdown["exposed_communication_s"] + plan.breakdown["exposed_reconfiguration_s"]
     return (
-        each.algorithm.name,
-        format_time(result.step_time),
-        _longer(result.step_time / first.result.step_time),
+        " + ".join(plan.algorithms) or "none",
+        format_time(plan.step_time),
+        _longer(plan.step_time / first.step_time if first.step_time else 1.0),
         format_time(waiting),
         format_time(result.communication_time),
         format_time(result.busy_time["reconfiguration"]),
-        format_ratio(times_the_bound(each)),
+        format_ratio(times_the_bound(plan)),
     )
 
 
@@ -48,41 +67,45 @@ def _longer(ratio: float) -> str:
     return f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
 
 
-def times_the_bound(each: Candidate) -> float | None:
-    """What the step's collectives cost together, over what they must."""
-    costs = [each.prices.cost(exchange.kind, exchange.nbytes) for exchange in each.result.plan.exchanges]
+def times_the_bound(plan: Plan) -> float | None:
+    """Seconds of the step's collectives over their lower bounds; None for others than data parallelism alone."""
+    if plan.prices is None or plan.result is None:
+        return None
+    costs = [plan.prices.cost(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
     least = sum(bound.time for _, bound in costs)
     return sum(cost.time for cost, _ in costs) / least if least else None
 
 
-def circuit_tables(found: PlanSearch) -> tuple[Table, ...]:
-    """What was found for each collective of the fastest plan whose schedules depend on their size; nothing without."""
-    each = next((one for one in found.ranking if one.algorithm.by_size and one.compression is None), None)
-    if each is None or not each.result.plan.exchanges:
+def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
+    """Circuits of each collective of the fastest plan whose schedules are synthesized; nothing without one."""
+    synthesized = (plan for plan in compared(search) if all(find(name).by_size for name in plan.algorithms))
+    plan = next((plan for plan in synthesized if plan.exchanges), None)
+    if plan is None or plan.result is None:
         return ()
-    times = Counter((exchange.kind, exchange.nbytes) for exchange in each.result.plan.exchanges)
+    times = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges)
     return (
         Table(
-            title=f"Circuits of {each.algorithm.name} schedules, {each.strategy}",
+            title=f"Circuits of {plan.algorithm} schedules, {plan.strategy}",
             columns=("collective", "size", "a step", "time", "vs bound", "circuits"),
-            rows=tuple(_circuit_row(each, kind, nbytes, count) for (kind, nbytes), count in sorted(times.items())),
-            caption=_sets(each),
+            rows=tuple(_circuit_row(plan, kind, nbytes, count) for (kind, nbytes), count in sorted(times.items())),
+            caption=_sets(plan.result),
         ),
     )
 
 
-def _circuit_row(each: Candidate, kind: Kind, nbytes: float, count: int) -> tuple[str, ...]:
-    cost, bound = each.prices.cost(kind, nbytes)
-    notes = each.prices.schedule(kind, nbytes).notes
+def _circuit_row(plan: Plan, kind: Kind, nbytes: float, count: int) -> tuple[str, ...]:
+    assert plan.prices is not None
+    cost, bound = plan.prices.cost(kind, nbytes)
+    notes = plan.prices.schedule(kind, nbytes).notes
     ratio = cost.time / bound.time if bound.time else None
     return kind, format_size(nbytes), str(count), format_time(cost.time), format_ratio(ratio), "; ".join(notes)
 
 
-def _sets(each: Candidate) -> str:
+def _sets(result: StepResult) -> str:
     """How often circuits change in a step, and what that costs."""
-    spent = each.result.busy_time["reconfiguration"]
+    spent = result.busy_time["reconfiguration"]
     if not spent:
         return "One set of circuits serves all of them and stays in place."
-    exposed = each.result.breakdown["exposed_reconfiguration_s"]
+    exposed = result.breakdown["exposed_reconfiguration_s"]
     hidden = "all of it while computing" if not exposed else f"{format_time(exposed)} of it waited for"
     return f"Changing circuits between them takes {format_time(spent)} a step, {hidden}."

@@ -1,13 +1,12 @@
-"""The compression of a plan: its options read and checked, its rows in the JSON document."""
+"""The options of a plan that say what compresses its gradients, read and checked."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lightloom.planner.pricing.compression import Compression
-    from lightloom.planner.search.ranked import Candidate
     from lightloom.workloads.graph import ComputeGraph
 
 
@@ -63,36 +62,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError as error:
         raise ConfigError(f"--compression-ratio {text!r}: expected a number") from error
-
-
-def codec_json(codec: Compression) -> dict[str, Any]:
-    """What was assumed of the codec, in plain types."""
-    return {
-        "codec": codec.codec,
-        "ratio": codec.ratio,
-        "source": codec.ratio_source,
-        "engine": codec.engine.name,
-        "placement": codec.engine.placement,
-        "encode_bytes_per_second": codec.engine.encode,
-        "decode_bytes_per_second": codec.engine.decode,
-        "engine_source": codec.engine.source,
-    }
-
-
-def compression_json(each: Candidate) -> dict[str, Any] | None:
-    """The ``compression`` entry of a ranking's row; null for a plan that does not compress."""
-    from lightloom.planner.search.verdict import verdict
-
-    effect = verdict(each)
-    if effect is None or each.compression is None:
-        return None
-    return codec_json(each.compression) | {
-        "gradient_bytes": effect.nbytes,
-        "compressed_bytes": effect.compressed_nbytes,
-        "encode_s": effect.encode,
-        "decode_s": effect.decode,
-        "sending_saved_s": effect.saved,
-        "step_saved_s": effect.gained,
-        "outcome": effect.outcome,
-        "why": str(effect),
-    }

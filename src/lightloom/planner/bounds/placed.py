@@ -57,7 +57,7 @@ def exchange_latency(fabric: Fabric, k: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstLook:
+class CoarseBound:
     """Columns [rows] that need no partition."""
 
     bound: Floats
@@ -67,15 +67,15 @@ class FirstLook:
     """Bytes that some device holds at least."""
 
 
-def first_look(job: Job, table: PartTable, rows: PlacedRows) -> FirstLook:
+def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     """Bound all rows."""
     parts = [_look(job, table, rows.rows(which)) for which in blocks(len(rows))]
     columns = ("bound", "sub_operators", "memory")
     joined = {name: np.concatenate([getattr(each, name) for each in parts] or [np.empty(0)]) for name in columns}
-    return FirstLook(**joined)
+    return CoarseBound(**joined)
 
 
-def _look(job: Job, table: PartTable, rows: PlacedRows) -> FirstLook:
+def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     none = np.zeros(len(rows), np.int64)
     forward, backward = job.operator_times(rows.samples, none + 1, none)
     parts, share = table.parts(rows, forward)
@@ -87,7 +87,7 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> FirstLook:
     settings = job.settings
     state = settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
     held = parameters.sum() * state + job.outputs(rows.samples)[:, table.placed].sum(axis=1)
-    return FirstLook(
+    return CoarseBound(
         bound=np.maximum.reduce([(total + update) / rows.k, last, exchange]) * ROUNDING,
         sub_operators=parts.sum(axis=1),
         memory=held / rows.k,

@@ -21,7 +21,7 @@ from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
-from lightloom.planner.pricing.group_prices import PriceLines, unique_groups
+from lightloom.planner.bounds.price_lines import PriceLines, unique_groups
 from lightloom.planner.pricing.stage_exchanges import distance
 from lightloom.planner.pricing.stage_memory import stage_memory
 from lightloom.planner.pricing.stage_times import Job

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.pipeline import block_starts
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.search.plans import SplitPlan, SplitSearch
+from lightloom.planner.search.plans import Plan, PlanSearch, sequence_length
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -19,6 +19,7 @@ class ExportedJob(NamedTuple):
     ranks: int
     strategy: Strategy
     label: str
+    algorithms: tuple[str, ...]
     precision: str
     """Number format of the arithmetic, as ``training.precision`` has it."""
     sequence_length: int | None
@@ -38,38 +39,34 @@ class ExportedJob(NamedTuple):
         return f"{self.model} on {self.cluster}, {self.ranks} ranks: {self.label}, {self.strategy.global_batch} samples"
 
 
-def expressible(found: SplitSearch) -> SplitPlan:
-    """The fastest split that frameworks have settings for: any but a placed one.
+def expressible(search: PlanSearch) -> Plan:
+    """The first plan of a ranking that frameworks have settings for: any but a placed one.
 
     Raises:
-        UnsupportedError: all splits found are placed ones.
+        UnsupportedError: all plans are placed ones.
     """
-    for each in found.ranking:
-        if isinstance(each.choice, Strategy):
-            return each
+    for plan in search.ranking:
+        if isinstance(plan.choice, Strategy):
+            return plan
     raise UnsupportedError(
-        "only placed splits were searched, which no framework has settings for: expected --kind ddp, fsdp or "
+        "only placed plans were searched, which no framework has settings for: expected --strategy ddp, fsdp or "
         "tensor-pipeline too"
     )
 
 
-def exported(plan: SplitPlan, graph: ComputeGraph) -> ExportedJob:
-    """The facts of a split."""
+def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
+    """The facts of a plan."""
     strategy = plan.choice
     assert isinstance(strategy, Strategy)
-    lengths = [
-        each.dimensions["sequence"]
-        for each in graph.operators
-        if each.kind == "attention" and "sequence" in each.dimensions
-    ]
     return ExportedJob(
         model=graph.name,
         cluster=plan.cluster.name,
         ranks=plan.cluster.ranks,
         strategy=strategy,
         label=plan.label,
+        algorithms=plan.algorithms,
         precision=plan.cluster.training.precision,
-        sequence_length=max(lengths, default=None),
+        sequence_length=sequence_length(graph),
         blocks=len(block_starts(graph)),
     )
 
@@ -80,8 +77,8 @@ def common_notes(job: ExportedJob) -> list[str]:
     notes = []
     if strategy.ratio != 1:
         notes.append(f"gradients are sent {strategy.ratio:.3g} times smaller by a codec: register its hook yourself")
-    if strategy.dp > 1 or strategy.tp > 1:
+    if job.algorithms:
         notes.append(
-            f"collectives run {strategy.algorithm}; which algorithm runs is the communication library's choice"
+            f"collectives run {', '.join(job.algorithms)}; which algorithm runs is the communication library's choice"
         )
     return notes

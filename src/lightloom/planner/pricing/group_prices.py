@@ -1,47 +1,99 @@
-"""Prices of collectives within groups of ranks, and lines that stay below them.
-
-A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
-convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
-and above all that occur, bound every size between them.
-"""
+"""Prices of collectives within groups of ranks; each collective may choose its own algorithm."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from typing import Protocol
 
-import numpy as np
-
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.evaluate import Refusal, attempt
+from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Kind
-from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression, gradient_bytes
+from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
+from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, price_line, sized_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.simulation.lower import Price
+from lightloom.simulation.lower import Price, Priced
 
-_SMALL, _LARGE = 2.0**12, 2.0**37
-"""Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
+AUTO = "auto"
+"""In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
+_STRAIGHT = ("one-stage-striped", "one-stage")
+_MANY_RANKS = 128
+"""Schedules among more ranks are dropped once their lines are known."""
+_ROUNDING = 1 + 1e-9
 
 
 class Pricing(Protocol):
-    """What collectives of a group cost."""
+    """Prices of the collectives of a group of ranks."""
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        """Why this collective cannot be had; None when it can."""
+        """Why the group has no such collective; None where it has."""
 
     def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
-        """Prices of a group of ``ranks`` that lie so far ``apart``, whose gradients are sent ``ratio`` times
-        smaller."""
+        """Prices of a group of ``ranks`` that lie ``stride`` apart, gradients being sent ``ratio`` times smaller."""
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+        """Name of the algorithm that carries a collective at that price."""
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        """Lower bounds of the prices of the algorithms that may carry a collective; the least is a bound."""
+
+
+class CheapestPrices:
+    """Prices of the cheapest of several algorithms for each collective; calls as the simulator's ``Price``."""
+
+    def __init__(self, candidates: Callable[[Kind], Sequence[tuple[SchedulePrices, LowerPrice]]]) -> None:
+        """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
+        self._candidates = candidates
+        self._choices: dict[tuple[Kind, float], SchedulePrices] = {}
+
+    def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
+        """Prices of the algorithm that carries this collective in the least time, its circuits in place."""
+        if (kind, nbytes) not in self._choices:
+            candidates = self._candidates(kind)
+            self._choices[kind, nbytes] = (
+                candidates[0][0] if len(candidates) == 1 else _cheapest(candidates, kind, nbytes)
+            )
+        return self._choices[kind, nbytes]
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return self.choice(kind, nbytes)(kind, nbytes)
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """The cost of one collective, and the bound it was held against."""
+        return self.choice(kind, nbytes).cost(kind, nbytes)
+
+    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
+        """The verified schedule of one collective."""
+        return self.choice(kind, nbytes).schedule(kind, nbytes)
+
+
+def _cheapest(candidates: Sequence[tuple[SchedulePrices, LowerPrice]], kind: Kind, nbytes: float) -> SchedulePrices:
+    """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked."""
+    bounds = sorted((line.at(nbytes), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates))
+    best: tuple[float, str, int] | None = None
+    for bound, name, place in bounds:
+        if best is not None and bound > best[0] * _ROUNDING:
+            break
+        time = candidates[place][0](kind, nbytes).cost.repeated_time
+        best = (time, name, place) if best is None else min(best, (time, name, place))
+    assert best is not None
+    return candidates[best[2]][0]
 
 
 class GroupPrices:
     """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
 
     The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close.
-    Where an algorithm cannot carry an all-to-all, the blocks go straight from rank to rank instead.
+    Where none of the algorithms carries an all-to-all, the blocks go straight from rank to rank instead.
     """
 
     def __init__(
@@ -50,117 +102,158 @@ class GroupPrices:
         training: TrainingSettings,
         model: CostModel = "physical",
         compressions: Sequence[Compression] = (),
+        choices: Sequence[str] = (),
     ) -> None:
-        self._fabric = fabric
+        """``choices`` are the algorithms that an exchange chooses among; without any, all that have one schedule for
+        all sizes."""
+        self.fabric = fabric
+        self.model = model
         self._training = training
-        self._model = model
         self._compressions = {each.ratio: each for each in compressions}
+        self._choices = [find(name) for name in choices] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
+        self._keys: dict[int, str] = {}
         self._plain: dict[tuple[str, str], SchedulePrices] = {}
-        self._prices: dict[tuple[str, int, float, int], Price] = {}
+        self._compressed: dict[tuple[str, str, float], SchedulePrices] = {}
+        self._prices: dict[tuple[str, int, float, int], CheapestPrices] = {}
+        self._usable: dict[tuple[Kind, str, str], str | None] = {}
+        self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
+        self._read: dict[tuple[str, str], int] = {}
+        """Number of prices that came from the disk."""
+
+    def with_choices(self, choices: Sequence[str]) -> GroupPrices:
+        """The same prices where exchanges choose among other algorithms."""
+        other = GroupPrices(self.fabric, self._training, self.model, tuple(self._compressions.values()), choices)
+        other._plain, other._compressed, other._parts = self._plain, self._compressed, self._parts
+        other._usable, other._read, other._keys, other._lines = self._usable, self._read, self._keys, self._lines
+        return other
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Algorithms that accepted a collective and then failed, and how."""
+        return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        """Why this collective cannot be had; None when it can."""
+        """Why the group has no such collective; None where it has."""
         part = self._part(ranks, stride)
         if part is None:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
-        if find(algorithm).by_size:
-            return f"{algorithm} has another schedule for every size, whose prices cannot be bounded from a few sizes"
-        return _carrier(kind, algorithm, part).refusal(kind, part)
+        reasons = [self._declined(kind, each, part, ratio) for each in self._among(kind, algorithm, part)]
+        return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
-        """Builds on first use; a ratio other than 1 must be that of one of the compressions."""
+    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> CheapestPrices:
+        """Prices of a group; a ratio other than 1 must be that of one of the compressions."""
         key = algorithm, ranks, ratio, stride
         if key not in self._prices:
-            part = self._part(ranks, stride)
-            assert part is not None
-            sums = self._schedules(find(algorithm), part)
-            if ratio != 1:
-                sums = sums.compressed(self._compressions[ratio], gradient_bytes(self._training))
-            blocks = self._schedules(_carrier("all-to-all", algorithm, part), part)
-            self._prices[key] = lambda kind, nbytes: (blocks if kind == "all-to-all" else sums)(kind, nbytes)
+            self._prices[key] = CheapestPrices(partial(self._bounded, *key))
         return self._prices[key]
 
-    def _schedules(self, algorithm: Algorithm, part: Fabric) -> SchedulePrices:
-        key = algorithm.name, part.model_dump_json()
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+        """Name of the algorithm that carries a collective at that price."""
+        return self.price(algorithm, ranks, ratio, stride).choice(kind, nbytes).algorithm.name
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        """Lower bounds of the prices of the algorithms that may carry a collective; the least is a bound."""
+        candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
+        return [self._line(prices, kind, hidden_setup) for prices in candidates]
+
+    def schedules(self, algorithm: Algorithm, part: Fabric) -> SchedulePrices:
+        """Prices of one algorithm on a fabric, those on the disk included."""
+        key = algorithm.name, self._key(part)
         if key not in self._plain:
-            self._plain[key] = SchedulePrices(algorithm, part, self._model)
+            self._plain[key] = prices = SchedulePrices(algorithm, part, self.model)
+            prices.preload(read_prices(prices_path(algorithm, part, self.model)))
+            self._read[key] = len(prices.cached)
         return self._plain[key]
 
+    def save(self) -> None:
+        """Cache on disk what is new."""
+        for key, prices in self._plain.items():
+            if len(prices.cached) > self._read[key]:
+                write_prices(prices_path(prices.algorithm, prices.fabric, self.model), prices.cached)
+                self._read[key] = len(prices.cached)
+
+    def failure(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
+        """How an algorithm that accepts a collective fails to build or to prove it; None where it does not.
+
+        Prices the sizes that lines are drawn through, compressed ones too.
+        """
+        key = kind, algorithm.name, self._key(part)
+        if key not in self._usable:
+            prices = self.schedules(algorithm, part)
+            ratios = self._compressions if kind in gradient_bytes(self._training) else {}
+            all_prices = [prices, *(self._smaller(prices, ratio) for ratio in ratios if not part.in_network_reduction)]
+            outcome = attempt(algorithm, partial(_draw, all_prices, kind))
+            self._usable[key] = outcome.why if isinstance(outcome, Refusal) else None
+            if part.ranks > _MANY_RANKS:
+                prices.drop_schedules()
+        return self._usable[key]
+
+    def _bounded(
+        self, algorithm: str, ranks: int, ratio: float, stride: int, kind: Kind
+    ) -> Sequence[tuple[SchedulePrices, LowerPrice]]:
+        candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
+        return [(prices, self._line(prices, kind, False)) for prices in candidates]
+
+    def _line(self, prices: SchedulePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
+        key = id(prices), kind, hidden_setup
+        if key not in self._lines:
+            if prices.algorithm.by_size:
+                self._lines[key] = sized_line(kind, prices.fabric, prices.model)
+            else:
+                self._lines[key] = price_line(prices, kind, hidden_setup=hidden_setup)
+        return self._lines[key]
+
+    def _candidates(
+        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int
+    ) -> Sequence[SchedulePrices]:
+        part = self._part(ranks, stride)
+        assert part is not None
+        usable = [
+            each
+            for each in self._among(kind, algorithm, part)
+            if self._declined(kind, each, part, ratio) is None
+            and (each.by_size or self.failure(kind, each, part) is None)
+        ]
+        prices = [self.schedules(each, part) for each in usable]
+        return prices if ratio == 1 else [self._smaller(each, ratio) for each in prices]
+
+    def _smaller(self, prices: SchedulePrices, ratio: float) -> SchedulePrices:
+        key = prices.algorithm.name, self._key(prices.fabric), ratio
+        if key not in self._compressed:
+            self._compressed[key] = prices.compressed(self._compressions[ratio], gradient_bytes(self._training))
+        return self._compressed[key]
+
+    def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, ratio: float) -> str | None:
+        if algorithm.by_size and ratio != 1:
+            return f"{algorithm.name} has no steps between which a codec could be charged"
+        return algorithm.refusal(kind, part, self.model)
+
+    def _among(self, kind: Kind, algorithm: str, part: Fabric) -> Sequence[Algorithm]:
+        """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all."""
+        among = self._choices if algorithm == AUTO else [find(algorithm)]
+        if kind == "all-to-all" and all(each.refusal(kind, part, self.model) for each in among):
+            straight = [find(name) for name in _STRAIGHT]
+            among = [each for each in straight if each.refusal(kind, part, self.model) is None][:1] or straight
+        return among
+
     def _part(self, ranks: int, stride: int) -> Fabric | None:
-        if ranks == self._fabric.ranks:
-            return self._fabric
+        if ranks == self.fabric.ranks:
+            return self.fabric
         if (ranks, stride) not in self._parts:
-            self._parts[ranks, stride] = self._fabric.group(ranks, stride)
+            self._parts[ranks, stride] = self.fabric.group(ranks, stride)
         return self._parts[ranks, stride]
 
-
-def _carrier(kind: Kind, algorithm: str, part: Fabric) -> Algorithm:
-    found = find(algorithm)
-    if kind == "all-to-all" and found.refusal(kind, part) is not None:
-        straight = [find(name) for name in ("one-stage-striped", "one-stage")]
-        found = next((each for each in straight if each.refusal(kind, part) is None), straight[-1])
-    return found
+    def _key(self, part: Fabric) -> str:
+        if id(part) not in self._keys:
+            self._keys[id(part)] = part.model_dump_json()
+        return self._keys[id(part)]
 
 
-class PriceLines:
-    """Lower bounds of prices, for columns of sizes; four prices a kind, algorithm, group and ratio.
-
-    With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
-    can stay in place (``Cost.repeated_time``).
-    """
-
-    def __init__(self, pricing: Pricing, algorithms: Sequence[str], *, hidden_setup: bool) -> None:
-        self._pricing = pricing
-        self._algorithms = algorithms
-        self._hidden_setup = hidden_setup
-        self._fitted: dict[tuple[Kind, int, int, int, float], tuple[float, float, float, float]] = {}
-
-    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
-        """Seconds: 0 where nothing is sent or there is one rank; arguments broadcast.
-
-        ``nbytes`` may have a last dimension more than the others.
-        """
-        keys, row = unique_groups(algorithm, ranks, stride, ratio)
-        base, slope, far, far_slope = (
-            part.reshape(row.shape + (1,) * (nbytes.ndim - row.ndim)) for part in self._columns(kind, keys, row)
-        )
-        near = base + np.where(nbytes >= _SMALL, slope * nbytes, 0.0)
-        beyond = np.where(nbytes <= _LARGE, far - far_slope * (_LARGE - nbytes), 0.0)
-        alone = (ranks == 1).reshape(base.shape)
-        return np.where((nbytes > 0) & ~alone, np.maximum(near, beyond), 0.0)
-
-    def _columns(self, kind: Kind, keys: list[tuple[int, int, int, float]], row: Ints) -> list[Floats]:
-        table = np.array([self._fit(kind, *key) for key in keys]).reshape(-1, 4)
-        return list(table[row].T)
-
-    def _fit(
-        self, kind: Kind, algorithm: int, ranks: int, stride: int, ratio: float
-    ) -> tuple[float, float, float, float]:
-        key = kind, algorithm, ranks, stride, ratio
-        if ranks == 1:
-            return 0.0, 0.0, 0.0, 0.0
-        if key not in self._fitted:
-            price = self._pricing.price(self._algorithms[algorithm], ranks, ratio, stride)
-            costs = (price(kind, nbytes).cost for nbytes in (0.0, _SMALL, _LARGE, 2 * _LARGE))
-            nothing, small, large, twice = (
-                cost.time - cost.setup if self._hidden_setup else cost.repeated_time for cost in costs
-            )
-            # Far from its two sizes the second line is a difference of large numbers.
-            far = large - 16 * np.finfo(np.float64).eps * twice
-            self._fitted[key] = nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE
-        return self._fitted[key]
-
-
-def unique_groups(
-    algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats
-) -> tuple[list[tuple[int, int, int, float]], Ints]:
-    """The different groups of ranks, (algorithm, ranks, apart, ratio), and where each row finds its own."""
-    code = algorithm
-    for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
-        code = code * (int(column.max(initial=0)) + 1) + column
-    _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, stride, ratio))
-    return list(zip(*columns, strict=True)), row
+def _draw(all_prices: Sequence[SchedulePrices], kind: Kind) -> None:
+    for prices, nbytes in product(all_prices, LINE_SIZES):
+        prices(kind, nbytes)

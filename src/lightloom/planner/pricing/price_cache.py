@@ -1,19 +1,20 @@
-"""Prices kept on disk by the content of what was priced: schedules of a thousand ranks have millions of rows, and every
-plan on the same cluster asks for the same ones.
+"""Prices on disk, keyed by the content of what was priced: schedules of a thousand ranks have millions of rows, and
+every plan on the same cluster asks for the same ones.
 
-What is kept was verified when it was priced. The code that builds, verifies and costs is part of the content, so that
-none of it changes behind a price; plug-ins, whose code is elsewhere, and algorithms that keep their own designs are
-priced each time. Files are written aside and renamed; one that cannot be read is priced again.
+Cached prices were verified when they were computed. The code that builds, verifies and costs is part of the key, so
+that no change of it meets an old price; plug-ins, whose code is elsewhere, and algorithms that cache their own designs
+are priced each time. Files are written aside and renamed; one that cannot be read is priced again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,38 +30,39 @@ from lightloom.simulation.lower import Priced
 
 Prices = Mapping[tuple[Kind, float], tuple[Priced, Bound]]
 """By kind and bytes."""
+_PRICING = ("core", "compression", "photonics", "fabrics", "collectives", "planner/pricing")
+"""Packages that decide what a collective costs."""
+_MOST = 4096
+"""Prices in a file, the latest ones."""
 
 
-def prices_path(
-    algorithm: Algorithm, fabric: Fabric, model: CostModel, wanted: Iterable[tuple[Kind, float]]
-) -> Path | None:
-    """Where the prices of these collectives are kept; None where they are not."""
+def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path | None:
+    """File of the prices of an algorithm on a fabric; None where they are not cached."""
     module, name = fabric.implementation
-    ours = (algorithm.build.__module__, module)
-    if algorithm.by_size or not all(source.startswith("lightloom.") for source in ours):
+    origins = (algorithm.build.__module__, module)
+    if algorithm.by_size or not all(origin.startswith("lightloom.") for origin in origins):
         return None
-    asked = [algorithm.name, name, fabric.model_dump(mode="json"), model, sorted(wanted), _code_hash()]
-    return cache_directory() / "prices" / f"{content_hash(asked)}.json"
+    key = [algorithm.name, name, fabric.model_dump(mode="json"), model, _code_hash()]
+    return cache_directory() / "prices" / f"{content_hash(key)}.json"
 
 
 def read_prices(path: Path | None) -> Prices:
-    """What was kept there; nothing where there is none, or it is damaged."""
+    """Prices of a file; none where there is no file, or it is damaged."""
     if path is None:
         return {}
     try:
-        return dict(_entry(each) for each in json.loads(path.read_text()))
+        return dict(_entry(row) for row in json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
-def _entry(said: Any) -> tuple[tuple[Kind, float], tuple[Priced, Bound]]:
-    cost = Cost(**said["cost"])
-    found = Priced(cost=cost, circuits=said["circuits"])
-    return (cast(Kind, said["kind"]), float(said["nbytes"])), (found, Bound(**said["bound"]))
+def _entry(row: Mapping[str, Any]) -> tuple[tuple[Kind, float], tuple[Priced, Bound]]:
+    priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"])
+    return (cast(Kind, row["kind"]), float(row["nbytes"])), (priced, Bound(**row["bound"]))
 
 
-def keep_prices(path: Path | None, prices: Prices) -> None:
-    """Keep them; a folder that cannot be written costs time, nothing else."""
+def write_prices(path: Path | None, prices: Prices) -> None:
+    """Write prices to a file; a folder that cannot be written costs time, nothing else."""
     if path is None or not prices:
         return
     rows = [
@@ -71,21 +73,17 @@ def keep_prices(path: Path | None, prices: Prices) -> None:
             "circuits": priced.circuits,
             "bound": asdict(bound),
         }
-        for (kind, nbytes), (priced, bound) in prices.items()
+        for (kind, nbytes), (priced, bound) in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
     with contextlib.suppress(ConfigError):
-        write_atomically(path, json.dumps(rows))
-
-
-def _plain(priced: Priced, bound: Bound) -> dict[str, Any]:
-    return {"cost": asdict(priced.cost), "bound": asdict(bound)}
+        write_atomically(path, json.dumps(rows[::-1]))
 
 
 @cache
 def _code_hash() -> str:
-    """Changes whenever anything does that builds, verifies or costs."""
+    """Hash of the code that builds, verifies and costs schedules."""
     digest = sha256()
-    for package in ("collectives", "fabrics", "photonics"):
+    for package in _PRICING:
         for file in sorted((Path(__file__).parents[2] / package).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Prices for the simulator: one verified schedule a kind of collective, resized to each bucket.
+"""Prices for the simulator: one verified schedule for each kind of collective, resized to each bucket.
 
 Where every size has a schedule of its own, one is built for each power of two and carries up to twice its bytes, at the
-time that those bytes take: no plan searches more than a few designs, and plans share those that are kept.
+time that those bytes take: no plan searches more than a few designs, and plans share those that are cached.
 
 With compression the same schedule carries the compressed bytes of the gradients. A codec behind the port makes every
 packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
@@ -56,18 +56,19 @@ class SchedulePrices:
         """The same schedules with compressed payload in the kinds of collectives that ``element_bytes`` names.
 
         Args:
+            compression: what makes the payload smaller.
             element_bytes: bytes of one uncompressed element in each kind.
         """
-        found = SchedulePrices(self.algorithm, self.fabric, self.model)
-        found.compression, found._element_bytes, found._built = compression, element_bytes, self._built
-        return found
+        prices = SchedulePrices(self.algorithm, self.fabric, self.model)
+        prices.compression, prices._element_bytes, prices._built = compression, element_bytes, self._built
+        return prices
 
     def at(self, size: float) -> SchedulePrices:
         """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
-        found = SchedulePrices(self.algorithm, self.fabric, self.model)
-        found.compression, found._element_bytes, found._built = self.compression, self._element_bytes, self._built
-        found._only = size
-        return found
+        prices = SchedulePrices(self.algorithm, self.fabric, self.model)
+        prices.compression, prices._element_bytes, prices._built = self.compression, self._element_bytes, self._built
+        prices._only = size
+        return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
         """The size for which the schedule that carries this collective is built; 0 where one serves all sizes."""
@@ -96,16 +97,20 @@ class SchedulePrices:
         """The verified schedule of one collective."""
         return self._build(kind, nbytes).schedule.resized(self.sent_nbytes(kind, nbytes))
 
+    def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
+        """The prices that serve a collective: these."""
+        return self
+
     @property
-    def known(self) -> Mapping[tuple[Kind, float], tuple[Priced, Bound]]:
-        """What was priced so far, by kind and bytes."""
+    def cached(self) -> Mapping[tuple[Kind, float], tuple[Priced, Bound]]:
+        """Prices so far, by kind and bytes."""
         return self._priced
 
-    def know(self, priced: Mapping[tuple[Kind, float], tuple[Priced, Bound]]) -> None:
-        """Take prices that the same schedules had before; these are built only if somebody looks at them."""
-        self._priced.update(priced)
+    def preload(self, prices: Mapping[tuple[Kind, float], tuple[Priced, Bound]]) -> None:
+        """Take prices that the same schedules had before; a schedule is then built only where it is asked for."""
+        self._priced.update(prices)
 
-    def forget_schedules(self) -> None:
+    def drop_schedules(self) -> None:
         """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
         self._built.clear()
 

@@ -19,9 +19,9 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
-from lightloom.parallelism.strategy_space import Strategies, strategy_space
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
-from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.stage_exchanges import (
     ExchangeTime,
     distance,
@@ -42,6 +42,8 @@ class Job:
     fabric: Fabric
     settings: TrainingSettings
     pricing: Pricing
+    overlap: bool = True
+    """Whether data parallelism communicates while computing."""
 
     @cached_property
     def split(self) -> TensorSplit:
@@ -80,9 +82,9 @@ class Job:
         self,
         batches: Iterable[int],
         *,
-        algorithms: Sequence[str],
+        algorithms: Sequence[str] = (AUTO,),
         ratios: Iterable[float] = (1.0,),
-        most_micro_batches: int = 64,
+        most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = 4,
     ) -> Strategies:
         """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
@@ -104,14 +106,14 @@ class Job:
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
     def stages(self, count: int) -> Ints:
-        """First operator of each of ``count`` parts, and the number of operators, balanced for the graph's own
-        batch."""
+        """First operator of each of ``count`` parts, and the number of operators, balanced for the batch of a rank in
+        the settings."""
         return cuts(self._work, self.starts, count)
 
     @cached_property
     def _work(self) -> Floats:
         one = np.ones(1, np.int64)
-        forward, backward = self.operator_times(one * self.graph.batch, one, 0 * one)
+        forward, backward = self.operator_times(one * self.settings.batch_per_rank, one, 0 * one)
         seconds: Floats = (forward + backward)[0]
         return seconds
 

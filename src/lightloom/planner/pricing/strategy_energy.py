@@ -8,25 +8,19 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
 
 
-def strategy_energy(job: Job, strategy: Strategy, step_time: float) -> StepEnergy:
-    """Joules of a step of ``step_time`` seconds over all ranks."""
-    transmission = _plain(job, strategy) if strategy.plain else _staged(job, strategy)
+def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEnergy:
+    """Joules of a simulated step over all ranks."""
+    if step.result is not None:
+        return step.result.energy
+    transmission = _staged(job, strategy)
     known = None if transmission is None or np.isnan(transmission) else transmission
-    return step_energy_of(job.accelerator, job.fabric, known, step_time)
-
-
-def _plain(job: Job, strategy: Strategy) -> float:
-    graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
-    settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-    exchanges = make_plan(strategy.sharding, graph, strategy.dp, settings).exchanges
-    return sum(_joules(job, strategy, each.kind, strategy.dp, strategy.ratio, each.nbytes) for each in exchanges)
+    return step_energy_of(job.accelerator, job.fabric, known, step.step_time)
 
 
 def _staged(job: Job, strategy: Strategy) -> float | None:

@@ -2,46 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
+from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
-from lightloom.simulation.step import simulate_step
+from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.simulation.timeline import Timeline
 
+ExchangePrices = SchedulePrices | CheapestPrices
 
-def simulate(job: Job, strategy: Strategy) -> Timeline:
+
+class ExchangeUse(NamedTuple):
+    """Collectives of a step that one algorithm carries in groups of the same ranks."""
+
+    kind: Kind
+    ranks: int
+    stride: int
+    """Distance between neighbours of a group, in ranks."""
+    nbytes: float
+    """Size of the largest."""
+    algorithm: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyStep:
+    """A simulated step of a strategy."""
+
+    timeline: Timeline
+    exchanges: tuple[ExchangeUse, ...]
+    """Collectives of the step, the largest first."""
+    result: StepResult | None = None
+    """The step exchange by exchange, of data parallelism alone."""
+    prices: Price | None = field(default=None)
+    """Prices of those exchanges."""
+
+    @property
+    def step_time(self) -> float:
+        """Duration of the step, in seconds."""
+        return self.timeline.step_time
+
+
+def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
     if strategy.plain:
-        graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
-        settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-        plan = make_plan(strategy.sharding, graph, strategy.dp, settings)
-        price = job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
-        return simulate_step(plan, job.accelerator, job.fabric, price).timeline
-    return run(lower_pipelined(exact_stage_times(job, strategy), strategy.micro_batches))
+        return _data_parallel(job, strategy)
+    uses: list[ExchangeUse] = []
+    timeline = run(lower_pipelined(exact_stage_times(job, strategy, uses), strategy.micro_batches))
+    return StrategyStep(timeline, _largest(uses))
 
 
-def exact_stage_times(job: Job, strategy: Strategy) -> StageTimes:
-    """Seconds of each stage, every exchange at the price of its own size; arrays [stages]."""
+def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
+    """The exchanges of a strategy that is data parallelism alone."""
+    graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
+    settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
+    return make_plan(strategy.sharding, graph, strategy.dp, settings)
+
+
+def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
+    """Seconds of each stage, every exchange at the price of its own size; arrays [stages].
+
+    Args:
+        job: where the strategy runs.
+        strategy: other than data parallelism alone.
+        uses: takes the collectives that are priced.
+    """
     rows = Strategies.of(strategy)
-    times = job.stage_times(rows, partial(_priced, job, strategy.algorithm))
+    times = job.stage_times(rows, partial(_priced, job, strategy.algorithm, uses))
     return StageTimes(**{name: getattr(times, name)[0] for name in StageTimes.__dataclass_fields__})
 
 
+def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
+    """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
+    plan = data_parallel_plan(job, strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
+    options = [price]
+    first = price.choice(plan.exchanges[0].kind, 0.0) if isinstance(price, CheapestPrices) and plan.exchanges else None
+    if first is not None and first.algorithm.name == strategy.algorithm and first.algorithm.by_size:
+        sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
+        options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
+    steps = [(simulate_step(plan, job.accelerator, job.fabric, each, overlap=job.overlap), each) for each in options]
+    result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
+    names = [
+        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.ratio)
+        for each in plan.exchanges
+        if strategy.dp > 1
+    ]
+    uses = [
+        ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, name)
+        for each, name in zip(plan.exchanges, names, strict=False)
+    ]
+    return StrategyStep(result.timeline, _largest(uses), result, price)
+
+
+def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged
+    cost = Cost(
+        steps=0, time=0.0, transmission=0.0, conversion=0.0, reconfiguration=0.0, setup=0.0, static=True, energy=0.0
+    )
+    return Priced(cost=cost)
+
+
 def _priced(
-    job: Job, name: str, kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
+    job: Job,
+    name: str,
+    uses: list[ExchangeUse] | None,
+    kind: Kind,
+    _: Ints,
+    ranks: Ints,
+    stride: Ints,
+    ratio: Floats,
+    nbytes: Floats,
 ) -> Floats:
     if ranks[0] == 1:
         return np.zeros_like(nbytes)
-    price = job.pricing.price(name, int(ranks[0]), float(ratio[0]), int(stride[0]))
+    group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
+    price = job.pricing.price(*group)
     sizes, where = np.unique(nbytes, return_inverse=True)
     seconds = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
+    if uses is not None:
+        uses += [
+            ExchangeUse(kind, group[1], group[3], size, job.pricing.algorithm(kind, size, *group))
+            for size in sizes.tolist()
+            if size
+        ]
     return np.array(seconds)[where].reshape(nbytes.shape)
+
+
+def _largest(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
+    """One of each kind, group and algorithm, of its largest size; the largest first."""
+    largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
+    for use in uses:
+        key = use.kind, use.ranks, use.stride, use.algorithm
+        if key not in largest or use.nbytes > largest[key].nbytes:
+            largest[key] = use
+    return tuple(sorted(largest.values(), key=lambda use: (-use.nbytes, use)))

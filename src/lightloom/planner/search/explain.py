@@ -4,86 +4,169 @@ from __future__ import annotations
 
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.search.ranked import Candidate, PlanSearch
+from lightloom.planner.search.plans import Counts, Plan, PlanSearch
+from lightloom.planner.search.request import KINDS
 from lightloom.planner.search.verdict import verdict
 
+_WAITS = {
+    "exposed_communication_s": "communication exposed",
+    "exposed_reconfiguration_s": "reconfiguration exposed",
+    "idle_s": "idle",
+}
+_MORE = {
+    "compute_s": "computing",
+    "exposed_communication_s": "exposed communication",
+    "exposed_reconfiguration_s": "exposed reconfiguration",
+    "idle_s": "idling",
+}
 
-def explain(found: PlanSearch) -> str:
-    """One sentence: what the step takes and waits for, how near the bound its largest collective is, and what the best
-    other algorithm loses."""
-    winner = found.winner
-    return f"{_what(winner)}{_how_near(winner)}{_against(winner, _runner_up(found))}{_compressed(found)}."
+
+def explain(search: PlanSearch) -> str:
+    """One sentence: what wins and what it waits for, how near the bound its largest collective is, what its codec and
+    the best other algorithm and the best of every other kind make of it, and what was left out."""
+    winner = search.winner
+    others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
+    others.sort(key=lambda plan: plan.sample_time)
+    parts = [
+        _what(winner),
+        _how_near(winner),
+        _other_algorithm(search),
+        _compressed(search),
+        *(_against(winner, plan) for plan in others),
+        _pruned(search.counts),
+    ]
+    return "; ".join(filter(None, parts)) + "."
 
 
-def _what(winner: Candidate) -> str:
-    parts = winner.result.breakdown
-    exposed = parts["exposed_communication_s"] + parts["exposed_reconfiguration_s"]
-    hidden = (
-        "all communication hidden behind it" if exposed == 0 else f"{format_time(exposed)} of communication exposed"
-    )
+def _name(plan: Plan) -> str:
+    word = "" if plan.strategy in plan.label else f"{plan.strategy} "
+    return f"{word}{plan.label} with {plan.global_batch:,} samples"
+
+
+def _what(winner: Plan) -> str:
+    capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.ranks:,} ranks)"
+    wins = f"{_name(winner)} on {where} wins"
+    if winner.fits is False and capacity is not None:
+        wins = (
+            f"no plan fits: {_name(winner)} on {where} needs {format_size(winner.memory)} of "
+            f"{format_size(capacity)} a rank, expected more memory, more ranks or a smaller global batch"
+        )
     return (
-        f"{winner.strategy} with {winner.algorithm.name}{_codec(winner)} wins: "
-        f"a step takes {format_time(winner.result.step_time)}, {format_time(parts['compute_s'])} of it computing, "
-        f"{hidden}"
+        f"{wins}: {_rate(winner.samples_per_second)} samples/s, a step takes {format_time(winner.step_time)}, "
+        f"{format_time(winner.breakdown['compute_s'])} of it computing, {_waits(winner)}{_circuits(winner)}"
     )
 
 
-def _codec(candidate: Candidate) -> str:
-    return f" and {candidate.compression.codec}" if candidate.compression else ""
+def _rate(number: float) -> str:
+    """Four digits, without an exponent: 0.1234, 12.34, 123,400."""
+    return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
 
 
-def _compressed(found: PlanSearch) -> str:
-    """What compression does to the winning plan, whether it is the one with or the one without."""
-    winner = found.winner
-    tried = winner if winner.compression else next((each for each in found.ranking if each.plain is winner), None)
-    if tried is None or tried.compression is None:
-        why = next((each.why for each in found.refused if each.compression), None)
-        return f"; compression does not apply: {why}" if why else ""
-    codec = tried.compression
-    return (
-        f"; {codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
-        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {verdict(tried)}"
-    )
+def _waits(plan: Plan) -> str:
+    """What the step waits for besides computing."""
+    waits = [f"{format_time(plan.breakdown[key])} {word}" for key, word in _WAITS.items() if plan.breakdown[key] > 0]
+    return " and ".join(waits) if waits else "nothing exposed"
 
 
-def _how_near(winner: Candidate) -> str:
-    exchange = winner.largest_exchange
-    if exchange is None:
+def _circuits(plan: Plan) -> str:
+    step = plan.placed
+    if step is None or step.circuits.assignment is None:
         return ""
+    relayed = step.relayed_bytes / step.sent_bytes if step.sent_bytes else 0.0
+    words = [f"{100 * relayed:.2g} % of the bytes relayed"] if relayed else []
+    if step.waited_for_circuits:
+        words.append(f"transfers wait {format_time(step.waited_for_circuits)} in all for circuits")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _how_near(winner: Plan) -> str:
+    """How near the largest collective of data parallelism is to its lower bound."""
+    if winner.prices is None or winner.result is None or not winner.exchanges:
+        return ""
+    exchange = winner.exchanges[0]
     cost, bound = winner.prices.cost(exchange.kind, exchange.nbytes)
     times = cost.time / bound.time if bound.time else 1.0
-    stays = winner.prices.fabric.setup_time and not winner.result.busy_time["reconfiguration"]
-    circuits = ", the plan's circuits never change" if stays else ""
+    stays = winner.cluster.fabric.setup_time and not winner.result.busy_time["reconfiguration"]
+    circuits = ", the circuits of the plan never change" if stays else ""
     return (
-        f"; its largest {exchange.kind} ({format_size(exchange.nbytes)}) takes {format_time(cost.time)}, "
+        f"its largest {exchange.kind} ({format_size(exchange.nbytes)}) takes {format_time(cost.time)}, "
         f"{times:.2f} times the lower bound set by {bound.bound_by}{circuits}"
     )
 
 
-def _runner_up(found: PlanSearch) -> Candidate | None:
-    """The best candidate of the same strategy whose algorithm is another."""
-    own = found.winner.algorithm.name.removesuffix("-striped")
-    return next(
-        (
-            each
-            for each in found.ranking[1:]
-            if each.strategy == found.winner.strategy and each.algorithm.name.removesuffix("-striped") != own
-        ),
-        None,
-    )
-
-
-def _against(winner: Candidate, other: Candidate | None) -> str:
-    exchange = winner.largest_exchange
-    if other is None or exchange is None:
+def _other_algorithm(search: PlanSearch) -> str:
+    """What the best plan of the same strategy with another algorithm loses."""
+    winner = search.winner
+    if winner.prices is None or not winner.exchanges:
         return ""
-    mine, theirs = (each.prices.cost(exchange.kind, exchange.nbytes)[0] for each in (winner, other))
-    return (
-        f"; {other.algorithm.name}, the next best, needs {format_time(theirs.time)} for it "
-        f"({_parts(theirs)} against {_parts(mine)})"
-    )
+    own, exchange = winner.algorithm.removesuffix("-striped"), winner.exchanges[0]
+    for plan in search.ranking[1:]:
+        if plan.strategy == winner.strategy and plan.algorithm.removesuffix("-striped") != own and plan.prices:
+            ours, theirs = (each.cost(exchange.kind, exchange.nbytes)[0] for each in (winner.prices, plan.prices))
+            return (
+                f"{plan.algorithm}, the next best, needs {format_time(theirs.time)} for it "
+                f"({_parts(theirs)} against {_parts(ours)})"
+            )
+    return ""
 
 
 def _parts(cost: Cost) -> str:
     parts = {"transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration}
     return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"
+
+
+def _compressed(search: PlanSearch) -> str:
+    """What compression does to the winning plan, whether it is the one with or the one without."""
+    winner = search.winner
+    tried = winner if winner.compression else next((p for p in search.ranking if p.uncompressed is winner), None)
+    if tried is None or tried.compression is None:
+        reason = next((row.why for row in search.refused if row.compression), None)
+        return f"compression does not apply: {reason}" if reason else ""
+    codec, effect = tried.compression, verdict(tried)
+    return (
+        f"{codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
+        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {effect or 'is part of the winner'}"
+    )
+
+
+def _percent(share: float) -> str:
+    """Two digits, and no more: 0.38 %, 14 %, 180 %."""
+    value = 100 * share
+    return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
+
+
+def _against(winner: Plan, other: Plan) -> str:
+    """How much slower the best of another kind is, and what it has more of for each sample."""
+    slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
+    where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.ranks:,} ranks)"
+    if other.fits is False and winner.fits is not False:
+        return f"{_name(other)}{where} does not fit: it needs {format_size(other.memory)} a rank"
+    if slower <= 0:
+        return f"{_name(other)}{where} is as fast"
+    return f"{_name(other)}{where} is {_percent(slower)} slower ({_why(winner, other)})"
+
+
+def _why(winner: Plan, other: Plan) -> str:
+    more = {
+        word: other.breakdown[key] / other.global_batch - winner.breakdown[key] / winner.global_batch
+        for key, word in _MORE.items()
+    }
+    word = max(more, key=lambda name: more[name])
+    return f"{format_time(max(more[word], 0.0))} more {word} a sample"
+
+
+def _pruned(counts: Counts) -> str:
+    left = [
+        f"{count:,} {word}"
+        for count, word in (
+            (counts.refused, "infeasible"),
+            (counts.too_fine, "cut too finely"),
+            (counts.too_large, "too large for the memory"),
+        )
+        if count
+    ]
+    decided = max(counts.rows - counts.refused - counts.too_fine - counts.too_large - counts.simulated, 0)
+    return (
+        f"of {counts.rows:,} plans {''.join(each + ', ' for each in left)}{decided:,} were decided by their bounds, "
+        f"{counts.placed:,} placements made and {counts.simulated:,} simulated"
+    )

@@ -1,72 +1,125 @@
-"""What the joint search ranks and finds: ways to split a model over the ranks of clusters.
+"""What a search finds: plans of every kind, ranked together.
 
     kind              choice            simulated
     ddp, fsdp         Strategy          bucket by bucket, unit by unit
     tensor-pipeline   Strategy          stage by stage
     placed            PlacedChoice      sub-operator by sub-operator, over the circuits granted
 
-Everything is ranked by seconds of a step for each of its samples.
+Plans that fit the memory come first, then less time for each sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_time
+from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
+from lightloom.planner.search.request import KINDS, SearchRequest
 from lightloom.simulation.energy import StepEnergy
+from lightloom.simulation.placed_step import PlacedStep
+from lightloom.simulation.step import StepResult
 from lightloom.simulation.timeline import Timeline
+from lightloom.workloads.graph import ComputeGraph
 
-if TYPE_CHECKING:
-    from lightloom.simulation.placed_step import PlacedStep
-
-STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
-"""Data parallelism alone (all of the model in every rank, or sharded), and with stages, tensor or expert groups."""
-KINDS = (*STRATEGIES, "placed")
-"""Kinds of split: practitioners' strategies, and SiP-ML's partition and placement."""
+_TRANSFERS = ("transmission", "reconfiguration", "codec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SplitPlan:
-    """One split that was simulated."""
+class Plan:
+    """One plan that was simulated with verified schedules or circuits."""
 
     cluster: Cluster
-    """With the ranks that the split uses."""
+    """With the ranks that the plan uses."""
     choice: Strategy | PlacedChoice
     bound: float
-    """Seconds of a step: the last bound before it was simulated."""
-    step: Timeline | PlacedStep
+    """Lower bound of the step's duration before it was simulated, in seconds."""
+    step: StrategyStep | PlacedStep
     """What was simulated."""
     breakdown: Mapping[str, float]
-    """As :meth:`Timeline.breakdown`."""
+    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`."""
     energy: StepEnergy
-    """Of a step over all ranks."""
+    """Joules of a step over all ranks."""
     memory: float
     """Bytes of the fullest rank."""
+    compression: Compression | None = None
+    """Codec of the gradients."""
+    uncompressed: Plan | None = None
+    """The same plan without the codec, where that was simulated too."""
 
     @property
     def step_time(self) -> float:
-        """Seconds."""
+        """Duration of a step, in seconds."""
         return self.step.step_time
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the accelerator's memory holds the fullest rank; None where its size is unknown."""
+        capacity = self.cluster.accelerator.memory
+        return None if capacity is None else self.memory <= capacity
 
     @property
     def placed(self) -> PlacedStep | None:
         """The step of a placed plan."""
-        return None if isinstance(self.step, Timeline) else self.step
+        return self.step if isinstance(self.step, PlacedStep) else None
+
+    @property
+    def result(self) -> StepResult | None:
+        """The step of data parallelism alone, exchange by exchange."""
+        return self.step.result if isinstance(self.step, StrategyStep) else None
+
+    @property
+    def prices(self) -> SchedulePrices | CheapestPrices | None:
+        """Prices of the exchanges of data parallelism alone."""
+        prices = self.step.prices if isinstance(self.step, StrategyStep) else None
+        return prices if isinstance(prices, SchedulePrices | CheapestPrices) else None
 
     @property
     def timeline(self) -> Timeline:
-        """What happened when; one group stands for all."""
-        return self.step if isinstance(self.step, Timeline) else self.step.timeline
+        """Intervals of the step; one group stands for all."""
+        return self.step.timeline
 
     @property
-    def kind(self) -> str:
+    def strategy(self) -> str:
         """One of :data:`KINDS`."""
         return kind_of(self.choice)
+
+    @property
+    def exchanges(self) -> tuple[ExchangeUse, ...]:
+        """Collectives of the step by kind, group and algorithm, the largest first."""
+        return self.step.exchanges if isinstance(self.step, StrategyStep) else ()
+
+    @property
+    def algorithm(self) -> str:
+        """Algorithm of the largest exchange; "none" without collectives."""
+        return self.exchanges[0].algorithm if self.exchanges else "none"
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Algorithms of the step's collectives, that of the largest first."""
+        return tuple(dict.fromkeys(use.algorithm for use in self.exchanges))
+
+    @property
+    def communication_time(self) -> float | None:
+        """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; None for placed plans,
+        whose transfers overlap."""
+        if self.placed is not None:
+            return None
+        busy = self.timeline.busy_time()
+        return sum(busy[category] for category in _TRANSFERS)
+
+    @property
+    def memory_use(self) -> MemoryUse | None:
+        """Parts of the memory, where they are known: of data parallelism alone that keeps all activations."""
+        plain = isinstance(self.choice, Strategy) and self.choice.recomputation == "none"
+        return self.result.memory if self.result is not None and plain else None
 
     @property
     def global_batch(self) -> int:
@@ -90,76 +143,147 @@ class SplitPlan:
 
     @property
     def label(self) -> str:
-        """The split in a few words."""
-        return label(self.choice)
+        """The plan in a few words: degrees, what is not the default, algorithms, codec."""
+        return " · ".join(filter(None, (label(self.choice), _named(self.algorithms), _codec(self.compression))))
+
+    @property
+    def site(self) -> str:
+        """Where the plan runs, in a few words."""
+        return f"{self.cluster.name}, {self.cluster.ranks:,} ranks"
+
+
+def _codec(compression: Compression | None) -> str:
+    return f"{compression.codec}, {compression.ratio:.3g} × smaller" if compression else ""
+
+
+def _named(algorithms: Sequence[str]) -> str:
+    return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
+
+
+def order(plan: Plan) -> tuple[bool, float, float, str, str, bool, str]:
+    """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
+    apart by how long their networks are busy, then by name."""
+    return (
+        plan.fits is False,
+        plan.sample_time,
+        plan.communication_time or 0.0,
+        plan.algorithm,
+        plan.strategy,
+        plan.compression is not None,
+        plan.label,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedPlan:
+    """Data parallelism with an algorithm that does not serve it, or fails, and why."""
+
+    strategy: str
+    algorithm: str
+    why: str
+    compression: str | None = None
+    """The codec, where it is what was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Rows of a search, by what became of them."""
+    """Plans of a search, by what became of them."""
 
     rows: int = 0
+    """Plans altogether."""
     refused: int = 0
-    """Whose collectives or circuits their groups cannot have."""
+    """Plans whose groups have no such collectives or circuits."""
     too_fine: int = 0
-    """Placed rows with more sub-operators than are searched."""
+    """Placed plans with more sub-operators than are searched."""
     too_large: int = 0
-    """That do not fit the memory."""
+    """Plans that do not fit the memory."""
     bounded: int = 0
-    """Whose step time was bounded."""
+    """Plans whose step time was bounded."""
     partitioned: int = 0
-    """Partitions made, each for all rows that share it."""
+    """Partitions made, each for all plans that share it."""
     placed: int = 0
     """Placements made."""
     simulated: int = 0
+    """Plans simulated."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitSearch:
-    """What a search found."""
+class PlanSearch:
+    """Every plan that was simulated, on all clusters together and on the electrical reference."""
 
-    ranking: tuple[SplitPlan, ...]
-    """Those that were simulated, least seconds a sample first."""
+    graph: ComputeGraph
+    clusters: tuple[Cluster, ...]
+    request: SearchRequest
+    global_batches: tuple[int, ...]
+    """Samples of a step, in all plans that were searched."""
+    ranking: tuple[Plan, ...]
+    """Plans that fit first, then least seconds a sample."""
+    reference: tuple[Plan, ...]
+    """Data parallelism on the electrical reference of the cluster."""
+    refused: tuple[RefusedPlan, ...]
     counts: Counts
     refusals: tuple[str, ...]
-    """Why whole kinds were left out, a line each."""
+    """Why whole kinds of plans were left out, a line each."""
 
     @property
-    def winner(self) -> SplitPlan:
-        """The fastest split."""
+    def winner(self) -> Plan:
+        """The first of the ranking; it fits unless no plan does."""
         return self.ranking[0]
 
-    def best_of(self, kind: str) -> SplitPlan | None:
-        """The fastest of a kind."""
-        return next((each for each in self.ranking if each.kind == kind), None)
+    def best_of(self, strategy: str) -> Plan | None:
+        """The first plan of a kind."""
+        return next((plan for plan in self.ranking if plan.strategy == strategy), None)
 
     @property
-    def front(self) -> tuple[SplitPlan, ...]:
-        """Pareto front of seconds against joules a sample, fastest first: nothing simulated is better in both."""
-        return pareto_front(self.ranking)
+    def front(self) -> tuple[Plan, ...]:
+        """Pareto front of seconds against joules a sample, fastest first: no simulated plan that fits is better in
+        both."""
+        return pareto_front(plan for plan in self.ranking if plan.fits is not False)
+
+    def utilization(self, plan: Plan, *, hardware: bool = False) -> float:
+        """Share of the accelerators' peak rate that a step's forward and backward passes use.
+
+        With ``hardware``, the forward passes that recomputation repeats count as well.
+        """
+        flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
+        if hardware and isinstance(plan.choice, Strategy) and plan.choice.recomputation == "full":
+            flops += sum(each.forward_flops for each in self.graph.operators)
+        peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
+        return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Tokens of a sample; None for models that take none."""
+        return sequence_length(self.graph)
 
 
-def pareto_front(plans: Iterable[SplitPlan]) -> tuple[SplitPlan, ...]:
+def sequence_length(graph: ComputeGraph) -> int | None:
+    """Tokens of a sample; None for models that take none."""
+    attention = (each.dimensions for each in graph.operators if each.kind == "attention")
+    return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
+
+
+def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
     """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
-    found: list[SplitPlan] = []
-    for each in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
-        if not found or each.energy_per_sample < found[-1].energy_per_sample:
-            found.append(each)
-    return tuple(found)
+    front: list[Plan] = []
+    for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
+        if not front or plan.energy_per_sample < front[-1].energy_per_sample:
+            front.append(plan)
+    return tuple(front)
 
 
 def kind_of(choice: Strategy | PlacedChoice) -> str:
-    """The kind of a row."""
+    """One of :data:`KINDS`."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return choice.sharding if choice.plain else "tensor-pipeline"
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
-    """A row in a few words: degrees, and what is not the default."""
+    """Degrees in a few words, and what is not the default."""
     if isinstance(choice, PlacedChoice):
         parts = [f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
@@ -173,7 +297,8 @@ def label(choice: Strategy | PlacedChoice) -> str:
             f"{choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "",
             choice.sharding if choice.dp > 1 else "",
             "recomputing" if choice.recomputation == "full" else "",
-            choice.algorithm if choice.dp > 1 or choice.tp > 1 else "",
         ]
-    parts.append(f"{choice.ratio:.3g} × compressed" if choice.ratio != 1 else "")
     return " · ".join(filter(None, parts))
+
+
+__all__ = ["AUTO", "KINDS", "Counts", "Plan", "PlanSearch", "RefusedPlan", "kind_of", "label", "order", "pareto_front"]

@@ -1,4 +1,4 @@
-"""The rows of a joint search on one cluster: what is left out and why, their bounds, what a simulation says of one."""
+"""The plans of a search on one cluster as rows: what is left out and why, their bounds, what simulating one gives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.clusters.base import Cluster
-from lightloom.core.arrays import Ints
-from lightloom.core.errors import UnsupportedError
+from lightloom.collectives.registry import algorithms
+from lightloom.core.arrays import Ints, Mask
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
-from lightloom.planner.bounds.placed import first_look
+from lightloom.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
+from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
-from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_energy import placed_energy
 from lightloom.planner.pricing.placed_space import (
@@ -30,33 +30,31 @@ from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.plans import KINDS, Counts, SplitPlan
+from lightloom.planner.search.plans import Counts, Plan, RefusedPlan
+from lightloom.planner.search.request import KINDS, SearchRequest
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 
 _PLACED = KINDS.index("placed")
 _BOUNDS = 3
 """Bounds of a placed row: of the row alone, with its placement, with its circuits. Other rows have one."""
+_REASONS = 6
+"""Refused algorithms that an error names."""
 
 
-class Asked(NamedTuple):
-    """What a search is to try."""
-
-    batches: Sequence[int]
-    quanta: Sequence[float]
-    algorithms: Sequence[str]
-    kinds: Sequence[str]
-    compressions: Sequence[Compression]
+class TooLargeError(UnsupportedError):
+    """No plan fits the memory."""
 
 
 class Row(NamedTuple):
-    """A row and what its bound allows; rows sort by seconds a sample."""
+    """A plan and what its bound allows; rows sort by seconds a sample."""
 
     per_sample: float
     """Seconds of a step for each sample, at least."""
     kind: int
     """Index in :data:`KINDS`."""
     number: int
+    """Row of the strategies or of the placed plans."""
     bounded: int
     """Bounds that it has had."""
 
@@ -66,15 +64,15 @@ class Row(NamedTuple):
         return self.kind != _PLACED or self.bounded == _BOUNDS
 
 
-class SplitRows:
+class ClusterRows:
     """All rows of one model on one cluster."""
 
-    def __init__(self, graph: ComputeGraph, cluster: Cluster, asked: Asked, prices: GroupPrices | None = None) -> None:
-        self._cluster, self._asked = cluster, asked
-        fabric, training = cluster.fabric, cluster.training
-        prices = prices or GroupPrices(fabric, training, compressions=asked.compressions)
-        self._job = Job(graph, cluster.accelerator, fabric, training, prices)
-        self._plans = PlacedPlans(self._job, {each.ratio: each for each in asked.compressions})
+    def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
+        self._cluster, self._request = cluster, request
+        self._compressions = {each.ratio: each for each in request.compressions}
+        self.job = Job(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
+        self._prices = prices
+        self._plans = PlacedPlans(self.job, self._compressions)
         self._strategies: Strategies | None = None
         self._placed = PlacedRows.of([])
         self._counts = Counts()
@@ -95,18 +93,18 @@ class SplitRows:
         lines = dict.fromkeys(self._refusals)
         if self._unserved:
             count, first = len(self._unserved), self._unserved[0]
-            lines[f"{count} placed rows have no circuits that serve them; of the first, {first}"] = None
+            lines[f"{count} placed plans have no circuits that serve them; of the first, {first}"] = None
         return tuple(lines)
 
-    def first(self) -> list[Row]:
-        """All rows that may fit, each with its first bound.
+    def first(self, batches: tuple[int, ...]) -> list[Row]:
+        """All rows of these global batches that may fit, each with its first bound.
 
         Raises:
-            UnsupportedError: there are none.
+            ConfigError: no strategy has all that is pinned.
         """
-        rows = [*self._strategy_rows(), *self._placed_rows()]
-        if not rows:
-            raise UnsupportedError(self.why_nothing())
+        if self._request.pins and (why := self._request.pins.contradiction(self.job, batches)):
+            raise ConfigError(why)
+        rows = [*self._strategy_rows(batches), *self._placed_rows(batches)]
         self._counts += Counts(bounded=len(rows))
         return rows
 
@@ -121,124 +119,161 @@ class SplitRows:
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
-    def simulated(self, row: Row) -> SplitPlan:
+    def simulated(self, row: Row) -> Plan:
         """The row's step."""
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
         assert self._strategies is not None
         choice = self._strategies[row.number]
-        timeline = simulate(self._job, choice)
-        return SplitPlan(
+        return self._strategy_plan(self.job, choice, row.per_sample * choice.global_batch)
+
+    def refine_winner(self, plan: Plan) -> Plan:
+        """The plan, or a faster form of it: a placed one placed with all effort, another one with schedules that are
+        synthesized for its groups and sizes."""
+        if isinstance(plan.choice, PlacedChoice):
+            step = self._plans.simulate_replaced(plan.choice)
+            return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
+        searched = self._request.algorithms
+        if searched or self._request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
+            return plan
+        prices = self._prices.with_choices(tuple(algorithms()))
+        job = Job(
+            self.job.graph, self.job.accelerator, self.job.fabric, self.job.settings, prices, self._request.overlap
+        )
+        other = self._strategy_plan(job, plan.choice, plan.bound)
+        return other if other.step_time < plan.step_time else plan
+
+    def _strategy_plan(self, job: Job, choice: Strategy, bound: float) -> Plan:
+        step = simulate(job, choice)
+        return Plan(
             cluster=self._cluster,
             choice=choice,
-            bound=row.per_sample * choice.global_batch,
-            step=timeline,
-            breakdown=timeline.breakdown(),
-            energy=strategy_energy(self._job, choice, timeline.step_time),
-            memory=float(memory(self._job, Strategies.of(choice))[0]),
+            bound=bound,
+            step=step,
+            breakdown=step.timeline.breakdown(),
+            energy=strategy_energy(job, choice, step),
+            memory=float(memory(job, Strategies.of(choice))[0]),
+            compression=self._compressions.get(choice.ratio),
         )
 
-    def placed_again(self, plan: SplitPlan) -> SplitPlan:
-        """The plan, or, if it is a placed one and faster so, placed with all effort."""
-        if not isinstance(plan.choice, PlacedChoice):
-            return plan
-        step = self._plans.simulate_replaced(plan.choice)
-        return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
-
-    def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> SplitPlan:
-        return SplitPlan(
+    def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
+        return Plan(
             cluster=self._cluster,
             choice=choice,
             bound=bound,
             step=step,
             breakdown=step.breakdown,
-            energy=placed_energy(self._job, step, choice.ratio),
+            energy=placed_energy(self.job, step, choice.ratio),
             memory=float(step.memory.max()),
+            compression=self._compressions.get(choice.ratio),
         )
 
-    def _strategy_rows(self) -> list[Row]:
-        if not set(self._asked.kinds) - {"placed"}:
+    def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
+        if not kinds:
             return []
-        ratios = (1.0, *dict.fromkeys(each.ratio for each in self._asked.compressions))
-        space = self._job.space(self._asked.batches, algorithms=self._asked.algorithms, ratios=ratios)
-        space = space.rows(np.isin(_kinds(space), [KINDS.index(each) for each in self._asked.kinds]))
-        possible = space.rows(admitted(self._job, space))
+        ratios = (1.0, *self._compressions)
+        space = self.job.space(batches, ratios=ratios, most_micro_batches=self._request.most_micro_batches)
+        space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
+        possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):
-            names = ", ".join(self._asked.algorithms)
+            names = ", ".join(self._request.algorithms) or "any algorithm"
             self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
-        held = memory(self._job, possible)
-        if len(possible) and held.min() > self._capacity:
+        held = memory(self.job, possible)
+        fitting = held <= self._capacity
+        if len(possible) and not fitting.any():
             self._needed.append(f"the smallest strategy needs {format_size(held.min())} a rank")
-        fitting = self._strategies = possible.rows(held <= self._capacity)
-        self._counts += Counts(
-            rows=len(space), refused=len(space) - len(possible), too_large=len(possible) - len(fitting)
-        )
-        per_sample = (bounds(self._job, fitting) / fitting.global_batch).tolist()
-        return [
-            Row(bound, kind, number, 1)
-            for number, (bound, kind) in enumerate(zip(per_sample, _kinds(fitting).tolist(), strict=True))
-        ]
+            if not self._request.must_fit:
+                fitting = held <= held.min()
+        if self._request.largest_batches:
+            fitting &= _largest(possible, fitting)
+        rows = possible.rows(fitting)
+        bound = bounds(self.job, rows) / rows.global_batch
+        served = np.isfinite(bound)
+        self._strategies = rows.rows(served)
+        unserved = len(space) - len(possible) + int((~served).sum())
+        self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
+        kind = _kinds(self._strategies).tolist()
+        return [Row(least, kind[row], row, 1) for row, least in enumerate(bound[served].tolist())]
 
-    def _placed_rows(self) -> list[Row]:
-        rows = self._placed_space() if "placed" in self._asked.kinds else PlacedRows.of([])
-        table = PartTable(self._job.graph)
-        rows = distinct(self._job, table, rows)
-        look = first_look(self._job, table, rows)
+    def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        rows = self._placed_space(batches) if "placed" in self._request.kinds else PlacedRows.of([])
+        table = PartTable(self.job.graph)
+        rows = distinct(self.job, table, rows)
+        look = coarse_bound(self.job, table, rows)
         fine, large = look.sub_operators > MOST_SUB_OPERATORS, look.memory > self._capacity
         if fine.any():
-            self._refusals.append(f"{fine.sum()} placed rows have more than {MOST_SUB_OPERATORS} sub-operators")
+            self._refusals.append(f"{fine.sum()} placed plans have more than {MOST_SUB_OPERATORS} sub-operators")
         if large.any():
             self._needed.append(f"the smallest placed plan needs at least {format_size(look.memory.min())} a device")
         self._counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
         self._placed, bound = rows.rows(~fine & ~large), look.bound[~fine & ~large]
         per_sample = (bound / self._placed.global_batch).tolist()
-        return [Row(each, _PLACED, number, 1) for number, each in enumerate(per_sample)]
+        return [Row(least, _PLACED, number, 1) for number, least in enumerate(per_sample)]
 
-    def _placed_space(self) -> PlacedRows:
+    def _placed_space(self, batches: tuple[int, ...]) -> PlacedRows:
         try:
-            peers(self._job.fabric)
+            peers(self.job.fabric)
         except UnsupportedError as error:
             self._refusals.append(str(error))
             return PlacedRows.of([])
-        in_line = [each.ratio for each in self._asked.compressions if each.in_line]
-        if len(in_line) < len(self._asked.compressions):
-            self._refusals.append("placed rows take codecs in line with the links only")
-        rows, refused = placed_space(self._job.fabric, self._asked.batches, self._asked.quanta, (1.0, *in_line))
+        in_line = [codec.ratio for codec in self._request.compressions if codec.in_line]
+        if len(in_line) < len(self._request.compressions):
+            self._refusals.append("placed plans take codecs in line with the links only")
+        rows, refused = placed_space(self.job.fabric, batches, self._request.quanta, (1.0, *in_line))
         if refused:
             self._refusals.append(
-                f"{refused} placed rows have groups without circuits between their devices, of a degree D of "
-                f"{peers(self._job.fabric)}: expected D of at least 3, one circuit each way and one to the next group"
+                f"{refused} placed plans have groups without circuits between their devices, of a degree D of "
+                f"{peers(self.job.fabric)}: expected D of at least 3, one circuit each way and one to the next group"
             )
         self._counts += Counts(rows=refused, refused=refused)
         return rows
 
     @property
     def _capacity(self) -> float:
-        memory = self._job.accelerator.memory
+        memory = self.job.accelerator.memory
         return np.inf if memory is None else memory
 
-    def why_nothing(self) -> str:
-        """Why no row can be had, and what would do."""
-        return f"cluster {self._cluster.name}: {self._reason()}"
+    @property
+    def too_large(self) -> bool:
+        """Whether rows were left out since they do not fit the memory."""
+        return bool(self._needed)
 
-    def _reason(self) -> str:
+    def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
+        """The error that says why there is no plan, and what would do."""
+        error = TooLargeError if self._needed else UnsupportedError
+        return error(f"cluster {self._cluster.name}: {self._reason(refused)}")
+
+    def _reason(self, refused: Sequence[RefusedPlan]) -> str:
         if self._needed:
-            name, needs = self._job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
+            name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
             size = format_size(self._capacity or 0.0)
             return (
-                f"accelerator {name!r}: memory is {size}, but {needs}: expected more memory, more ranks or "
-                "a smaller global batch"
+                f"no plan fits: accelerator {name!r} has {size} of memory, but {needs}: expected more memory, more "
+                "ranks or a smaller global batch"
             )
         if not self._counts.rows and not self.refusals:
             ranks = self._cluster.ranks
             return (
-                "no split: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
-                f"{ranks}, one sample a rank"
+                "no plan: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
+                f"{ranks}, one sample a rank" + ("; or other options that pin a choice" if self._request.pins else "")
             )
-        return f"none of {self._counts.rows} splits can be had: {'; '.join(self.refusals)}"
+        reasons = dict.fromkeys(f"{row.strategy}: {row.why}" for row in refused[:_REASONS])
+        return f"none of {self._counts.rows} plans is feasible: {'; '.join([*self.refusals, *reasons])}"
 
 
 def _kinds(rows: Strategies) -> Ints:
     """Index in :data:`KINDS`: [rows]."""
     return np.where(rows.plain, rows.sharding, len(SHARDINGS))
+
+
+def _largest(rows: Strategies, fitting: Mask) -> Mask:
+    """Rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
+    names = [name for name in Strategy._fields if name != "global_batch"]
+    columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
+    _, plan = np.unique(columns, axis=1, return_inverse=True)
+    most = np.zeros(int(plan.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
+    largest: Mask = rows.global_batch == most[plan]
+    return largest

@@ -1,137 +1,223 @@
-"""The fastest split of a model over clusters: bound every row of every kind, refine and simulate in the order of the
-bounds, stop when no bound is below the best time.
+"""The search for the fastest plan: bound every row of every kind, refine and simulate in the order of the bounds, stop
+when no bound is below the best time.
 
     rows of all kinds ──► first bound, all at once ──► heap ──► least? ──► next bound ──► back to the heap
                                                                   └──► last bound: simulate ──► ranking
 
-Each cluster's own winner is found, so that clusters can be compared; the ranking is of all together. Of a kind that
-cannot win the few rows with the least bounds are simulated, so that kinds can be compared.
+Data parallelism alone is simulated with every algorithm, so that algorithms can be compared. Each cluster's own winner
+is found, so that clusters can be compared; the ranking is of all together. Of a kind that cannot win the few rows with
+the least bounds are simulated, so that kinds can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from math import nextafter
 
 from lightloom.clusters.base import Cluster
-from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.planner.pricing.compression import Compression
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planner.search.plans import KINDS, Counts, SplitPlan, SplitSearch
-from lightloom.planner.search.rows import Asked, Row, SplitRows
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.search.data_parallel import Comparison
+from lightloom.planner.search.plans import Counts, Plan, PlanSearch, RefusedPlan, order
+from lightloom.planner.search.request import DATA_PARALLEL, LARGEST, SearchRequest
+from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError
 from lightloom.workloads.graph import ComputeGraph
 
-DEFAULT_ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped", "one-stage-striped")
-"""What serves rings and circuit switches well."""
 COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
+_MOST_SAMPLES = 1024
+"""Samples of a rank that a search for the largest batches tries at most."""
 
 
-def split_search(
+def search(
     graph: ComputeGraph,
-    clusters: Sequence[Cluster],
+    clusters: Cluster | Sequence[Cluster],
+    request: SearchRequest | None = None,
     *,
-    global_batches: Sequence[int],
-    quanta: Sequence[float] = DEFAULT_QUANTA,
-    algorithms: Sequence[str] = DEFAULT_ALGORITHMS,
-    kinds: Sequence[str] = KINDS,
-    compressions: Sequence[Compression] = (),
     prices: GroupPrices | None = None,
-    prune: bool = True,
     advance: Callable[[], None] = lambda: None,
-) -> SplitSearch:
-    """Rank the ways to split a model, over all clusters together, by seconds of a step for each of its samples.
+) -> PlanSearch:
+    """Rank the plans of a model over all clusters together: those that fit first, then least seconds a sample.
 
     Args:
         graph: the model, at any batch.
         clusters: where it may run; one entry for each number of ranks.
-        global_batches: samples of a step on all ranks together.
-        quanta: seconds below which placed plans cut no operator.
-        algorithms: of the collectives of strategies.
-        kinds: some of :data:`KINDS`.
-        compressions: of gradients; every row is there without, and with each.
-        prices: of the one cluster's fabric, settings and compressions, where several models are searched there.
-        prune: False simulates every row that fits.
+        request: batches, what may vary, and what is pinned; everything without it.
+        prices: of the one cluster's fabric and of the request, where several models are searched there.
         advance: called before each refinement and simulation.
 
     Raises:
-        ConfigError: a batch or quantum is not positive, a list is empty, or prices for several clusters.
-        UnknownNameError: no such kind or algorithm.
-        UnsupportedError: no cluster has any row, or none that fits (says how much would do).
+        ConfigError: no cluster, prices for several clusters, or pins that contradict each other.
+        UnsupportedError: no cluster has any plan, or none that fits (says how much would do).
     """
-    _check(clusters, global_batches, quanta, kinds)
+    clusters = (clusters,) if isinstance(clusters, Cluster) else tuple(clusters)
+    request = request or SearchRequest()
+    if not clusters:
+        raise ConfigError("no clusters: expected at least one")
     if prices is not None and len(clusters) != 1:
         raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
-    asked = Asked(global_batches, quanta, algorithms, kinds, compressions)
-    found, why = [], []
-    for cluster in clusters:
+    # A codec that makes nothing smaller is still another plan.
+    codecs = [replace(each, ratio=nextafter(1, 2)) if each.ratio == 1 else each for each in request.compressions]
+    request = replace(request, compressions=codecs)
+    choices = {} if prices is None else {0: prices}
+    for batches in _batches(clusters, request):
         try:
-            found.append(_Search(SplitRows(graph, cluster, asked, prices), prune, advance).run())
+            return _searched(graph, clusters, request, batches, choices, advance)
+        except TooLargeError:
+            if request.global_batches is not None or batches == _least(clusters):
+                raise
+    raise AssertionError("the least batch ends the search")
+
+
+def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
+    """Global batches that are searched together; the next entry where no plan fits those of the one before."""
+    if request.global_batches is not None:
+        return [tuple(dict.fromkeys(request.global_batches))]
+    (least,) = _least(clusters)
+    if request.largest_batches:
+        powers = range(_MOST_SAMPLES.bit_length())
+        return [tuple(least << power for power in powers)]
+    return [(least << power,) for power in reversed(range(LARGEST.bit_length()))]
+
+
+def _least(clusters: Sequence[Cluster]) -> tuple[int, ...]:
+    return (max(cluster.ranks for cluster in clusters),)
+
+
+def _searched(
+    graph: ComputeGraph,
+    clusters: tuple[Cluster, ...],
+    request: SearchRequest,
+    batches: tuple[int, ...],
+    choices: dict[int, GroupPrices],
+    advance: Callable[[], None],
+) -> PlanSearch:
+    """One search on each cluster, with prices that later searches share."""
+    parts: list[_Found] = []
+    errors: list[UnsupportedError] = []
+    for index, cluster in enumerate(clusters):
+        if index not in choices:
+            choices[index] = GroupPrices(
+                cluster.fabric, cluster.training, request.cost_model, request.compressions, request.algorithms
+            )
+        try:
+            parts.append(_Search(graph, cluster, request, choices[index], advance).run(batches))
         except UnsupportedError as error:
-            why.append(str(error))
-    if not found:
-        raise UnsupportedError("; ".join(dict.fromkeys(why)))
-    ranking = sorted((plan for each in found for plan in each.ranking), key=lambda plan: plan.sample_time)
-    return SplitSearch(
-        ranking=tuple(ranking),
-        counts=sum((each.counts for each in found), Counts()),
-        refusals=tuple(dict.fromkeys([*(line for each in found for line in each.refusals), *why])),
+            errors.append(error)
+    if not parts:
+        lines = "; ".join(dict.fromkeys(map(str, errors)))
+        raise (TooLargeError if any(isinstance(error, TooLargeError) for error in errors) else UnsupportedError)(lines)
+    for shared in choices.values():
+        shared.save()
+    return PlanSearch(
+        graph=graph,
+        clusters=clusters,
+        request=request,
+        global_batches=batches,
+        ranking=tuple(sorted((plan for part in parts for plan in part.ranking), key=order)),
+        reference=_reference(graph, clusters, request, batches, parts),
+        refused=tuple(row for part in parts for row in part.refused),
+        counts=sum((part.counts for part in parts), Counts()),
+        refusals=tuple(dict.fromkeys([*(line for part in parts for line in part.refusals), *map(str, errors)])),
     )
 
 
-def _check(clusters: Sequence[Cluster], batches: Sequence[int], quanta: Sequence[float], kinds: Sequence[str]) -> None:
-    for name, values in (("clusters", clusters), ("global batches", batches), ("quanta", quanta), ("kinds", kinds)):
-        if not len(values):
-            raise ConfigError(f"no {name}: expected at least one")
-    wrong = [each for each in batches if each < 1]
-    if wrong:
-        raise ConfigError(f"global batch of {wrong[0]}: expected at least 1 sample")
-    late = [each for each in quanta if not each > 0]
-    if late:
-        raise ConfigError(f"quantum of {late[0]} s: expected more than 0")
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UnknownNameError("kind of split", kind, KINDS)
+def _reference(
+    graph: ComputeGraph,
+    clusters: tuple[Cluster, ...],
+    request: SearchRequest,
+    batches: tuple[int, ...],
+    parts: Sequence[_Found],
+) -> tuple[Plan, ...]:
+    """Data parallelism on the electrical reference of the one cluster, at the batch of the winner."""
+    fabric = clusters[0].reference
+    if not request.compare or fabric is None or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
+        return ()
+    cluster = replace(clusters[0], fabric=fabric, reference=None)
+    prices = GroupPrices(fabric, cluster.training, request.cost_model, request.compressions)
+    job = Job(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap)
+    used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
+    plans, _ = Comparison(cluster, job, prices, replace(request, algorithms=())).run(used)
+    prices.save()
+    return tuple(sorted(plans, key=order))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the search on one cluster found."""
+
+    ranking: list[Plan]
+    refused: list[RefusedPlan]
+    counts: Counts
+    refusals: tuple[str, ...]
 
 
 class _Search:
-    """On one cluster."""
+    """The search on one cluster."""
 
-    def __init__(self, rows: SplitRows, prune: bool, advance: Callable[[], None]) -> None:
-        self._rows = rows
-        self._prune = prune
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        cluster: Cluster,
+        request: SearchRequest,
+        prices: GroupPrices,
+        advance: Callable[[], None],
+    ) -> None:
+        self._rows = ClusterRows(graph, cluster, request, prices)
+        self._comparison = Comparison(cluster, self._rows.job, prices, request)
+        self._request = request
         self._advance = advance
         self._best = float("inf")
-        self._found: list[tuple[SplitPlan, Row]] = []
+        self._found: list[tuple[Plan, Row]] = []
 
-    def run(self) -> SplitSearch:
+    def run(self, batches: tuple[int, ...]) -> _Found:
         """Simulate in the order of the bounds.
 
         Raises:
             UnsupportedError: there is no row, or none that fits.
         """
-        heap = self._rows.first()
+        heap = self._rows.first(batches)
+        compared, refused = self._compared_algorithms(batches, heap)
+        self._best = min((plan.sample_time for plan in compared if plan.fits is not False), default=float("inf"))
         heapify(heap)
-        self._simulate(heap, until=lambda row: self._prune and row.per_sample >= self._best)
+        self._simulate(heap, until=lambda row: self._request.prune and row.per_sample >= self._best)
         # What is left in the heap cannot win.
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
             left = [row for row in heap if row.kind == kind]
             heapify(left)
-            self._simulate(left, until=self._compared)
-        if not self._found:
-            raise UnsupportedError(self._rows.why_nothing())
-        ranking = [plan for plan, _ in sorted(self._found, key=lambda each: (each[0].sample_time, each[1][1:3]))]
-        ranking[0] = self._rows.placed_again(ranking[0])
-        return SplitSearch(
-            ranking=tuple(ranking),
-            counts=self._rows.counts + Counts(simulated=len(ranking)),
-            refusals=self._rows.refusals,
-        )
+            self._simulate(left, until=self._known_best)
+        plans = sorted([*compared, *_distinct([plan for plan, _ in self._found], compared)], key=order)
+        if not plans or (self._request.must_fit and plans[0].fits is False):
+            raise self._rows.nothing(refused)
+        if plans[0].fits is not False:
+            plans[0] = self._rows.refine_winner(plans[0])
+        simulated = Counts(rows=len(compared) + len(refused), refused=len(refused), simulated=len(plans))
+        return _Found(plans, refused, self._rows.counts + simulated, self._rows.refusals)
 
-    def _compared(self, row: Row) -> bool:
+    def _compared_algorithms(
+        self, batches: tuple[int, ...], heap: Sequence[Row]
+    ) -> tuple[list[Plan], list[RefusedPlan]]:
+        """Data parallelism with each algorithm alone; with its largest batch where each plan has its own."""
+        if not self._request.compare or not set(DATA_PARALLEL) & set(self._request.kinds):
+            return [], []
+        if not heap and self._request.must_fit and self._rows.too_large:
+            raise self._rows.nothing()
+        plans, refused = self._comparison.run(batches, self._advance)
+        if self._request.largest_batches:
+            largest: dict[tuple[str, str, float], Plan] = {}
+            for plan in sorted(plans, key=lambda plan: (plan.fits is not False, plan.global_batch)):
+                assert isinstance(plan.choice, Strategy)
+                largest[plan.strategy, plan.choice.algorithm, plan.choice.ratio] = plan
+            plans = list(largest.values())
+        return plans, list(dict.fromkeys(refused))
+
+    def _known_best(self, row: Row) -> bool:
         """Whether a kind that cannot win has its best row, or rows enough to compare it by."""
-        times = [plan.sample_time for plan, had in self._found if had.kind == row.kind]
+        times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         return len(times) >= COMPARED or (len(times) > 0 and row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
@@ -145,4 +231,20 @@ class _Search:
                 continue
             plan = self._rows.simulated(row)
             self._found.append((plan, row))
-            self._best = min(self._best, plan.sample_time)
+            if plan.fits is not False:
+                self._best = min(self._best, plan.sample_time)
+
+
+def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
+    """Plans without those that choose one algorithm for everything and are compared by it already."""
+    known = {plan.choice for plan in compared}
+    return [
+        plan
+        for plan in plans
+        if not (
+            isinstance(plan.choice, Strategy)
+            and plan.choice.algorithm == AUTO
+            and len(plan.algorithms) == 1
+            and plan.choice._replace(algorithm=plan.algorithm) in known
+        )
+    ]

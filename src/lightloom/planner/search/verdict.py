@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lightloom.core.units import format_time
-from lightloom.planner.search.ranked import Candidate
+from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.search.plans import Plan
 
 _SAME = 1e-9
 """Steps that differ by less than this share are called equal."""
@@ -16,16 +17,20 @@ class Verdict:
     """A compressing plan against the same plan without; seconds of one step, hidden or not."""
 
     gained: float
-    """Shorter step; negative where compression loses."""
+    """Seconds by which the step is shorter; negative where compression loses."""
     saved: float
-    """Shorter sending; negative where links wait for an engine behind the port, or nothing became smaller."""
+    """Seconds by which sending is shorter; negative where links wait for an engine behind the port, or nothing became
+    smaller."""
     encode: float
+    """Seconds of compressing."""
     decode: float
+    """Seconds of decompressing."""
     nbytes: float
-    """Sizes of the gradient collectives, uncompressed."""
+    """Bytes of the gradient collectives, uncompressed."""
     compressed_nbytes: float
+    """Bytes of the gradient collectives as they are sent."""
     step_time: float
-    """Of the plan without."""
+    """Duration of a step without the codec, in seconds."""
 
     @property
     def outcome(self) -> str:
@@ -47,26 +52,27 @@ class Verdict:
         return f"loses {format_time(-self.gained)}: {coding} > {format_time(self.saved)} less sending"
 
 
-def verdict(candidate: Candidate) -> Verdict | None:
-    """None for a plan that does not compress."""
-    plain = candidate.plain
-    if plain is None:
+def verdict(plan: Plan) -> Verdict | None:
+    """The effect of a plan's codec; None without one, or where the same plan without it was not simulated."""
+    other = plan.uncompressed
+    if other is None or other.prices is None or plan.result is None or not isinstance(plan.prices, CheapestPrices):
         return None
     saved = encode = decode = nbytes = compressed = 0.0
-    for exchange in candidate.result.plan.exchanges:
-        if candidate.prices.values_nbytes(exchange.kind, exchange.nbytes) is None:
+    for exchange in plan.result.plan.exchanges:
+        prices = plan.prices.choice(exchange.kind, exchange.nbytes)
+        if prices.values_nbytes(exchange.kind, exchange.nbytes) is None:
             continue
-        ours, theirs = (each.prices.cost(exchange.kind, exchange.nbytes)[0] for each in (candidate, plain))
+        ours, theirs = (each.cost(exchange.kind, exchange.nbytes)[0] for each in (prices, other.prices))
         saved += theirs.transmission - ours.transmission
         encode, decode = encode + ours.encode, decode + ours.decode
         nbytes += exchange.nbytes
-        compressed += candidate.prices.sent_nbytes(exchange.kind, exchange.nbytes)
+        compressed += prices.sent_nbytes(exchange.kind, exchange.nbytes)
     return Verdict(
-        gained=plain.result.step_time - candidate.result.step_time,
+        gained=other.step_time - plan.step_time,
         saved=saved,
         encode=encode,
         decode=decode,
         nbytes=nbytes,
         compressed_nbytes=compressed,
-        step_time=plain.result.step_time,
+        step_time=other.step_time,
     )

@@ -11,8 +11,9 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import SHARDINGS
 from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.search.plans import STRATEGIES, SplitPlan
-from lightloom.planner.search.search import split_search
+from lightloom.planner.search.plans import Plan
+from lightloom.planner.search.request import STRATEGIES, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.studies.sipml.paper import JOBS, Job
 from lightloom.workloads.load import load_workload
 
@@ -22,28 +23,24 @@ ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
     """Return, by model, the fastest of all strategies, and the fastest with sharded and with plain data parallelism."""
-    settings = TrainingSettings()
-    prices, chip = GroupPrices(fabric, settings), load_accelerator("a100")
+    settings = TrainingSettings(batch_per_rank=1)
+    prices, chip = GroupPrices(fabric, settings, choices=ALGORITHMS), load_accelerator("a100")
     on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=settings)
     return {key: _of(wanted, on, prices) for key, wanted in JOBS.items()}
 
 
 def _of(wanted: Job, on: Cluster, prices: GroupPrices) -> dict[str, Any]:
     try:
-        found = split_search(
-            load_workload(wanted.model, batch=1),
-            [on],
-            global_batches=[wanted.global_batch],
-            algorithms=ALGORITHMS,
-            kinds=STRATEGIES,
-            prices=prices,
+        request = SearchRequest(
+            global_batches=[wanted.global_batch], algorithms=ALGORITHMS, strategies=STRATEGIES, compare=False
         )
+        found = search(load_workload(wanted.model, batch=1), on, request, prices=prices)
     except UnsupportedError as error:
         return {name: {"refused": str(error)} for name in ("search", *SHARDINGS)}
     return {"search": _row(found.winner)} | {name: _row(found.best_of(name)) for name in SHARDINGS}
 
 
-def _row(plan: SplitPlan | None) -> dict[str, Any]:
+def _row(plan: Plan | None) -> dict[str, Any]:
     if plan is None:
         return {"refused": "it does not fit, or no algorithm serves it"}
     return {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}

@@ -10,10 +10,10 @@ import pytest
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Kind
 from lightloom.planner.pricing import price_cache
 from lightloom.planner.pricing.price_cache import prices_path
-from lightloom.planner.search.ranked import PlanSearch, search
+from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.search import search
 from tests.planner.jobs import transformer
 
 
@@ -30,8 +30,8 @@ def cluster(**settings: Any) -> Cluster:
 def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
     """Everything that a ranking says."""
     return [
-        (each.strategy, each.algorithm.name, each.result.breakdown, each.result.busy_time, each.result.energy)
-        for each in (*found.ranking, *found.reference)
+        (plan.label, plan.step_time, plan.breakdown, plan.communication_time, plan.energy, plan.exchanges)
+        for plan in (*found.ranking, *found.reference)
     ]
 
 
@@ -58,19 +58,17 @@ def test_damaged_files_are_priced_again(folder: Path) -> None:
 
 def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = find("ring")
-    wanted: list[tuple[Kind, float]] = [("all-reduce", 8.0)]
     paths = [
-        prices_path(ring, cluster().fabric, "physical", wanted),
-        prices_path(find("ring-striped"), cluster().fabric, "physical", wanted),
-        prices_path(ring, cluster(ranks=9).fabric, "physical", wanted),
-        prices_path(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical", wanted),
-        prices_path(ring, cluster().fabric, "paper", wanted),
-        prices_path(ring, cluster().fabric, "physical", [("all-reduce", 9.0)]),
+        prices_path(ring, cluster().fabric, "physical"),
+        prices_path(find("ring-striped"), cluster().fabric, "physical"),
+        prices_path(ring, cluster(ranks=9).fabric, "physical"),
+        prices_path(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical"),
+        prices_path(ring, cluster().fabric, "paper"),
     ]
     monkeypatch.setattr(price_cache, "_code_hash", lambda: "another")
-    paths.append(prices_path(ring, cluster().fabric, "physical", wanted))
+    paths.append(prices_path(ring, cluster().fabric, "physical"))
     assert None not in paths and len(set(paths)) == len(paths)
 
 
 def test_what_keeps_itself_or_lies_elsewhere_is_not_kept_here() -> None:
-    assert prices_path(find("synthesized"), cluster().fabric, "physical", []) is None
+    assert prices_path(find("synthesized"), cluster().fabric, "physical") is None

@@ -1,7 +1,8 @@
-"""One search over all kinds of splits: pruning loses nothing, and whatever is left out is counted and said."""
+"""One search over all kinds of plans: pruning loses nothing, and whatever is left out is counted and named."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -16,9 +17,10 @@ from lightloom.parallelism.load import make_plan
 from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.explain_split import explain_split
-from lightloom.planner.search.plans import KINDS, STRATEGIES, SplitSearch, pareto_front
-from lightloom.planner.search.search import split_search
+from lightloom.planner.search import search as searching
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.plans import KINDS, PlanSearch, pareto_front
+from lightloom.planner.search.request import STRATEGIES, SearchRequest
 from lightloom.simulation.step import simulate_step
 from tests.planner.jobs import SEQUENCE, mixture, transformer
 
@@ -41,10 +43,18 @@ def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
     return load_cluster("terarack-64", fields)
 
 
-def search(*clusters: Cluster, blocks: int = 2, hidden: int = 256, **options: Any) -> SplitSearch:
+def search(
+    *clusters: Cluster,
+    blocks: int = 2,
+    hidden: int = 256,
+    prices: GroupPrices | None = None,
+    advance: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> PlanSearch:
     """Of a small transformer."""
-    asked = {"global_batches": (8,), "algorithms": ("ring-two-way-striped",), **options}
-    return split_search(transformer(blocks, hidden), clusters, **asked)
+    request = {"global_batches": (8,), "algorithms": ("ring-two-way-striped",), "compare": False, **options}
+    graph = transformer(blocks, hidden)
+    return searching.search(graph, clusters, SearchRequest(**request), prices=prices, advance=advance)
 
 
 @pytest.mark.parametrize(("fabric", "size", "hidden"), CASES)
@@ -53,13 +63,19 @@ def test_the_winner_is_that_of_a_search_without_pruning(
 ) -> None:
     blocks, ranks = size
     on, batches = cluster(ranks, fabric), {6: (6, 1536), 8: (16,)}.get(ranks, (ranks, 4 * ranks))
-    pruned = search(on, blocks=blocks, hidden=hidden, global_batches=batches)
-    whole = search(on, blocks=blocks, hidden=hidden, global_batches=batches, prune=False)
+    everything: dict[str, Any] = {
+        "blocks": blocks,
+        "hidden": hidden,
+        "global_batches": batches,
+        "algorithms": (),
+        "compare": True,
+    }
+    pruned, whole = (search(on, blocks=blocks, hidden=hidden, prune=prune, **everything) for prune in (True, False))
     assert pruned.winner.choice == whole.winner.choice
     assert pruned.winner.step_time == whole.winner.step_time
-    assert whole.counts.simulated == whole.counts.bounded >= pruned.counts.simulated
+    assert whole.counts.simulated >= pruned.counts.simulated
     assert all(each.bound <= each.step_time for each in whole.ranking if each is not whole.winner)
-    assert {each.kind for each in pruned.ranking} == {each.kind for each in whole.ranking} == set(KINDS)
+    assert {each.strategy for each in pruned.ranking} == {each.strategy for each in whole.ranking} == set(KINDS)
 
 
 def test_there_are_twenty_cases() -> None:
@@ -69,18 +85,18 @@ def test_there_are_twenty_cases() -> None:
 def test_experts_are_searched_too() -> None:
     on = cluster(4, SWITCH)
     pruned, whole = (
-        split_search(
+        searching.search(
             mixture(2),
-            [on],
-            global_batches=(8, 16),
-            algorithms=("one-stage-striped", "ring-two-way-striped"),
-            prune=prune,
+            on,
+            SearchRequest(
+                global_batches=(8, 16), algorithms=("one-stage-striped", "ring-two-way-striped"), prune=prune
+            ),
         )
         for prune in (True, False)
     )
-    assert pruned.winner.choice == whole.winner.choice and "placed" in {each.kind for each in whole.ranking}
+    assert pruned.winner.choice == whole.winner.choice and "placed" in {each.strategy for each in whole.ranking}
     shared = [each for each in whole.ranking if " · ep " in each.label]
-    assert shared and all(each.kind == "tensor-pipeline" for each in shared)
+    assert shared and all(each.strategy == "tensor-pipeline" for each in shared)
 
 
 def test_groups_get_verified_schedules_or_are_refused() -> None:
@@ -90,23 +106,20 @@ def test_groups_get_verified_schedules_or_are_refused() -> None:
         blocks=3,
         global_batches=(24,),
         algorithms=("neighbour-exchange", "wrht-striped"),
-        kinds=STRATEGIES,
+        strategies=STRATEGIES,
         prune=False,
     )
     # WRHT only all-reduces, neighbour exchange needs an even group.
     for each in found.ranking:
-        choice = each.choice
-        assert not isinstance(choice, PlacedChoice)
-        if choice.algorithm == "wrht-striped":
-            assert choice.sharding == "ddp" or choice.dp == 1
-        else:
-            assert choice.dp % 2 == 0 or choice.dp == 1
+        for use in each.exchanges:
+            assert use.kind == "all-reduce" if use.algorithm == "wrht-striped" else use.ranks % 2 == 0
+    assert {use.algorithm for each in found.ranking for use in each.exchanges} == {"neighbour-exchange", "wrht-striped"}
     assert found.counts.refused and found.counts.refused + found.counts.bounded == found.counts.rows
 
 
 def test_one_row_of_each_kind_is_simulated_on_each_cluster() -> None:
     found = search(cluster(4, RING), cluster(8, PACKETS))
-    kinds = {(each.cluster.ranks, each.kind) for each in found.ranking}
+    kinds = {(each.cluster.ranks, each.strategy) for each in found.ranking}
     assert kinds == set(product((4, 8), KINDS))
     assert found.counts.simulated == len(found.ranking) < found.counts.bounded
 
@@ -122,16 +135,16 @@ def test_clusters_are_ranked_together_as_each_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def everything() -> SplitSearch:
+def everything() -> PlanSearch:
     """Every row of a small job, simulated."""
     return search(cluster(4, SWITCH), prune=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_can_be_asked_for_alone(kind: str, everything: SplitSearch) -> None:
-    found, best = search(cluster(4, SWITCH), kinds=(kind,)), everything.best_of(kind)
-    assert {each.kind for each in found.ranking} == {kind}
-    assert found.counts.rows == len([each for each in everything.ranking if each.kind == kind])
+def test_a_kind_can_be_asked_for_alone(kind: str, everything: PlanSearch) -> None:
+    found, best = search(cluster(4, SWITCH), strategies=(kind,)), everything.best_of(kind)
+    assert {each.strategy for each in found.ranking} == {kind}
+    assert found.counts.rows == len([each for each in everything.ranking if each.strategy == kind])
     assert best is not None and best.choice == found.winner.choice
 
 
@@ -140,8 +153,8 @@ def test_fabrics_without_circuits_or_switches_leave_placed_plans_out_and_say_so(
     assert found.best_of("placed") is None
     assert any("placed plans on a ring: expected wavelengths" in x for x in found.refusals)
     with pytest.raises(UnsupportedError, match="placed plans on a ring: expected wavelengths"):
-        search(cluster(4, {"base": "ring"}), kinds=("placed",))
-    with pytest.raises(UnsupportedError, match="splits can be had: no strategy has groups that in-network serves"):
+        search(cluster(4, {"base": "ring"}), strategies=("placed",))
+    with pytest.raises(UnsupportedError, match="plans is feasible: no strategy has groups that in-network serves"):
         search(cluster(4, {"base": "ring"}), algorithms=("in-network",))
 
 
@@ -149,26 +162,26 @@ def test_codecs_between_the_hops_are_left_out_of_placed_plans() -> None:
     codecs = (stated("inceptionn:2^-10", 3.0, "nic"), stated("inceptionn:2^-6", 5.0, "nic"))
     codecs = codecs[0], replace(codecs[1], engine=codecs[1].engine.model_copy(update={"placement": "host"}))
     found = search(cluster(4, SLOW), compressions=codecs, prune=False)
-    ratios = {kind: {each.choice.ratio for each in found.ranking if each.kind == kind} for kind in KINDS}
+    ratios = {kind: {each.choice.ratio for each in found.ranking if each.strategy == kind} for kind in KINDS}
     assert ratios["placed"] == {1.0, 3.0} and ratios["ddp"] == ratios["fsdp"] == {1.0, 3.0, 5.0}
-    assert "placed rows take codecs in line with the links only" in found.refusals
+    assert "placed plans take codecs in line with the links only" in found.refusals
 
 
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
     on = cluster(4, SWITCH)
     small = replace(on, accelerator=on.accelerator.model_copy(update={"memory": 1e5}))
-    with pytest.raises(UnsupportedError, match=r"memory is 97.66 KiB, but the smallest \S+ needs"):
+    with pytest.raises(UnsupportedError, match=r"has 97.66 KiB of memory, but the smallest \S+ needs"):
         search(small)
     # What is named is enough for some strategy, and nothing less is.
     with pytest.raises(UnsupportedError) as refused:
-        search(small, kinds=STRATEGIES)
+        search(small, strategies=STRATEGIES)
     least = parse(str(refused.value).split("needs ")[1].split(" a rank")[0], "size")
     enough, short = (
         replace(on, accelerator=on.accelerator.model_copy(update={"memory": least * by})) for by in (1.001, 0.99)
     )
-    assert search(enough, kinds=STRATEGIES).counts.too_large > 0
+    assert search(enough, strategies=STRATEGIES).counts.too_large > 0
     with pytest.raises(UnsupportedError):
-        search(short, kinds=STRATEGIES)
+        search(short, strategies=STRATEGIES)
 
 
 def test_one_cluster_that_serves_is_enough() -> None:
@@ -184,9 +197,9 @@ def test_one_cluster_that_serves_is_enough() -> None:
     [
         ({"global_batches": ()}, ConfigError, "no global batches: expected at least one"),
         ({"global_batches": (0,)}, ConfigError, "global batch of 0: expected at least 1"),
-        ({"global_batches": (7,), "kinds": ("ddp",)}, UnsupportedError, "no global batch divides evenly"),
+        ({"global_batches": (7,), "strategies": ("ddp",)}, UnsupportedError, "no global batch divides evenly"),
         ({"quanta": (0.0,)}, ConfigError, "quantum of 0.0 s: expected more than 0"),
-        ({"kinds": ("magic",)}, UnknownNameError, "magic"),
+        ({"strategies": ("magic",)}, UnknownNameError, "unknown strategy .magic."),
         ({"algorithms": ("magic",)}, UnknownNameError, "magic"),
     ],
 )
@@ -213,7 +226,7 @@ def test_progress_is_told_of_every_look() -> None:
 
 
 def test_the_winner_that_is_placed_is_placed_with_all_effort() -> None:
-    found = search(cluster(8, RING), kinds=("placed",), prune=False, quanta=(1e-7,))
+    found = search(cluster(8, RING), strategies=("placed",), prune=False, quanta=(1e-7,))
     first, *others = found.ranking
     assert isinstance(first.choice, PlacedChoice) and first.placed is not None
     assert first.step_time == pytest.approx(first.timeline.step_time)
@@ -238,13 +251,13 @@ def test_joules_are_those_of_the_parts() -> None:
 def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
     on = cluster(4, RING | {"energy_per_bit": 1e-12, "power_per_rank": 20.0})
     graph, prices = transformer(2, 256), GroupPrices(on.fabric, on.training)
-    found = search(on, kinds=("ddp", "fsdp"), prune=False)
+    found = search(on, strategies=("ddp", "fsdp"), prune=False)
     for each in found.ranking:
         choice = each.choice
         assert not isinstance(choice, PlacedChoice)
         if choice.recomputation == "none":
             plan = make_plan(choice.sharding, graph, 4, on.training.model_copy(update={"batch_per_rank": 2}))
-            result = simulate_step(plan, on.accelerator, on.fabric, prices.price(choice.algorithm, 4, 1.0))
+            result = simulate_step(plan, on.accelerator, on.fabric, prices.price(each.algorithm, 4, 1.0))
             assert each.energy == result.energy
             assert each.memory == pytest.approx(plan.memory.total)
 
@@ -253,7 +266,7 @@ def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
 def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
     """By hand: with tensor groups alone every rank is in one; an all-reduce's joules grow with its bytes."""
     on = cluster(4, fabric | {"energy_per_bit": 1e-12})
-    found = search(on, kinds=("tensor-pipeline",), prune=False)
+    found = search(on, strategies=("tensor-pipeline",), prune=False)
     prices = GroupPrices(on.fabric, on.training).price("ring-two-way-striped", 4, 1.0)
     whole = next(each for each in found.ranking if each.label.startswith("dp 1 · tp 4 · ring"))
     # Two blocks with two all-reduces forward and two backward, of 8 samples; embedding and head one each.
@@ -265,7 +278,7 @@ def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
 def test_joules_of_stages_count_what_every_rank_sends() -> None:
     """By hand: a send is once a lightpath from every rank of a stage, there and back for every micro-batch."""
     fabric = SWITCH | {"energy_per_bit": 1e-12}
-    found = search(cluster(2, fabric), kinds=("tensor-pipeline",), prune=False)
+    found = search(cluster(2, fabric), strategies=("tensor-pipeline",), prune=False)
     graph = transformer(2, 256).with_element_bytes(2)
     crossing = next(each for each in graph.operators if each.name == "layers.0.add2").activation_bytes / graph.batch
     stages = [each for each in found.ranking if each.label.startswith("dp 1 · pp 2")]
@@ -289,15 +302,15 @@ def test_the_front_holds_what_nothing_beats_in_both() -> None:
 
 def test_the_explanation_names_the_winner_the_others_and_what_was_left_out() -> None:
     found = search(cluster(4, SWITCH))
-    text = explain_split(found)
+    text = explain(found)
     assert text.count(".") >= 1 and text.endswith(".") and "\n" not in text
     assert found.winner.label in text and "wins" in text
     for kind in KINDS:
         best = found.best_of(kind)
         assert best is not None and best.label in text
-    assert f"of {found.counts.rows:,} rows" in text and f"{found.counts.simulated:,} simulated" in text
+    assert f"of {found.counts.rows:,} plans" in text and f"{found.counts.simulated:,} simulated" in text
 
 
-def test_labels_tell_rows_apart(everything: SplitSearch) -> None:
+def test_labels_tell_rows_apart(everything: PlanSearch) -> None:
     labels = [each.label for each in everything.ranking]
     assert len(set(labels)) == len(labels)

@@ -1,4 +1,4 @@
-"""Pictures of splits show what they should, readably: shares, traffic beside circuits, fronts, the busiest lanes."""
+"""Pictures of plans show what they should, readably: shares, traffic beside circuits, fronts, the busiest lanes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
-from lightloom.reports.console import to_text
+from lightloom.reports.console import ranking_table, to_text
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import KINDS, PARALLELISM
 from lightloom.reports.figures.pareto_figure import Point, pareto_figure
 from lightloom.reports.figures.placement_figure import placement_figure, shares
 from lightloom.reports.figures.timeline_figure import busiest, timeline_figure
 from lightloom.reports.figures.traffic_figure import assignment_figure, group_figure
-from lightloom.reports.split_table import FRONT, SplitRow, page_table, split_table
+from lightloom.reports.report import FRONT, RankingRow, plans_table
 from lightloom.simulation.timeline import Interval, Timeline
 from tests.planner.jobs import transformer
 
@@ -178,38 +178,43 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
     assert labels == [*shown, "waits for"]
 
 
-def split_row(place: int, **facts: Any) -> SplitRow:
-    given_facts: dict[str, Any] = {
-        "place": place,
-        "kind": "fsdp",
-        "label": "dp 64 · fsdp",
+def ranked(place: int, **facts: Any) -> RankingRow:
+    fields: dict[str, Any] = {
+        "strategy": "fsdp",
+        "algorithm": "ring",
+        "label": "dp 64 · fsdp · ring",
         "site": "here, 64 ranks",
         "global_batch": 64,
         "step_time": 0.064 * place,
-        "samples_per_second": 1000 / place,
-        "energy_per_sample": 2.0,
-        "energy_complete": False,
+        "known_energy": 128.0,
         "memory": 2.0**30,
         "on_front": place == 1,
         "breakdown": {"compute_s": 0.06 * place, "exposed_communication_s": 0.004 * place},
     }
-    return SplitRow(**given_facts | facts)
+    return RankingRow(**fields | facts)
 
 
 @pytest.mark.parametrize("width", [40, 64, 90, 130, 200])
 def test_tables_fit_their_terminal(width: int) -> None:
-    rows = [split_row(1), split_row(2, site="there, 8 ranks"), split_row(3, energy_complete=True)]
-    text = to_text(split_table(rows, width), width)
+    rows = [ranked(1), ranked(2, site="there, 8 ranks"), ranked(3, energy=128.0), ranked(4, fits=False)]
+    text = to_text(ranking_table(rows, width), width)
     assert all(len(line) <= width for line in text.splitlines())
     assert text.count(FRONT) == 1
-    assert ("≥ 2 J" in text) == (width >= 90)
-    page = page_table(rows, "Splits", "")
+    assert ("≥ 2 J" in text) == (width >= 100)
+    page = plans_table(rows, "Plans", "")
     assert page.rows[2][7] == "2 J" and page.rows[0][7] == "≥ 2 J"
+    assert [row[8].endswith("✗") for row in page.rows] == [False, False, False, True]
+
+
+def test_places_are_those_of_the_ranking() -> None:
+    text = to_text(ranking_table([ranked(1), ranked(2)], 120, places=(3, 17)))
+    assert [line.split()[0] for line in text.splitlines()[1:] if line.split()[0].isdigit()] == ["3", "17"]
 
 
 def test_a_breakdown_is_shared_between_samples() -> None:
-    row = split_row(2)
+    row = ranked(2)
     assert sum(row.per_sample().values()) == pytest.approx(row.step_time / row.global_batch)
+    assert row.samples_per_second == pytest.approx(64 / 0.128)
 
 
 def _image(axes: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``lightloom plan --split``: one ranking of all kinds, files where asked, one clear line where it cannot be done."""
+"""``lightloom plan``: one ranking of all kinds, files on demand, one clear line where no plan is possible."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lightloom.planner.search.plans import KINDS
+from lightloom.planner.search.request import KINDS
 from tests.cli.commands import Done, run
 
 Command = Callable[..., Done]
 _ON = ("--cluster", "sip-ocs-1024", "--ranks", "8")
-_SMALL = ("hdc", "--split", *_ON, "--global-batch", "64")
+_SMALL = ("hdc", *_ON, "--global-batch", "64")
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def document(done: Done) -> dict[str, Any]:
 def test_the_document_ranks_every_kind_together(plan: Command) -> None:
     done = plan(
         "hdc",
-        "--split",
         "--cluster",
         "sip-ocs-1024",
         "--cluster",
@@ -55,28 +54,28 @@ def test_the_document_ranks_every_kind_together(plan: Command) -> None:
         "--json",
     )
     found = document(done)
-    assert done.err == "" and found["schema"] == "lightloom.splits/1"
+    assert done.err == "" and found["schema"] == "lightloom.plan/2"
     rows = found["ranking"]
     assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
     times = [row["sample_time_s"] for row in rows]
     assert times == sorted(times)
-    assert {row["kind"] for row in rows} == set(KINDS) == set(found["best_of_kind"])
+    assert {row["strategy"] for row in rows} == set(KINDS) == set(found["best_of_strategy"])
     assert {(row["cluster"], row["ranks"]) for row in rows} == {
         (name, ranks) for name in ("sip-ocs-1024", "sip-ring-1024") for ranks in (4, 8)
     }
     for row in rows:
         batch = row["choice"]["global_batch"]
-        assert batch in (8, 64)
-        assert row["sample_time_s"] == pytest.approx(row["step_time_s"] / batch)
+        assert batch == row["global_batch"] and batch in (8, 64)
+        assert row["sample_time_s"] == pytest.approx(row["iteration_time_s"] / batch)
         assert row["energy_per_sample_j"] == pytest.approx(row["energy"]["known_j"] / batch)
-        assert sum(row["breakdown"].values()) == pytest.approx(row["step_time_s"])
-        assert row["bound_s"] <= row["step_time_s"] * (1 + 1e-9)
+        assert sum(row["breakdown"].values()) == pytest.approx(row["iteration_time_s"])
+        assert row["bound_s"] <= row["iteration_time_s"] * (1 + 1e-9)
         assert row["memory_bytes"] > 0
-        assert (row["placed"] is not None) == (row["kind"] == "placed")
+        assert (row["placed"] is not None) == (row["strategy"] == "placed")
         degrees = [row["choice"][name] for name in (("k", "l") if row["placed"] else ("dp", "tp", "pp"))]
         assert _product(degrees) == row["ranks"]
-    for kind, place in found["best_of_kind"].items():
-        assert place == min(row["rank"] for row in rows if row["kind"] == kind)
+    for kind, place in found["best_of_strategy"].items():
+        assert place == min(row["rank"] for row in rows if row["strategy"] == kind)
     front = [rows[place - 1] for place in found["front"]]
     for row in rows:
         beaten = any(
@@ -86,7 +85,7 @@ def test_the_document_ranks_every_kind_together(plan: Command) -> None:
         )
         assert beaten and row["on_front"] == (row in front)
     counts = found["counts"]
-    assert counts["simulated"] == len(rows) and counts["rows"] >= counts["bounded"] >= counts["simulated"]
+    assert counts["simulated"] >= len(rows) and counts["rows"] >= max(counts["bounded"], counts["simulated"])
     assert rows[0]["label"] in found["explanation"]
 
 
@@ -135,13 +134,13 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
 def test_a_placed_winner_exports_the_best_that_can_be(plan: Command, tmp_path: Path) -> None:
     """On a packet switch hdc is fastest in one group, for which no framework has settings."""
     path = tmp_path / "arguments.sh"
-    options = ("hdc", "--split", "--cluster", "h100-512-two-tier", "--ranks", "16", "--global-batch", "64")
+    options = ("hdc", "--cluster", "h100-512-two-tier", "--ranks", "16", "--global-batch", "64")
     done = plan(*options, "--export-megatron", str(path), "--json")
     found = document(done)
-    assert found["ranking"][0]["kind"] == "placed"
+    assert found["ranking"][0]["strategy"] == "placed"
     exported = found["ranking"][found["exported"]["rank"] - 1]
-    assert all(row["kind"] == "placed" for row in found["ranking"][: exported["rank"] - 1])
-    assert exported["kind"] != "placed" and exported["label"] in path.read_text()
+    assert all(row["strategy"] == "placed" for row in found["ranking"][: exported["rank"] - 1])
+    assert exported["strategy"] != "placed" and exported["label"] in path.read_text()
     assert "no framework has settings for" in done.err and done.err.count("\n") == 1
 
 
@@ -149,41 +148,42 @@ def test_the_table_shows_the_best_of_each_kind(plan: Command) -> None:
     done = plan(*_SMALL)
     assert done.code == 0
     for kind in KINDS:
-        assert f"{kind}  " in done.out
+        assert kind in done.out
     assert "◆" in done.out and "wins" in done.out
 
 
 BAD: list[tuple[list[str], str]] = [
-    # Contradictory options.
-    (["hdc", "--ranks", "8"], "--ranks needs --split"),
-    (["hdc", "--global-batch", "8"], "--global-batch needs --split"),
-    (["hdc", "--quantum", "1us"], "--quantum needs --split"),
-    (["hdc", "--kind", "ddp"], "--kind needs --split"),
-    (["hdc", "--pictures", "p"], "--pictures needs --split"),
-    (["hdc", "--export-torchtitan", "x.toml"], "--export-torchtitan needs --split"),
-    (["hdc", "--export-megatron", "x.sh"], "--export-megatron needs --split"),
-    (["hdc", "--cluster", "terarack-64", "--cluster", "sip-ocs-1024"], "expected one, or --split"),
-    (["hdc", "--algorithm", "ring", "--algorithm", "binomial-tree"], "expected one, or --split"),
-    (["hdc", "--split", "--batch", "8"], "--batch is not for --split"),
-    (["hdc", "--split", "--strategy", "ddp"], "--strategy is not for --split"),
-    (["hdc", "--split", "--cost-model", "paper"], "--cost-model is not for --split"),
-    (["hdc", "--split", "--no-overlap"], "--no-overlap is not for --split"),
-    ([*_SMALL, "--kind", "placed", "--export-megatron", "x.sh"], "no framework has settings for"),
+    # Options that contradict each other.
+    (["hdc", "--split"], "No such option: --split"),
+    (["hdc", "--batch", "8", "--global-batch", "64"], "--batch 8 and --global-batch 64: expected one of them"),
+    (["hdc", "--strategy", "placed", "--no-overlap"], "--no-overlap is not for --strategy placed"),
+    (["hdc", "--strategy", "tensor-pipeline", "--cost-model", "paper"], "the paper cost model is not for --strategy"),
+    (["hdc", "--strategy", "placed", "--tp", "2"], "a pinned degree, sharding or recomputation is not for --strategy"),
+    (["hdc", *_ON, "--dp", "3"], "--dp 3: 3 ranks in all, expected a divisor of 8"),
+    (["hdc", *_ON, "--dp", "2", "--tp", "1", "--pp", "1"], "2 ranks in all, expected 8"),
+    (["hdc", *_ON, "--tp", "7"], "--tp 7"),
+    (["hdc", *_ON, "--pp", "8", "--virtual-stages", "4"], "expected at most one stage for each"),
+    (["hdc", *_ON, "--ep", "2"], "--ep 2: expected a divisor of 1"),
+    (["hdc", *_ON, "--micro-batches", "5", "--global-batch", "64"], "expected a multiple of 5"),
+    (["hdc", *_ON, "--sharding", "zero"], "unknown sharding 'zero'"),
+    (["hdc", *_ON, "--recompute", "some"], "unknown recomputation 'some'"),
+    (["hdc", *_ON, "--tp", "0"], "--tp 0: expected at least 1"),
+    ([*_SMALL, "--strategy", "placed", "--export-megatron", "x.sh"], "no framework has settings for"),
     ([*_SMALL, "--set", "ranks=4"], "--set ranks=4 and --ranks 8"),
     # Names and counts.
-    (["hdc", "--split", "--kind", "pipeline"], "unknown kind of split 'pipeline'"),
-    (["hdc", "--split", "--algorithm", "rnig"], "unknown algorithm 'rnig': did you mean 'ring'"),
-    (["hdc", "--split", "--cluster", "sip-osc-1024"], "unknown cluster 'sip-osc-1024': did you mean"),
-    (["hdc", "--split", "--ranks", "0"], "'ranks': 0"),
-    (["hdc", "--split", "--ranks", "many"], "--ranks 'many': expected a whole number"),
-    (["hdc", "--split", "--ranks", "1000000000"], "'ranks': 1000000000"),
-    (["hdc", "--split", "--global-batch", "0"], "--global-batch 0: expected 1 to 10,000,000 samples"),
-    (["hdc", "--split", "--global-batch", "1000000000"], "--global-batch 1000000000: expected 1 to"),
-    (["hdc", "--split", "--global-batch", "8.5"], "--global-batch '8.5': expected a whole number"),
-    (["hdc", "--split", "--quantum", "0us"], "--quantum 0us: expected more than 0"),
-    (["hdc", "--split", "--quantum", "-1us"], "finite and not negative"),
-    (["hdc", "--split", "--quantum", "1 parsec"], "unknown time unit 'parsec'"),
-    (["resnet51", "--split", *_ON], "unknown model 'resnet51'"),
+    (["hdc", "--strategy", "pipeline"], "unknown strategy 'pipeline'"),
+    (["hdc", "--algorithm", "rnig"], "unknown algorithm 'rnig': did you mean 'ring'"),
+    (["hdc", "--cluster", "sip-osc-1024"], "unknown cluster 'sip-osc-1024': did you mean"),
+    (["hdc", "--ranks", "0"], "'ranks': 0"),
+    (["hdc", "--ranks", "many"], "--ranks 'many': expected a whole number"),
+    (["hdc", "--ranks", "1000000000"], "'ranks': 1000000000"),
+    (["hdc", "--global-batch", "0"], "--global-batch 0: expected 1 to 10,000,000 samples"),
+    (["hdc", "--global-batch", "1000000000"], "--global-batch 1000000000: expected 1 to"),
+    (["hdc", "--global-batch", "8.5"], "--global-batch '8.5': expected a whole number"),
+    (["hdc", "--quantum", "0us"], "--quantum 0us: expected more than 0"),
+    (["hdc", "--quantum", "-1us"], "finite and not negative"),
+    (["hdc", "--quantum", "1 parsec"], "unknown time unit 'parsec'"),
+    (["resnet51", *_ON], "unknown model 'resnet51'"),
     # Places that cannot be written.
     ([*_SMALL, "--export-torchtitan", "/proc/x.toml"], "cannot write '/proc/x.toml'"),
     ([*_SMALL, "--export-megatron", "/proc/x.sh"], "cannot write '/proc/x.sh'"),
@@ -191,14 +191,14 @@ BAD: list[tuple[list[str], str]] = [
     ([*_SMALL, "--pictures", "/proc/pictures"], "cannot write '/proc/pictures"),
     ([*_SMALL, "--figure", "x.bmp"], "x.bmp"),
     # Splits that cannot be had, and what would do.
-    (["hdc", "--split", *_ON, "--kind", "ddp", "--global-batch", "7"], "expected a multiple of 8, one sample a rank"),
+    (["hdc", *_ON, "--strategy", "ddp", "--global-batch", "7"], "expected a multiple of 8, one sample a rank"),
     (
-        ["hdc", "--split", *_ON, "--kind", "placed", "--global-batch", "7", "--set", "fabric.degree=1"],
+        ["hdc", *_ON, "--strategy", "placed", "--global-batch", "7", "--set", "fabric.degree=1"],
         "of a degree D of 1: expected D of at least 3",
     ),
     ([*_SMALL, "--set", "accelerator.memory=1KiB"], "expected more memory, more ranks or a smaller global batch"),
     (
-        ["hdc", "--split", "--cluster", "optinc-4", "--kind", "placed"],
+        ["hdc", "--cluster", "optinc-4", "--strategy", "placed"],
         "expected wdm-ring, circuit-switch, switch or two-tier-switch",
     ),
     ([*_SMALL, "--compression-ratio", "8"], "--compression-ratio needs --compression CODEC"),

@@ -1,0 +1,84 @@
+"""The options of ``lightloom plan``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Many = list[str] | None
+
+
+def _option(help: str, metavar: str | None = None, name: str | None = None) -> typer.models.OptionInfo:
+    names = () if name is None else (name,)
+    option: typer.models.OptionInfo = typer.Option(*names, help=help, metavar=metavar)
+    return option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What the command line says."""
+
+    model: Annotated[
+        str, typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a trace: .json, .et.")
+    ]
+    cluster: Annotated[
+        Many, _option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
+    ] = None
+    ranks: Annotated[Many, _option("Ranks of each cluster to use; repeatable.", "N")] = None
+    settings: Annotated[
+        Many, _option("field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.", name="--set")
+    ] = None
+    batch: Annotated[
+        str | None,
+        _option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
+    ] = None
+    global_batch: Annotated[Many, _option("Samples of a step on all ranks; repeatable.", "N")] = None
+    sequence_length: Annotated[str | None, _option("Tokens per sample, for models that take tokens.", "N")] = None
+    strategy: Annotated[Many, _option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
+    algorithm: Annotated[
+        Many, _option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")
+    ] = None
+    dp: Annotated[str | None, _option("Pin the data-parallel degree.", "N")] = None
+    tp: Annotated[str | None, _option("Pin the tensor-parallel degree.", "N")] = None
+    pp: Annotated[str | None, _option("Pin the number of pipeline stages.", "N")] = None
+    ep: Annotated[str | None, _option("Pin the expert-parallel degree.", "N")] = None
+    micro_batches: Annotated[
+        str | None, _option("Pin the micro-batches of a step: divisors of a replica's batch.", "N")
+    ] = None
+    virtual_stages: Annotated[str | None, _option("Pin the chunks of the model that a stage holds.", "N")] = None
+    recompute: Annotated[str | None, _option("Pin activation recomputation: full or none.")] = None
+    sharding: Annotated[str | None, _option("Pin what replicas shard: none or fsdp.")] = None
+    sequence_parallel: Annotated[
+        bool | None,
+        typer.Option("--sequence-parallel/--no-sequence-parallel", help="Pin slices of the sequence in tensor groups."),
+    ] = None
+    quantum: Annotated[Many, _option("Placed operators are cut no finer, e.g. 10us; repeatable.")] = None
+    cost_model: Annotated[
+        str, _option("physical (circuits change when needed) or paper (every step costs d/B + a; ddp and fsdp only).")
+    ] = "physical"
+    overlap: Annotated[bool, _option("Communicate while computing; without it ddp and fsdp only.")] = True
+    compression: Annotated[
+        str | None, _option("Compress gradients, e.g. inceptionn:2^-10; both are ranked.", "CODEC")
+    ] = None
+    compression_profile: Annotated[
+        Path | None, _option("The model's profile; else the one that `compress profile` has kept.")
+    ] = None
+    compression_ratio: Annotated[str | None, _option("A ratio of your own instead of a measured one.", "X")] = None
+    compression_engine: Annotated[
+        str | None,
+        _option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file."),
+    ] = None
+    report: Annotated[Path | None, _option("Write a self-contained HTML report.")] = None
+    trace: Annotated[Path | None, _option("Write the winner's timeline for ui.perfetto.dev.")] = None
+    figure: Annotated[Path | None, _option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None
+    pictures: Annotated[Path | None, _option("All pictures of the report as .png.", "FOLDER")] = None
+    export_torchtitan: Annotated[
+        Path | None, _option("The first plan that torchtitan can run as its job configuration (.toml).")
+    ] = None
+    export_megatron: Annotated[
+        Path | None, _option("The first plan that Megatron-LM can run as its arguments (.sh).")
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False

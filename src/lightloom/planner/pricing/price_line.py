@@ -1,0 +1,118 @@
+"""Lines that stay below the prices of collectives.
+
+A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
+convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
+and above all that occur, bound every size between them. Schedules that are built anew for each size have no such law;
+the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.arrays import Floats
+from lightloom.fabrics.base import Fabric
+from lightloom.simulation.lower import Price
+
+_SMALL, _LARGE = 2.0**12, 2.0**37
+"""Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
+LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
+"""Bytes of the collectives whose prices lines are drawn through."""
+_OCTAVES, _PARTS = 44, 4
+
+
+class LowerPrice(Protocol):
+    """A lower bound of the price of one algorithm."""
+
+    def at(self, nbytes: float) -> float:
+        """Seconds that a collective of so many bytes takes at least."""
+
+    def column(self, nbytes: Floats) -> Floats:
+        """The same for an array of sizes."""
+
+
+class PriceLine(NamedTuple):
+    """Two lines below a convex price."""
+
+    nothing: float
+    """Seconds of a collective of no bytes."""
+    slope: float
+    """Seconds a byte from there to small sizes."""
+    far: float
+    """Seconds of a large collective."""
+    far_slope: float
+    """Seconds a byte beyond."""
+
+    def at(self, nbytes: float) -> float:
+        """Seconds that a collective of so many bytes takes at least."""
+        near = self.nothing + (self.slope * nbytes if nbytes >= _SMALL else 0.0)
+        beyond = self.far - self.far_slope * (_LARGE - nbytes) if nbytes <= _LARGE else 0.0
+        return max(near, beyond)
+
+    def column(self, nbytes: Floats) -> Floats:
+        """The same for an array of sizes."""
+        near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
+        beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
+        bound: Floats = np.maximum(near, beyond)
+        return bound
+
+    def below(self, other: PriceLine) -> bool:
+        """Whether this bound is nowhere above another one."""
+        starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
+        near = self.nothing <= other.nothing and self.slope <= other.slope
+        return near and self.far <= other.far and starts[0] <= starts[1]
+
+
+def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
+    """The lines below the prices of one algorithm.
+
+    With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
+    can stay in place (``Cost.repeated_time``).
+    """
+    costs = (price(kind, nbytes).cost for nbytes in LINE_SIZES)
+    nothing, small, large, twice = (cost.time - cost.setup if hidden_setup else cost.repeated_time for cost in costs)
+    # Far from its two sizes the second line is a difference of large numbers.
+    far = large - 16 * np.finfo(np.float64).eps * twice
+    return PriceLine(nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE)
+
+
+class SizedLine(NamedTuple):
+    """Steps below the prices of schedules that are built for each size."""
+
+    seconds: tuple[float, ...]
+    """At sizes of 0 bytes, and from 1 byte on a quarter of an octave apart."""
+
+    def at(self, nbytes: float) -> float:
+        """Seconds that a collective of so many bytes takes at least."""
+        return float(self.column(np.array([nbytes]))[0])
+
+    def column(self, nbytes: Floats) -> Floats:
+        """The same for an array of sizes."""
+        place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
+        bound: Floats = np.array(self.seconds)[np.clip(place, 0, len(self.seconds) - 1)]
+        return bound
+
+
+def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
+    """The proved lower bounds of a collective, circuits set up beforehand."""
+    sizes = [0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES))]
+    proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in sizes)
+    return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
+
+
+def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
+    """Lines without those that lie nowhere below another one."""
+    least: list[LowerPrice] = []
+    for line in lines:
+        if isinstance(line, PriceLine):
+            if any(isinstance(other, PriceLine) and other.below(line) for other in least):
+                continue
+            least = [other for other in least if not (isinstance(other, PriceLine) and line.below(other))]
+        least.append(line)
+    return least

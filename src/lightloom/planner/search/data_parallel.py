@@ -1,0 +1,101 @@
+"""Data parallelism alone with every algorithm by itself, so that algorithms can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+from lightloom.clusters.base import Cluster
+from lightloom.collectives.evaluate import Refusal, attempt
+from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.spec import Kind
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.strategy_step import data_parallel_plan, simulate
+from lightloom.planner.search.plans import Plan, RefusedPlan
+from lightloom.planner.search.request import DATA_PARALLEL, SearchRequest
+
+_KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
+_PLAIN: dict[str, int | str | bool] = {
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "micro_batches": 1,
+    "virtual_stages": 1,
+    "recomputation": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Data parallelism of one cluster, a plan for each algorithm, batch and codec."""
+
+    cluster: Cluster
+    job: Job
+    prices: GroupPrices
+    request: SearchRequest
+
+    def run(
+        self, batches: Sequence[int], advance: Callable[[], None] = lambda: None
+    ) -> tuple[list[Plan], list[RefusedPlan]]:
+        """Simulate all, those that do not fit included; ``advance`` is called before each algorithm."""
+        plans: list[Plan] = []
+        refused: list[RefusedPlan] = []
+        if self.cluster.ranks == 1 or not self.request.pins.allows(**(_PLAIN | {"dp": self.cluster.ranks})):
+            return plans, refused
+        for algorithm in map(find, self.request.algorithms or algorithms()):
+            advance()
+            for outcome in self._of_algorithm(algorithm, batches):
+                (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
+            self._draw_lines(algorithm)
+            self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
+        return plans, refused
+
+    def _draw_lines(self, algorithm: Algorithm) -> None:
+        """Price what bounds will ask for while the schedules are there."""
+        for kind in _KINDS if not algorithm.by_size else ():
+            if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 1.0) is None:
+                self.prices.failure(kind, algorithm, self.job.fabric)
+
+    def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
+        for sharding, batch in product([kind for kind in DATA_PARALLEL if kind in self.request.kinds], batches):
+            if batch % self.cluster.ranks or not self.request.pins.allows(sharding=sharding):
+                continue
+            strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 1.0)
+            plain = self._plan(algorithm, strategy, None)
+            yield plain
+            if isinstance(plain, RefusedPlan):
+                continue
+            for codec in self.request.compressions:
+                smaller = self._plan(algorithm, strategy._replace(ratio=codec.ratio), codec)
+                yield replace(smaller, uncompressed=plain) if isinstance(smaller, Plan) else smaller
+
+    def _plan(self, algorithm: Algorithm, strategy: Strategy, codec: Compression | None) -> Plan | RefusedPlan:
+        refused = partial(
+            RefusedPlan,
+            strategy=strategy.sharding,
+            algorithm=algorithm.name,
+            compression=None if codec is None else codec.codec,
+        )
+        kinds = dict.fromkeys(each.kind for each in data_parallel_plan(self.job, strategy).exchanges)
+        reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.ratio) for kind in kinds]
+        if any(reasons):
+            return refused(why=next(filter(None, reasons)))
+        step = attempt(algorithm, partial(simulate, self.job, strategy))
+        if isinstance(step, Refusal):
+            return refused(why=step.why)
+        assert step.result is not None
+        return Plan(
+            cluster=self.cluster,
+            choice=strategy,
+            bound=step.result.compute_time,
+            step=step,
+            breakdown=step.result.breakdown,
+            energy=step.result.energy,
+            memory=step.result.memory.total,
+            compression=codec,
+        )

@@ -1,0 +1,144 @@
+"""The JSON document of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.search.explain import explain
+from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.verdict import verdict
+
+SCHEMA = "lightloom.plan/2"
+
+
+def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that was found, in plain types and SI units.
+
+    Args:
+        search: what was found.
+        origin: the ``provenance`` entry.
+        unrecorded: what the model's trace does not hold.
+    """
+    front = {id(plan) for plan in search.front}
+    rows = [
+        {"rank": place, **plan_row(plan, search), "on_front": id(plan) in front}
+        for place, plan in enumerate(search.ranking, start=1)
+    ]
+    request, winner = search.request, search.winner
+    return {
+        "schema": SCHEMA,
+        "model": search.graph.name,
+        "parameters": search.graph.parameters,
+        "global_batches": list(search.global_batches),
+        "global_batch": winner.global_batch,
+        "batch_per_rank": _whole(winner.global_batch / winner.cluster.ranks),
+        "cost_model": request.cost_model,
+        "strategies": list(request.kinds),
+        "algorithms": list(request.algorithms) or "all",
+        "pins": {name: value for name, value in request.pins if value is not None},
+        "cluster": winner.cluster.to_json(),
+        "clusters": [cluster.to_json() for cluster in search.clusters],
+        "explanation": explain(search),
+        "ranking": rows,
+        "reference": [plan_row(plan, search) for plan in search.reference],
+        "best_of_strategy": {
+            kind: search.ranking.index(best) + 1 for kind in request.kinds if (best := search.best_of(kind)) is not None
+        },
+        "front": [row["rank"] for row in rows if row["on_front"]],
+        "refused": [asdict(row) for row in search.refused],
+        "refusals": list(search.refusals),
+        "counts": asdict(search.counts),
+        "not_in_trace": list(unrecorded),
+        "provenance": dict(origin),
+    }
+
+
+def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
+    """One plan of the ranking."""
+    tokens = search.sequence_length
+    return {
+        "strategy": plan.strategy,
+        "label": plan.label,
+        "cluster": plan.cluster.name,
+        "ranks": plan.cluster.ranks,
+        "global_batch": plan.global_batch,
+        "choice": plan.choice._asdict(),
+        "algorithm": plan.algorithm,
+        "algorithms": [use._asdict() for use in plan.exchanges],
+        "compression": compression_json(plan),
+        "iteration_time_s": plan.step_time,
+        "sample_time_s": plan.sample_time,
+        "samples_per_second": plan.samples_per_second,
+        "tokens_per_second": None if tokens is None else tokens * plan.samples_per_second,
+        "bound_s": plan.bound,
+        "breakdown": dict(plan.breakdown),
+        "communication_time_s": plan.communication_time,
+        "model_flops_utilization": search.utilization(plan),
+        "hardware_flops_utilization": search.utilization(plan, hardware=True),
+        "energy_j": plan.energy.total_j,
+        "energy": plan.energy.to_json(),
+        "energy_per_sample_j": plan.energy_per_sample,
+        "memory_bytes": plan.memory,
+        "fits": plan.fits is not False,
+        "fits_memory": plan.fits,
+        "verified": True,
+        "placed": _placed(plan),
+    }
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number == int(number) else number
+
+
+def _placed(plan: Plan) -> dict[str, Any] | None:
+    step = plan.placed
+    if step is None:
+        return None
+    assignment = step.circuits.assignment
+    return {
+        "sub_operators": step.plan.balanced.size,
+        "placed_by": step.plan.placement.method,
+        "repaired": step.plan.placement.repaired,
+        "holds": len(step.circuits.bandwidth),
+        "circuits": None if assignment is None else len(assignment.circuits),
+        "circuits_gap": None if assignment is None else assignment.gap,
+        "waited_for_circuits_s": step.waited_for_circuits,
+        "relayed_bytes": step.relayed_bytes,
+        "sent_bytes": step.sent_bytes,
+    }
+
+
+def codec_json(codec: Compression) -> dict[str, Any]:
+    """What was assumed of a codec, in plain types."""
+    return {
+        "codec": codec.codec,
+        "ratio": codec.ratio,
+        "source": codec.ratio_source,
+        "engine": codec.engine.name,
+        "placement": codec.engine.placement,
+        "encode_bytes_per_second": codec.engine.encode,
+        "decode_bytes_per_second": codec.engine.decode,
+        "engine_source": codec.engine.source,
+    }
+
+
+def compression_json(plan: Plan) -> dict[str, Any] | None:
+    """The codec of a plan, and what it changes where the same plan without it was simulated; None without a codec."""
+    if plan.compression is None:
+        return None
+    effect = verdict(plan)
+    if effect is None:
+        return codec_json(plan.compression)
+    return codec_json(plan.compression) | {
+        "gradient_bytes": effect.nbytes,
+        "compressed_bytes": effect.compressed_nbytes,
+        "encode_s": effect.encode,
+        "decode_s": effect.decode,
+        "sending_saved_s": effect.saved,
+        "step_saved_s": effect.gained,
+        "outcome": effect.outcome,
+        "why": str(effect),
+    }

@@ -1,0 +1,180 @@
+"""What a search for plans is asked: batches, what may vary, and what is pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.registry import find
+from lightloom.core.arrays import Mask
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, RECOMPUTATIONS, SHARDINGS, Strategies
+from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planner.pricing.stage_times import Job
+
+DATA_PARALLEL = ("ddp", "fsdp")
+"""Data parallelism alone: all of the model in every rank, or sharded."""
+STRATEGIES = (*DATA_PARALLEL, "tensor-pipeline")
+"""Data parallelism alone, and with tensor, pipeline or expert parallelism or micro-batches."""
+KINDS = (*STRATEGIES, "placed")
+"""Strategies of practitioners, and SiP-ML's partition and placement."""
+LARGEST = 32
+"""Samples of a rank that a search without a batch tries at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """Choices of a strategy that are given instead of searched; None where they are searched."""
+
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    micro_batches: int | None = None
+    virtual_stages: int | None = None
+    recomputation: str | None = None
+    """One of :data:`RECOMPUTATIONS`."""
+    sharding: str | None = None
+    """One of :data:`SHARDINGS`."""
+    sequence_parallel: bool | None = None
+
+    def __bool__(self) -> bool:
+        return any(value is not None for _, value in self)
+
+    def __iter__(self) -> Iterator[tuple[str, int | str | bool | None]]:
+        return iter([(each.name, getattr(self, each.name)) for each in fields(self)])
+
+    def allows(self, **choices: int | str | bool) -> bool:
+        """Whether nothing that is pinned differs from these choices."""
+        return all(value in (None, choices.get(name, value)) for name, value in self)
+
+    def match(self, rows: Strategies) -> Mask:
+        """Rows with everything that is pinned: [rows]."""
+        matching = np.ones(len(rows), np.bool_)
+        for name, value in self:
+            if value is not None:
+                names = {"recomputation": RECOMPUTATIONS, "sharding": SHARDINGS}.get(name)
+                number = value if names is None else names.index(str(value))
+                # One replica is neither sharded nor not.
+                free = (rows.dp == 1) if name == "sharding" else False
+                matching &= (getattr(rows, name) == number) | free
+        return matching
+
+    def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
+        """Why no strategy has all that is pinned; None where one may have."""
+        return next((reason for reason in self._contradictions(job, batches) if reason), None)
+
+    def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
+        ranks, given = job.fabric.ranks, {name: value for name, value in self if isinstance(value, int)}
+        degrees = {name: given[name] for name in ("dp", "tp", "pp") if name in given}
+        product, text = int(np.prod([*degrees.values()])), " ".join(f"--{name} {n}" for name, n in degrees.items())
+        if ranks % product or (len(degrees) == 3 and product != ranks):
+            expected = f"{ranks}" if len(degrees) == 3 else f"a divisor of {ranks}"
+            yield f"{text}: {product} ranks in all, expected {expected}"
+        if self.tp and job.split.degree % self.tp:
+            yield f"--tp {self.tp}: expected a divisor of {job.split.degree}, the parts that every block can have"
+        chunks = (self.pp or 1) * (self.virtual_stages or 1)
+        if chunks > len(job.starts):
+            yield f"{chunks} stages: the model has {len(job.starts)} blocks, expected at most one stage for each"
+        if self.virtual_stages and self.virtual_stages > 1 and self.pp == 1:
+            yield f"--virtual-stages {self.virtual_stages} and --pp 1: expected more than one stage to interleave"
+        if self.virtual_stages and self.virtual_stages > 1 and (self.micro_batches or 0) % (self.pp or 1):
+            yield f"--micro-batches {self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
+        if self.ep and job.experts.degree % self.ep:
+            yield f"--ep {self.ep}: expected a divisor of {job.experts.degree}, the experts that the model can spread"
+        if self.ep and self.dp and self.dp % self.ep:
+            yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
+        if self.sequence_parallel and self.tp and (self.tp == 1 or job.split.sequence_degree % self.tp):
+            yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {job.split.sequence_degree} above 1"
+        dp = self.dp or (ranks // (self.tp * self.pp) if self.tp and self.pp else 1)
+        parts = dp * (self.micro_batches or 1)
+        if all(batch % parts for batch in batches):
+            yield (
+                f"global batch of {', '.join(map(str, batches))}: expected a multiple of {parts}, {dp} replicas with "
+                f"{self.micro_batches or 1} micro-batches each"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """What a search tries; without arguments everything.
+
+    Raises:
+        ConfigError: a list is empty, or a batch or quantum is not positive.
+        UnknownNameError: no such strategy, algorithm, sharding or recomputation.
+    """
+
+    global_batches: Sequence[int] | None = None
+    """Samples of a step on all ranks together; None for the ranks times the largest power of two up to 32 samples that
+    some plan fits."""
+    largest_batches: bool = False
+    """Whether each plan runs with its own largest batch instead: a power of two for each rank."""
+    strategies: Sequence[str] = KINDS
+    """Some of :data:`KINDS`."""
+    algorithms: Sequence[str] = ()
+    """Algorithms that exchanges choose among; all without any."""
+    compressions: Sequence[Compression] = ()
+    """Codecs of gradients; every plan is ranked without, and with each."""
+    quanta: Sequence[float] = DEFAULT_QUANTA
+    """Seconds below which placed plans cut no operator."""
+    pins: Pins = Pins()
+    cost_model: CostModel = "physical"
+    overlap: bool = True
+    """Whether data parallelism communicates while computing."""
+    prune: bool = True
+    """False simulates every row that fits."""
+    compare: bool = True
+    """Whether data parallelism is ranked with each algorithm alone too, and on the cluster's electrical reference."""
+    must_fit: bool = True
+    """Whether a search fails where no plan fits the memory, instead of ranking what does not fit."""
+
+    def __post_init__(self) -> None:
+        lists = {"global batches": self.global_batches, "quanta": self.quanta, "strategies": self.strategies}
+        for name, values in lists.items():
+            if values is not None and not len(values):
+                raise ConfigError(f"no {name}: expected at least one")
+        for batch in self.global_batches or ():
+            if batch < 1:
+                raise ConfigError(f"global batch of {batch}: expected at least 1 sample")
+        for quantum in self.quanta:
+            if not quantum > 0:
+                raise ConfigError(f"quantum of {quantum} s: expected more than 0")
+        for strategy in self.strategies:
+            if strategy not in KINDS:
+                raise UnknownNameError("strategy", strategy, KINDS)
+        for algorithm in self.algorithms:
+            find(algorithm)
+        for name, value, known in (
+            ("recomputation", self.pins.recomputation, RECOMPUTATIONS),
+            ("sharding", self.pins.sharding, SHARDINGS),
+        ):
+            if value is not None and value not in known:
+                raise UnknownNameError(name, value, known)
+
+    @property
+    def most_micro_batches(self) -> int:
+        """Micro-batches of a step that are tried at most."""
+        return max(self.pins.micro_batches or 0, MOST_MICRO_BATCHES)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Strategies that are searched: only data parallelism with the paper's cost model or without overlap, no placed
+        plans where degrees are pinned.
+
+        Raises:
+            UnsupportedError: none of those that are asked for.
+        """
+        kinds, reason = tuple(dict.fromkeys(self.strategies)), ""
+        if self.cost_model == "paper" or not self.overlap:
+            reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
+            kinds = tuple(kind for kind in kinds if kind in DATA_PARALLEL)
+        elif self.pins:
+            reason = "a pinned degree, sharding or recomputation"
+            kinds = tuple(kind for kind in kinds if kind != "placed")
+        if not kinds:
+            raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
+        return kinds
