@@ -189,8 +189,10 @@ class Job:
         return found
 
     def send_rate(self, rows: Strategies) -> tuple[Floats, Floats]:
-        """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]; all rows have
-        the same number of stages."""
+        """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows].
+
+        All rows have the same number of stages.
+        """
         if int(rows.pp[0]) == 1:
             return np.full(len(rows), np.inf), np.zeros(len(rows))
         stride, row = np.unique(distance(self.fabric, rows.dp * rows.tp), return_inverse=True)
