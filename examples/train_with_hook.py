@@ -25,7 +25,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 1)))
-    state = attach_inceptionn(model, step_aside=False)  # once, before the first backward pass
+    state = attach_inceptionn(model, adaptive=False)  # once, before the first backward pass
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     torch.manual_seed(1 + dist.get_rank())
     losses = []
