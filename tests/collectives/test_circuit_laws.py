@@ -37,7 +37,7 @@ def schedule(*circuits: dict[str, int]) -> Schedule:
         steps=len(circuits),
         step=steps,
         lightpath=steps,
-        **columns,
+        **columns,  # type: ignore[arg-type]
     )
 
 

@@ -35,24 +35,21 @@ class _Queues(NamedTuple):
 
 @njit(cache=True)
 def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
-    """Every lightpath sends, whenever it is free, what has the longest path below.
+    """Seconds until the last arrival if every lightpath sends, whenever it is free, what has the longest path below.
 
     Args:
         queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
         busy: seconds for which a transmission holds its lightpath: [queue].
         begin: out, seconds at which each reception begins to be sent: [reception].
-
-    Returns:
-        Seconds until the last arrival.
     """
     several = len(sends.fellow) > 0
     start, place = np.zeros(len(busy) + 1, np.int64), np.full(len(sends.tap), -1, np.int32)
     ranked = _rank(queue, sends, start, place)
     words = len(ranked) // 64 + 1
     low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
-    waiting, sending = np.zeros(len(busy), np.int64), np.zeros(len(busy), np.bool_)
-    marked = np.zeros(len(busy), np.bool_)
-    queues = _Queues(start, ranked, place, low, high, waiting)
+    sending, marked = np.zeros(len(busy), np.bool_), np.zeros(len(busy), np.bool_)
+    # Built here, not by a function that returns it: compiled code freed the arrays of such a tuple too early.
+    queues = _Queues(start, ranked, place, low, high, np.zeros(len(busy), np.int64))
     touched = np.empty(len(busy), np.int64)
     # An event is twice the reception that arrives, or twice the queue that is free, and 1.
     events = [(0.0, 2 * root) for root in sends.roots]
@@ -79,12 +76,11 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
                         marked[which], touched[count] = True, which
                         count += 1
                     to = np.int64(sends.sibling[to])
-                following = np.int64(sends.fellow[cell]) if several else np.int64(-1)
-                later = delay[sends.tap[following]] - delay[sends.tap[event >> 1]] if following >= 0 else 0.0
+                cell = np.int64(sends.fellow[cell]) if several else np.int64(-1)
+                later = delay[sends.tap[cell]] - delay[sends.tap[event >> 1]] if cell >= 0 else 0.0
                 if later > 0:
-                    heapq.heappush(events, (now + later, 2 * following))
+                    heapq.heappush(events, (now + later, 2 * cell))
                     break
-                cell = following
         for k in range(count):
             which = touched[k]
             marked[which] = False
