@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from lightloom.api.arguments import ClusterLike, Settings, load_cluster
-from lightloom.api.models import ModelLike, trace
+from lightloom.api.arguments import ClusterLike, Quantity, Settings, load_cluster
+from lightloom.api.compression import check_compression, read_compression
+from lightloom.api.models import ModelLike, trace_with_gaps
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.core.errors import ConfigError
+from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
-from lightloom.core.units import format_energy, format_size, format_time
-from lightloom.planner.search.explain import explain
+from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planner.search.document import codec_json, plan_document, plan_row
 from lightloom.planner.search.plans import Plan, PlanSearch
-from lightloom.planner.search.request import KINDS, SearchRequest
+from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.notebook import notebook_svg
+from lightloom.reports.numbers import format_rate
+from lightloom.reports.progress import progress
 from lightloom.workloads.graph import ComputeGraph
-
-ALL = "all"
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ALL = "all"
+MOST_SAMPLES = 10_000_000
 _DRAWN = 8
 """Plans in the picture; rows and documents hold all."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PlanRanking(Result):
-    """Every plan of a model on a cluster, fastest first."""
+    """The plans of a model that were simulated: those that fit first, then the least time a sample."""
 
-    graph: ComputeGraph
-    cluster: Cluster
     search: PlanSearch
+    """Every plan, what was refused, and why."""
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+    unrecorded: tuple[str, ...] = ()
+    """What the model's trace does not hold."""
 
     @property
     def winner(self) -> Plan:
-        """The fastest plan."""
+        """The first plan; it fits unless no plan does."""
         return self.search.winner
 
     def __len__(self) -> int:
@@ -52,90 +62,196 @@ class PlanRanking(Result):
         return self.search.ranking[index]
 
     def summary(self) -> str:
-        return f"{self.graph.name} on {self.cluster.name}: {explain(self.search)}"
-
-    def rows(self) -> list[Document]:
-        return [_row(candidate) for candidate in self.search.ranking]
+        winner = self.winner
+        return (
+            f"{self.search.graph.name} on {winner.site}: {winner.label} is the first of {len(self)} plans; "
+            f"{format_time(winner.step_time)} a step of {winner.global_batch:,} samples, "
+            f"{format_rate(winner.samples_per_second)} samples/s, {100 * self.search.utilization(winner):.3g} % "
+            f"model-FLOPs utilization, {format_size(winner.memory)} a rank"
+            + (", which does not fit" if winner.fits is False else "")
+        )
 
     def to_json(self) -> Document:
-        document = {
-            "model": self.graph.name,
-            "cluster": self.cluster.to_json(),
-            "explanation": explain(self.search),
-            "ranking": self.rows(),
-        }
+        """Return the document that ``lightloom plan --json`` prints."""
+        document = plan_document(self.search, self.origin, self.unrecorded)
         return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        """Return one row for each plan; the parts of its step are columns."""
+        rows = [plan_row(plan, self.search) for plan in self]
+        for row in rows:
+            row |= row.pop("breakdown")
+        return rows
 
     def display_rows(self) -> list[dict[str, object]]:
         return [
             {
-                "strategy": candidate.strategy,
-                "algorithm": candidate.algorithm,
-                "step": format_time(candidate.step_time),
-                "samples a second": f"{candidate.samples_per_second:,.4g}",
-                "memory": format_size(candidate.memory),
-                "fits": {True: "yes", False: "no", None: "unknown"}[candidate.fits],
-                "energy": format_energy(candidate.energy.total_j),
+                "plan": plan.label,
+                "where": plan.site,
+                "step": format_time(plan.step_time),
+                "samples": f"{plan.global_batch:,}",
+                "samples a second": format_rate(plan.samples_per_second),
+                "memory": format_size(plan.memory),
+                "fits": {True: "yes", False: "no", None: "unknown"}[plan.fits],
+                "energy": format_energy(plan.energy.total_j),
             }
-            for candidate in self.search.ranking
+            for plan in self
         ]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: where the step time of the fastest plans goes."""
-        return breakdown_figure(
-            [
-                (f"{candidate.strategy} · {candidate.algorithm}", candidate.breakdown)
-                for candidate in self.search.ranking[:_DRAWN]
-            ]
-        )
+        """Return a matplotlib figure: where the time of a step of the first plans goes."""
+        return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
 
     def pictures(self) -> tuple[str, ...]:
         return (notebook_svg(self.figure()),)
 
 
-def _row(candidate: Plan) -> Document:
-    return {
-        "strategy": candidate.strategy,
-        "algorithm": candidate.algorithm,
-        "iteration_time_s": candidate.step_time,
-        "samples_per_second": candidate.samples_per_second,
-        "communication_time_s": candidate.communication_time,
-        "memory_bytes": candidate.memory,
-        "fits_memory": candidate.fits,
-        "energy_j": candidate.energy.total_j,
-        **candidate.breakdown,
-    }
+class PlanQuestion(NamedTuple):
+    """A model, clusters, and what is searched there."""
+
+    graph: ComputeGraph
+    clusters: list[Cluster]
+    request: SearchRequest
+    unrecorded: tuple[str, ...] = ()
+    """What the model's trace does not hold."""
+
+    def answer(self) -> PlanRanking:
+        """Search, and return the ranking."""
+        with progress("Plans", None) as advance:
+            result = search(self.graph, self.clusters, self.request, advance=lambda: advance(1))
+        return PlanRanking(search=result, origin=provenance(self.configuration()), unrecorded=self.unrecorded)
+
+    def configuration(self) -> list[object]:
+        """Return what the configuration's hash is made of."""
+        request = self.request
+        return [
+            self.graph.to_json(),
+            [cluster.to_json() for cluster in self.clusters],
+            [list(request.global_batches or ()), request.largest_batches],
+            list(request.strategies),
+            list(request.algorithms),
+            list(request.quanta),
+            dict(request.pins),
+            [request.cost_model, request.overlap],
+            [codec_json(codec) for codec in request.compressions],
+        ]
 
 
 def plan(
     model: ModelLike,
-    cluster: ClusterLike = "terarack-64",
+    cluster: ClusterLike | Sequence[ClusterLike] = "terarack-64",
     *,
-    batch: int | None = None,
+    batch: int | Literal["max"] | None = None,
+    global_batch: int | Sequence[int] | None = None,
     sequence_length: int | None = None,
-    strategy: str = ALL,
-    algorithm: str = ALL,
+    strategy: str | Sequence[str] = ALL,
+    algorithm: str | Sequence[str] = ALL,
+    dp: int | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+    ep: int | None = None,
+    micro_batches: int | None = None,
+    virtual_stages: int | None = None,
+    recompute: Literal["full", "none"] | None = None,
+    sharding: Literal["fsdp", "none"] | None = None,
+    sequence_parallel: bool | None = None,
+    quantum: Quantity | Sequence[Quantity] = DEFAULT_QUANTA,
     cost_model: str = "physical",
     overlap: bool = True,
+    compression: str | None = None,
+    compression_ratio: float | None = None,
+    compression_profile: str | Path | None = None,
+    compression_engine: str | None = None,
     set: Settings | None = None,
     **fields: object,
 ) -> PlanRanking:
-    """Rank the ways to train a model on a cluster.
+    """Rank the ways to train a model: data, sharded, tensor, pipeline and expert parallelism, and placed operators.
 
     >>> plan("resnet50", cluster="terarack-64", set={"fabric.wavelengths": 16})
+    >>> plan("gpt3-175b", cluster="my_cluster.yaml", global_batch=1536, tp=8, pp=16, micro_batches=192)
+
+    Args:
+        model: see :func:`lightloom.trace`.
+        cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
+        batch: samples for each rank, or ``max``: every plan with its own largest batch; up to 32 without it.
+        global_batch: samples of a step on all ranks.
+        sequence_length: tokens in a sample, for models that take tokens.
+        strategy: some of ddp, fsdp, tensor-pipeline and placed; all by default.
+        algorithm: the collective algorithms that exchanges choose among; all by default.
+        dp, tp, pp, ep: pinned degrees of data, tensor, pipeline and expert parallelism; searched without them.
+        micro_batches, virtual_stages, recompute, sharding, sequence_parallel: pinned likewise.
+        quantum: durations below which placed plans cut no operator.
+        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        overlap: whether data parallelism communicates while computing.
+        compression: a codec of gradients; every plan is ranked with and without it.
+        compression_ratio, compression_profile, compression_engine: as the command's options of these names.
+        set: fields of the cluster and their values; a dot reaches into a part.
+        fields: top-level fields of the cluster by keyword.
+
+    Raises:
+        UnsupportedError: no plan serves, or none fits (says how much memory would do).
+        InputError: an argument that cannot be read, or pinned choices that contradict each other.
     """
-    settings = {**(set or {}), **fields}
-    on = load_cluster(cluster, set=settings)
-    graph = trace(model, batch=on.training.batch_per_rank, sequence_length=sequence_length)
-    found = search(
-        graph,
-        on,
-        SearchRequest(
-            global_batches=None if batch is None else (batch * on.ranks,),
-            strategies=KINDS if strategy == ALL else (strategy,),
-            algorithms=() if algorithm == ALL else (algorithm,),
-            cost_model=known_cost_model(cost_model),
-            overlap=overlap,
+    names = [cluster] if isinstance(cluster, str | Path | Cluster) else list(cluster)
+    clusters = [load_cluster(name, set={**(set or {}), **fields}) for name in names]
+    quanta = [quantum] if isinstance(quantum, str | float | int) else list(quantum)
+    request = SearchRequest(
+        strategies=KINDS if strategy == ALL else _listed(strategy),
+        algorithms=() if algorithm == ALL else _listed(algorithm),
+        quanta=[parse(text, "time") for text in quanta],
+        pins=Pins(
+            dp=dp,
+            tp=tp,
+            pp=pp,
+            ep=ep,
+            micro_batches=micro_batches,
+            virtual_stages=virtual_stages,
+            recomputation=recompute,
+            sharding="ddp" if sharding == "none" else sharding,
+            sequence_parallel=sequence_parallel,
         ),
+        cost_model=known_cost_model(cost_model),
+        overlap=overlap,
     )
-    return PlanRanking(graph=graph, cluster=on, search=found)
+    totals = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
+    request = with_batches(request, clusters, batch, totals)
+    profile = None if compression_profile is None else Path(compression_profile)
+    check_compression(compression, profile, compression_ratio, compression_engine)
+    samples = clusters[0].training.batch_per_rank
+    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length)
+    if compression is not None:
+        codec = read_compression(compression, str(model), graph, profile, compression_ratio, compression_engine)
+        request = replace(request, compressions=(codec,))
+    return PlanQuestion(graph, clusters, request, unrecorded).answer()
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+
+
+def with_batches(
+    request: SearchRequest, clusters: Sequence[Cluster], batch: int | str | None, global_batches: Sequence[int]
+) -> SearchRequest:
+    """Return the request with the batches that are given, or else that the files of the clusters state.
+
+    Raises:
+        ConfigError: both kinds of batches, or a number of samples out of range.
+    """
+    if batch is not None and global_batches:
+        raise ConfigError(f"--batch {batch} and --global-batch {global_batches[0]}: expected one of them")
+    if batch == "max":
+        return replace(request, largest_batches=True)
+    if global_batches:
+        batches = [_samples(samples, "--global-batch") for samples in global_batches]
+    elif batch is not None:
+        batches = [_samples(int(batch), "--batch") * cluster.ranks for cluster in clusters]
+    else:
+        stated = [cluster for cluster in clusters if "batch_per_rank" in cluster.training.model_fields_set]
+        batches = [cluster.training.batch_per_rank * cluster.ranks for cluster in stated]
+    return replace(request, global_batches=tuple(dict.fromkeys(batches))) if batches else request
+
+
+def _samples(samples: int, option: str) -> int:
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
+    return samples

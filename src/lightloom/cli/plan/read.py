@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from lightloom.api.compression import check_compression, read_compression
 from lightloom.api.models import trace_with_gaps
+from lightloom.api.planning import PlanQuestion, with_batches
 from lightloom.cli.output import read_count, read_settings
-from lightloom.cli.plan.compression import check_options, read_compression
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.registry import find
@@ -17,46 +18,17 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.units import parse
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planner.search.document import codec_json
 from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.reports.figures.base import check_format
 
 if TYPE_CHECKING:
     from lightloom.cli.plan.options import PlanOptions
-    from lightloom.clusters.base import Cluster
-    from lightloom.workloads.graph import ComputeGraph
 
-MOST_SAMPLES = 10_000_000
 _CLUSTER = "terarack-64"
 _DEGREES = ("dp", "tp", "pp", "ep", "micro_batches", "virtual_stages")
 
 
-class Question(NamedTuple):
-    """What is searched."""
-
-    graph: ComputeGraph
-    clusters: list[Cluster]
-    request: SearchRequest
-    unrecorded: tuple[str, ...]
-    """What the model's trace does not hold."""
-
-    def configuration(self) -> list[Any]:
-        """What provenance is made of."""
-        request = self.request
-        return [
-            self.graph.to_json(),
-            [cluster.to_json() for cluster in self.clusters],
-            [list(request.global_batches or ()), request.largest_batches],
-            list(request.strategies),
-            list(request.algorithms),
-            list(request.quanta),
-            dict(request.pins),
-            [request.cost_model, request.overlap],
-            [codec_json(codec) for codec in request.compressions],
-        ]
-
-
-def read_options(options: PlanOptions) -> Question:
+def read_options(options: PlanOptions) -> PlanQuestion:
     """Check everything before the search begins, and load the model.
 
     Raises:
@@ -71,10 +43,12 @@ def read_options(options: PlanOptions) -> Question:
         for name in dict.fromkeys(options.cluster or [_CLUSTER])
         for ranks in dict.fromkeys(read_count(text, "--ranks") for text in options.ranks or ()) or [None]
     ]
-    request = _with_batches(request, options, clusters)
+    batch = options.batch if options.batch in (None, "max") else read_count(str(options.batch), "--batch")
+    totals = [read_count(text, "--global-batch") for text in options.global_batch or ()]
+    request = with_batches(request, clusters, batch, totals)
     _check_outputs(options, request.kinds)
     codec = options.compression, options.compression_profile, options.compression_ratio, options.compression_engine
-    check_options(*codec)
+    check_compression(*codec)
     tokens = None if options.sequence_length is None else read_count(options.sequence_length, "--sequence-length")
     graph, unrecorded = trace_with_gaps(
         options.model, batch=clusters[0].training.batch_per_rank, sequence_length=tokens
@@ -82,7 +56,7 @@ def read_options(options: PlanOptions) -> Question:
     if options.compression is not None:
         compression = read_compression(options.compression, options.model, graph, *codec[1:])
         request = replace(request, compressions=(compression,))
-    return Question(graph, clusters, request, unrecorded)
+    return PlanQuestion(graph, clusters, request, unrecorded)
 
 
 def _request(options: PlanOptions) -> SearchRequest:
@@ -107,29 +81,6 @@ def _request(options: PlanOptions) -> SearchRequest:
         cost_model=known_cost_model(options.cost_model),
         overlap=options.overlap,
     )
-
-
-def _with_batches(request: SearchRequest, options: PlanOptions, clusters: Sequence[Cluster]) -> SearchRequest:
-    """The request with the batches that the options, or else the files of the clusters, state."""
-    if options.batch is not None and options.global_batch:
-        raise ConfigError(f"--batch {options.batch} and --global-batch {options.global_batch[0]}: expected one of them")
-    if options.batch == "max":
-        return replace(request, largest_batches=True)
-    if options.global_batch:
-        batches = [_samples(read_count(text, "--global-batch"), "--global-batch") for text in options.global_batch]
-    elif options.batch is not None:
-        samples = _samples(read_count(options.batch, "--batch"), "--batch")
-        batches = [samples * cluster.ranks for cluster in clusters]
-    else:
-        stated = [each for each in clusters if "batch_per_rank" in each.training.model_fields_set]
-        batches = [cluster.training.batch_per_rank * cluster.ranks for cluster in stated]
-    return replace(request, global_batches=tuple(dict.fromkeys(batches))) if batches else request
-
-
-def _samples(samples: int, option: str) -> int:
-    if not 1 <= samples <= MOST_SAMPLES:
-        raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
-    return samples
 
 
 def _at_least_one(text: str, option: str) -> int:

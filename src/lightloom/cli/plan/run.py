@@ -10,17 +10,14 @@ from lightloom.cli.output import print_json
 from lightloom.cli.plan.read import read_options
 from lightloom.cli.plan.report import plan_report, ranking_rows, save_figure, save_pictures
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_size
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import exported, expressible
-from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.search import search
 from lightloom.reports.console import legend, make_console, ranking_table
 from lightloom.reports.html import write
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.perfetto import write_perfetto_trace
-from lightloom.reports.progress import progress
 from lightloom.reports.report import FRONT
 
 if TYPE_CHECKING:
@@ -35,11 +32,8 @@ _REFUSED = 3
 
 def run(options: PlanOptions) -> None:
     """Search, write what is asked for, and show the ranking."""
-    question = read_options(options)
-    with progress("Plans", None) as advance:
-        found = search(question.graph, question.clusters, question.request, advance=lambda: advance(1))
-    origin = provenance(question.configuration())
-    document = plan_document(found, origin, question.unrecorded)
+    ranking = read_options(options).answer()
+    found, origin, document = ranking.search, ranking.origin, ranking.to_json()
     messages = _write(options, found, document, origin)
     if options.as_json:
         print_json(document)

@@ -1,27 +1,23 @@
-"""The options of a plan that say what compresses its gradients, read and checked."""
+"""The codec of a plan's gradients: read and checked before the model is traced."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lightloom.planner.pricing.compression import Compression
-    from lightloom.workloads.graph import ComputeGraph
+from lightloom.compression import find
+from lightloom.compression.profile import read
+from lightloom.core.errors import ConfigError
+from lightloom.planner.pricing.compression import LOCAL, Compression, engine_of, measured, profile_of, stated
+from lightloom.workloads.graph import ComputeGraph
 
 
-def check_options(codec: str | None, profile: Path | None, ratio: str | None, engine: str | None) -> None:
-    """Say before the model is traced what is wrong with the options.
+def check_compression(codec: str | None, profile: Path | None, ratio: str | float | None, engine: str | None) -> None:
+    """Check a codec's arguments before the model is traced.
 
     Raises:
-        ConfigError: options that need a codec, or exclude each other, or cannot be read.
+        ConfigError: arguments that need a codec, or exclude each other, or cannot be read.
         UnknownNameError: no such codec or engine.
     """
-    from lightloom.compression import find
-    from lightloom.compression.profile import read
-    from lightloom.core.errors import ConfigError
-    from lightloom.planner.pricing.compression import LOCAL, engine_of, stated
-
     if codec is None:
         for name, value in (("profile", profile), ("ratio", ratio), ("engine", engine)):
             if value is not None:
@@ -39,25 +35,20 @@ def check_options(codec: str | None, profile: Path | None, ratio: str | None, en
 
 
 def read_compression(
-    codec: str, model: str, graph: ComputeGraph, profile: Path | None, ratio: str | None, engine: str | None
+    codec: str, model: str, graph: ComputeGraph, profile: Path | None, ratio: str | float | None, engine: str | None
 ) -> Compression:
-    """The compression that the options ask for.
+    """Return the compression with a given ratio, or with the one that a profile of the model measured.
 
     Raises:
         ConfigError: no profile of this model and codec (says how to make one), or an engine that cannot run the codec.
         UnknownNameError: no such codec or engine.
     """
-    from lightloom.compression import find
-    from lightloom.planner.pricing.compression import LOCAL, measured, profile_of, stated
-
     if ratio is not None:
         return stated(codec, _number(ratio), engine or LOCAL)
     return measured(*profile_of(model, graph, find(codec).name, profile), engine or LOCAL)
 
 
-def _number(text: str) -> float:
-    from lightloom.core.errors import ConfigError
-
+def _number(text: str | float) -> float:
     try:
         return float(text)
     except ValueError as error:

@@ -1,0 +1,130 @@
+"""Results show themselves in four ways, and their documents are those of the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import lightloom as ll
+from lightloom.core.results import Result, html_table
+from tests.cli.commands import run
+
+RING: dict[str, Any] = {"fabric": "wdm-ring", "ranks": 8, "nbytes": "64KiB"}
+OPTIONS = ("--fabric", "wdm-ring", "--ranks", "8", "--nbytes", "64KiB")
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """The document of a command."""
+    done = run(monkeypatch, capsys, *arguments, "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_ranking_is_the_commands_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranking = ll.collective("all-gather", **RING, wavelengths=4, set={"conversion_time": "1us"})
+    command = ("collective", "all-gather", *OPTIONS, "--wavelengths", "4", "--set", "conversion_time=1us")
+    assert json.loads(json.dumps(ranking.to_json())) == printed(monkeypatch, capsys, *command)
+    assert [schedule.time for schedule in ranking] == sorted(schedule.time for schedule in ranking)
+    assert ranking.winner is ranking[0] and len(ranking) == len(ranking.rows())
+
+
+def test_a_schedule_is_the_commands_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = ll.synthesize("all-reduce", **RING)
+    made.save(tmp_path / "schedule.json")
+    assert made.to_json() == printed(monkeypatch, capsys, "schedule", "check", str(tmp_path / "schedule.json"))
+    read = ll.verify(tmp_path / "schedule.json")
+    assert (read.cost, read.lower_bound) == (made.cost, made.lower_bound)
+    assert ll.cost(made) == ll.cost(made.schedule, "wdm-ring") == made.cost
+    assert ll.lower_bound("all-reduce", **RING) == made.lower_bound
+
+
+def test_an_averager_is_the_commands_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = ll.averager(servers=2, bits=4, evaluations=2000)
+    command = ("onn", "build", "--servers", "2", "--bits", "4", "--evaluations", "2000")
+    assert json.loads(json.dumps(made.to_json())) == printed(monkeypatch, capsys, *command)
+    assert made.verification.wrong_outputs == 0 and made.proof
+
+
+def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    ranking = ll.plan("hdc", cluster="inceptionn-4", batch=16, strategy="ddp")
+    command = ("plan", "hdc", "--cluster", "inceptionn-4", "--batch", "16", "--strategy", "ddp")
+    assert json.loads(json.dumps(ranking.to_json())) == printed(monkeypatch, capsys, *command)
+    assert "hdc on inceptionn-4" in repr(ranking) and "<svg" in ranking._repr_html_()
+    assert len(ranking.rows()) == len(ranking) > 1
+
+
+def test_a_wrong_schedule_is_refused_with_the_place() -> None:
+    made = ll.synthesize("all-gather", **RING, algorithm="ring")
+    wrong = made.schedule.with_columns({"chunk": (made.schedule.chunk + 1) % made.schedule.chunks})
+    with pytest.raises(ll.LightloomError, match=r"rank \d+|chunk \d+"):
+        ll.verify(wrong, made.fabric)
+    with pytest.raises(ll.LightloomError, match="without a fabric"):
+        ll.verify(made.schedule)
+
+
+def test_models_of_every_kind_have_the_same_graph() -> None:
+    torch = pytest.importorskip("torch", reason="needs lightloom[torch]")
+    module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+    graph = ll.trace(module, inputs=torch.zeros(2, 16), batch=8, name="small")
+    assert graph.batch == 8 and graph.parameters == 16 * 32 + 32 + 32 * 4 + 4
+    assert ll.trace(graph, batch=4) == graph.with_batch(4)
+    with pytest.raises(ll.LightloomError, match="expected a model's name"):
+        ll.trace(3)  # type: ignore[arg-type]
+
+
+def test_objects_are_changed_by_keyword() -> None:
+    ring = ll.load_fabric("wdm-ring", 8, wavelengths=4)
+    assert ll.load_fabric(ring) is ring
+    assert ll.load_fabric(ring, 16).ranks == 16 and ll.load_fabric(ring, wavelengths=2).channels == ring.channels // 2
+    assert ll.load_cluster("terarack-64", 32, set={"fabric.wavelengths": 16}).fabric.ranks == 32
+    cases: dict[str, dict[str, Any]] = {
+        "expected a number of ranks": {"fabric": "ring", "nbytes": 1},
+        "give either the total size": {"fabric": ring},
+        "unknown field 'wavelenths'": {"fabric": ring, "nbytes": 1, "wavelenths": 3},
+    }
+    for message, arguments in cases.items():
+        with pytest.raises(ll.LightloomError, match=message):
+            ll.collective("all-gather", **arguments)
+
+
+def test_lines_and_tables() -> None:
+    made = ll.synthesize("all-gather", **RING, algorithm="ring")
+    for result in (made, made.cost, made.lower_bound, made.schedule, ll.load_cluster("terarack-64")):
+        assert "\n" not in repr(result) and 10 < len(repr(result)) < 200 and "array" not in repr(result)
+    page = made._repr_html_()
+    assert page.count("<svg") == 1 and "<table>" in page and "<script" not in page
+    assert len(made.rows()) == len(made.schedule) == 7 * 8
+    assert html_table([{"a<b": 1}, {"a<b": 2}], most=1).endswith("<p>and 1 more rows</p>")
+    assert "a&lt;b" in html_table([{"a<b": 1}])
+
+
+class Odd(Result):
+    """A result that holds what JSON lacks."""
+
+    def summary(self) -> str:
+        return "odd"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"number": 1, "list": [1], "text": "x"}
+
+
+def test_pandas_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("pandas")
+    module.DataFrame = lambda rows: ("frame", rows)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pandas", module)
+    assert Odd().to_dataframe() == ("frame", [{"number": 1, "text": "x"}])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ll.LightloomError, match="pip install pandas"):
+        Odd().to_dataframe()
