@@ -183,6 +183,14 @@ _ENTRIES = (
         1024,
     ),
     _text(
+        "gpt3-175b",
+        "GPT-3 as Megatron-LM trains it, tied output layer, vocabulary 51,200",
+        174_615_846_912,
+        "Brown et al., arXiv 2005.14165; Narayanan et al., SC 2021 (prints 174.6 B)",
+        "gpt2:gpt3_175b",
+        2048,
+    ),
+    _text(
         "mixtral-8x7b",
         "Mixtral 8x7B: 8 experts a layer, of which each token visits 2, load taken to be even",
         46_702_792_704,

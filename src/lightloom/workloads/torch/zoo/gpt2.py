@@ -1,4 +1,9 @@
-"""GPT-2. Source: Radford et al., "Language models are unsupervised multitask learners" (2019), Table 2."""
+"""GPT-2 and GPT-3, which is wider and deeper.
+
+Sources: Radford et al., "Language models are unsupervised multitask learners" (2019), Table 2; Brown et al., "Language
+models are few-shot learners" (2020), Table 2.1; Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+Clusters", SC 2021, section 5 (vocabulary of 51,200, dense attention in all layers).
+"""
 
 from __future__ import annotations
 
@@ -67,3 +72,8 @@ class GPT2(nn.Module):
 def gpt2_355m() -> GPT2:
     """Medium: 24 layers, hidden 1024, 16 heads."""
     return GPT2(layers=24, hidden=1024, heads=16)
+
+
+def gpt3_175b() -> GPT2:
+    """Return GPT-3 175B as Megatron-LM trains it: 96 layers, hidden 12288, 96 heads, 2048 tokens, 51,200 words."""
+    return GPT2(layers=96, hidden=12_288, heads=96, vocabulary=51_200, context=2048)

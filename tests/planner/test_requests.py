@@ -1,0 +1,197 @@
+"""What is asked is what is searched: pins, memory, batches, faulty algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives import registry
+from lightloom.collectives.registry import Algorithm, find
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.parallelism.strategy_space import Strategy, strategy_space
+from lightloom.planner.bounds.price_lines import PriceLines
+from lightloom.planner.pricing import group_prices
+from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planner.search import data_parallel, rows
+from lightloom.planner.search.plans import Plan, PlanSearch, order
+from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
+from lightloom.planner.search.search import search
+from lightloom.workloads.load import load_workload
+from tests.planner.jobs import transformer
+
+
+def cluster(ranks: int = 8, memory: float | None = None, **settings: Any) -> Cluster:
+    """A100s on a packet switch."""
+    fields = {"ranks": ranks, "fabric": {"base": "ethernet-400g"}, "training.unit_parameters": 300_000, **settings}
+    on = load_cluster("terarack-64", fields)
+    return on if memory is None else replace(on, accelerator=on.accelerator.model_copy(update={"memory": memory}))
+
+
+def searched(on: Cluster, **options: Any) -> PlanSearch:
+    """All strategies of a small transformer."""
+    return search(transformer(4, 256), on, SearchRequest(**{"strategies": STRATEGIES, "compare": False, **options}))
+
+
+@pytest.fixture(scope="module")
+def everything() -> PlanSearch:
+    return searched(cluster(), global_batches=(48,), prune=False)
+
+
+def pins_of(choice: Strategy) -> Pins:
+    """Everything that a strategy chooses."""
+    return Pins(**{name: getattr(choice, name) for name, _ in Pins()})
+
+
+def test_a_pinned_strategy_equals_its_row_to_the_last_digit(everything: PlanSearch) -> None:
+    assert len(everything.ranking) > 50
+    for plan in everything.ranking[:: len(everything.ranking) // 12]:
+        assert isinstance(plan.choice, Strategy)
+        (alone,) = searched(cluster(), global_batches=(48,), pins=pins_of(plan.choice)).ranking
+        assert alone.choice == plan.choice
+        assert (alone.step_time, alone.memory, alone.energy) == (plan.step_time, plan.memory, plan.energy)
+        assert (alone.breakdown, alone.exchanges) == (plan.breakdown, plan.exchanges)
+
+
+def test_every_pin_keeps_what_it_says_and_all_of_it(everything: PlanSearch) -> None:
+    choices = {plan.choice for plan in everything.ranking if isinstance(plan.choice, Strategy)}
+    for name, value in {
+        "tp": 2,
+        "pp": 2,
+        "micro_batches": 3,
+        "recomputation": "full",
+        "sequence_parallel": True,
+    }.items():
+        found = searched(cluster(), global_batches=(48,), prune=False, pins=Pins(**{name: value}))  # type: ignore[arg-type]
+        assert {plan.choice for plan in found.ranking} == {each for each in choices if getattr(each, name) == value}
+
+
+def test_any_divisor_of_a_replicas_batch_is_a_number_of_micro_batches() -> None:
+    space = strategy_space(8, (1536,), tensor_degree=1, blocks=1, algorithms=("ring",))
+    assert set(space.micro_batches.tolist()) == {n for n in range(1, 257) if 192 % n == 0}
+    assert 192 in space.micro_batches
+
+
+@pytest.mark.parametrize(
+    ("pins", "message"),
+    [
+        ({"dp": 3}, "--dp 3: 3 ranks in all, expected a divisor of 8"),
+        ({"dp": 2, "tp": 2, "pp": 1}, "4 ranks in all, expected 8"),
+        ({"tp": 8}, "--tp 8: expected a divisor of 4"),
+        ({"pp": 2, "virtual_stages": 4}, "8 stages: the model has 4 blocks"),
+        ({"pp": 1, "virtual_stages": 2}, "expected more than one stage to interleave"),
+        ({"pp": 2, "virtual_stages": 2, "micro_batches": 3}, "interleaved stages expect a multiple of --pp 2"),
+        ({"ep": 2}, "--ep 2: expected a divisor of 1"),
+        ({"dp": 8, "micro_batches": 5}, "expected a multiple of 40, 8 replicas with 5 micro-batches each"),
+    ],
+)
+def test_pins_that_contradict_each_other_are_refused(pins: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        searched(cluster(), global_batches=(48,), pins=Pins(**pins))  # type: ignore[arg-type]
+
+
+def test_plans_that_fit_come_first_then_the_fastest() -> None:
+    free = searched(cluster(), global_batches=(64,), compare=True, prune=False)
+    half = float(np.median([plan.memory for plan in free.ranking]))
+    found = searched(cluster(memory=half), global_batches=(64,), compare=True)
+    assert {plan.fits for plan in found.ranking} == {True, False}
+    assert [order(plan)[:2] for plan in found.ranking] == sorted(order(plan)[:2] for plan in found.ranking)
+    assert found.winner.fits and found.winner.memory <= half
+    best = min((plan for plan in free.ranking if plan.memory <= half), key=lambda plan: plan.step_time)
+    assert found.winner.step_time == best.step_time
+    assert all(plan.fits for plan in found.front)
+
+
+def test_a_plan_that_does_not_fit_never_wins_on_four_titans() -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    on = load_cluster("inceptionn-4", {"accelerator.memory": "7GB"})
+    request = SearchRequest(global_batches=(4,), strategies=STRATEGIES, algorithms=("ring",))
+    found = search(load_workload("gpt2-355m", batch=32), on, request)
+    assert found.winner.fits and any(plan.fits is False for plan in found.ranking)
+
+
+def test_a_sharded_llama_fits_five_hundred_accelerators() -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    on = load_cluster("h100-512-two-tier")
+    request = SearchRequest(strategies=STRATEGIES, algorithms=("ring-two-way",))
+    found = search(load_workload("llama2-7b", batch=32), on, request)
+    assert found.winner.fits and found.winner.memory <= 80e9 and found.global_batches == (512 * 32,)
+    assert any(plan.memory > 1e12 and plan.fits is False for plan in found.ranking)
+
+
+def test_without_a_batch_all_plans_share_the_largest_that_fits() -> None:
+    assert searched(cluster()).global_batches == (8 * 32,)
+    # Data parallelism alone cannot split a batch further: memory decides how many samples a rank can hold.
+    pins = Pins(micro_batches=1, recomputation="none", tp=1, pp=1, sharding="fsdp")
+    held = [searched(cluster(2), global_batches=(batch,), pins=pins).winner.memory for batch in (8, 16)]
+    found = searched(cluster(2, memory=(held[0] + held[1]) / 2), pins=pins)
+    assert found.global_batches == (8,) and found.winner.fits
+    with pytest.raises(UnsupportedError, match=r"no plan fits: accelerator .* expected more memory, more ranks"):
+        searched(cluster(2, memory=held[0] / 100), pins=pins)
+
+
+def test_the_largest_batches_are_those_that_fit() -> None:
+    pins = Pins(micro_batches=1, recomputation="none")
+    on = cluster(memory=searched(cluster(), global_batches=(64,), pins=pins).winner.memory * 1.1)
+    found = searched(on, largest_batches=True, pins=pins, prune=False)
+    rates = [plan.samples_per_second for plan in found.ranking]
+    assert rates == sorted(rates, reverse=True)
+    assert len({plan.global_batch for plan in found.ranking}) > 1
+    for plan in found.ranking:
+        assert plan.fits and isinstance(plan.choice, Strategy)
+        twice = searched(on, global_batches=(2 * plan.global_batch,), pins=pins_of(plan.choice), must_fit=False)
+        assert twice.winner.fits is False
+
+
+def test_plans_that_do_not_fit_are_ranked_on_demand() -> None:
+    with pytest.raises(UnsupportedError, match="no plan fits"):
+        searched(cluster(memory=1e5), global_batches=(8,))
+    assert searched(cluster(memory=1e5), global_batches=(8,), must_fit=False).winner.fits is False
+
+
+def test_each_exchange_takes_its_cheapest_algorithm() -> None:
+    on = cluster()
+    prices = GroupPrices(on.fabric, on.training)
+    names = [each for each in registry.algorithms().values() if not each.by_size]
+    for kind, nbytes in (("all-reduce", 1e3), ("all-reduce", 1e9), ("all-gather", 1e6), ("all-to-all", 1e8)):
+        served = [each for each in names if each.refusal(kind, on.fabric) is None]
+        times = {each.name: prices.price(each.name, 8, 1.0)(kind, nbytes).cost.repeated_time for each in served}  # type: ignore[arg-type]
+        chosen = prices.algorithm(kind, nbytes, AUTO, 8, 1.0)  # type: ignore[arg-type]
+        assert times[chosen] == min(times.values()) == prices.price(AUTO, 8, 1.0)(kind, nbytes).cost.repeated_time  # type: ignore[arg-type]
+        bound = PriceLines(prices, (AUTO,), hidden_setup=False)
+        one = np.ones(1, np.int64)
+        least = bound(kind, 0 * one, 8 * one, one, np.ones(1), np.array([[nbytes]]))[0, 0]  # type: ignore[arg-type]
+        assert 0 < least <= times[chosen] * (1 + 1e-9)
+
+
+def test_a_faulty_algorithm_is_one_refused_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(collective: Any, fabric: Any, *, striped: bool) -> Any:
+        schedule = find("ring").build(collective, fabric, striped=striped)
+        return replace(schedule, step=np.zeros_like(schedule.step))
+
+    wrong = Algorithm(name="wrong", build=build, summary="sends everything at once")
+    known = {"ring": find("ring"), "wrong": wrong}
+    for module in (group_prices, data_parallel, rows):
+        monkeypatch.setattr(module, "algorithms", lambda: known)
+        monkeypatch.setattr(module, "find", known.__getitem__, raising=False)
+    found = searched(cluster(), global_batches=(64,), compare=True)
+    refused = {(row.strategy, row.algorithm): row.why for row in found.refused}
+    assert set(refused) == {("ddp", "wrong"), ("fsdp", "wrong")} and all(refused.values())
+    assert {name for plan in found.ranking for name in plan.algorithms} == {"ring"}
+
+
+def test_megatrons_plan_of_gpt3_is_priced() -> None:
+    """Narayanan et al., SC 2021: 1,024 A100, 1,536 sequences, tp 8, pp 16, one sequence a micro-batch."""
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    degrees = {"dp": 8, "tp": 8, "pp": 16, "micro_batches": 192, "virtual_stages": 1}
+    pins = Pins(**degrees, recomputation="full", sharding="ddp", sequence_parallel=False)
+    request = SearchRequest(global_batches=(1536,), pins=pins, algorithms=("ring",))
+    found = search(load_workload("gpt3-175b", batch=32), load_cluster("a100-1024-two-tier"), request)
+    (plan,) = found.ranking
+    assert isinstance(plan, Plan) and plan.fits and plan.global_batch == 1536
+    assert 0.25 < found.utilization(plan) < found.utilization(plan, hardware=True) < 0.5
+    assert found.utilization(plan, hardware=True) == pytest.approx(4 / 3 * found.utilization(plan), rel=0.01)
