@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ FABRIC = WdmRing(
 
 def schedule(*circuits: dict[str, int]) -> Schedule:
     """A schedule with one circuit in each step."""
-    columns = {
+    columns: dict[str, Any] = {
         name: np.array([circuit.get(name, 0) for circuit in circuits], kind)
         for name, kind in COLUMNS.items()
         if name not in ("step", "lightpath")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import sparse
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
 
-_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+_OPTIMAL, _LIMIT, _INFEASIBLE, _SOLVER_ERROR = 0, 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +52,28 @@ def maximise(
         time_limit: seconds of wall time.
 
     Raises:
-        InputError: infeasible, or no solution within the time limit.
+        InputError: infeasible, no solution within the time limit, or an error of the solver.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     if not time_limit > 0:
         raise InputError(f"a time limit of {time_limit} s: expected more than 0")
-    result: Any = milp(
+    solve = partial(
+        milp,
         -objective,
         integrality=integral.astype(np.int64),
         bounds=Bounds(0, highest),
         constraints=LinearConstraint(matrix, lower, upper),
-        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
     )
+    options = {"time_limit": time_limit, "mip_rel_gap": 0.0}
+    result: Any = solve(options=options)
+    if result.status == _SOLVER_ERROR:
+        # Presolve of HiGHS fails on a few small programs that it solves without.
+        result = solve(options=options | {"presolve": False})
     if result.status == _INFEASIBLE:
         raise InputError("the circuit program is infeasible: expected demands that the fabric's circuits can serve")
+    if result.x is None and result.status == _SOLVER_ERROR:
+        raise InputError(f"the solver failed: {result.message}: expected the fast assignment")
     if result.x is None:
         raise InputError(
             f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
