@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lightloom.api.collectives import verify as verify
     from lightloom.api.models import trace as trace
     from lightloom.api.planning import plan as plan
-    from lightloom.collectives.registry import Algorithm as Algorithm
+    from lightloom.collectives.algorithm import Algorithm as Algorithm
     from lightloom.collectives.schedule.columns import Schedule as Schedule
     from lightloom.collectives.spec import Collective as Collective
     from lightloom.compression.base import Codec as Codec
@@ -49,7 +49,7 @@ _HOMES = {
     "Schedule": "lightloom.collectives.schedule.columns",
     "Fabric": "lightloom.fabrics.base",
     "Accelerator": "lightloom.accelerators.base",
-    "Algorithm": "lightloom.collectives.registry",
+    "Algorithm": "lightloom.collectives.algorithm",
     "Codec": "lightloom.compression.base",
     "LightloomError": "lightloom.core.errors",
 }

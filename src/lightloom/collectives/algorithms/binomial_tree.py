@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms._rooted import up_and_down
+from lightloom.collectives.algorithms.longest import longest_links
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
@@ -34,3 +36,16 @@ def binomial_levels(ranks: int) -> list[tuple[Ints, Ints, int]]:
     """Children, their parents and the ranks of a child's subtree, leaves first."""
     distances = [1 << k for k in range(binomial_rounds(ranks))]
     return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
+
+
+def _longest_edge(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    return max(longest_links(fabric, child, parent) for child, parent, _ in binomial_levels(fabric.ranks))
+
+
+BINOMIAL_TREE = Algorithm(
+    name="binomial-tree",
+    build=binomial_tree,
+    longest_lightpath=_longest_edge,
+    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    summary="up a binomial tree to rank 0, and back",
+)

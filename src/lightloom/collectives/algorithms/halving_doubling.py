@@ -7,7 +7,8 @@ Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 20
 
 from __future__ import annotations
 
-from lightloom.collectives.algorithms.recursive_doubling import doubling_shares
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.recursive_doubling import doubling_shares, longest_doubling_links
 from lightloom.collectives.schedule.build import assign_wavelengths
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
@@ -23,3 +24,12 @@ def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = 
     return from_all_gather(
         collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
     )
+
+
+HALVING_DOUBLING = Algorithm(
+    name="halving-doubling",
+    build=halving_doubling,
+    longest_lightpath=longest_doubling_links,
+    kinds=("all-reduce",),
+    summary="recursive halving, then recursive doubling (Rabenseifner)",
+)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
@@ -45,3 +46,12 @@ def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False)
         chunks=1,
         steps=1,
     )
+
+
+IN_NETWORK = Algorithm(
+    name="in-network",
+    build=in_network,
+    kinds=("all-reduce", "reduce"),
+    needs="in-network",
+    summary="one step through the reducing switch",
+)

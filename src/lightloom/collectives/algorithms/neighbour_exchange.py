@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.longest import links_to_neighbours
 from lightloom.collectives.schedule.build import Moves, Rows, assemble, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
@@ -82,3 +84,23 @@ def _moves(n: int) -> list[Moves]:
         received = fresh[partner]
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
     return logical
+
+
+NEIGHBOUR_EXCHANGE = Algorithm(
+    name="neighbour-exchange",
+    build=neighbour_exchange,
+    longest_lightpath=links_to_neighbours,
+    even_ranks=True,
+    summary="pairs swap what they last received, two shares one after the other",
+)
+
+
+NEIGHBOUR_EXCHANGE_PAIRS = Algorithm(
+    name="neighbour-exchange-pairs",
+    build=neighbour_exchange_pairs,
+    longest_lightpath=links_to_neighbours,
+    even_ranks=True,
+    needs="wdm-ring",
+    least_channels=2,
+    summary="pairs swap two shares side by side on two wavelengths",
+)

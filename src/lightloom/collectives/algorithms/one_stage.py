@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.schedule.build import Rows, assemble, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
@@ -99,3 +100,12 @@ def _on_ring(name: str, collective: Collective, fabric: Fabric, striped: bool) -
         chunks=chunks,
         steps=-(-colours // slots),
     )
+
+
+ONE_STAGE = Algorithm(
+    name="one-stage",
+    build=one_stage,
+    longest_lightpath=lambda kind, fabric: fabric.diameter(),  # noqa: ARG005 - all kinds alike
+    kinds=(*FROM_ALL_GATHER, "all-to-all"),
+    summary="every rank straight to every other",
+)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.optree_radices import best_radices, cut
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
@@ -128,7 +129,7 @@ def exchange_stages(n: int, radices: Sequence[int]) -> list[Stage]:
 
 
 @lru_cache(maxsize=64)
-def longest_optree_links(ranks: int, channels: int) -> int:
+def _longest_links(ranks: int, channels: int) -> int:
     """Links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
     start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
     stage = _around_the_ring(start, size)
@@ -159,3 +160,12 @@ def along_the_line(source: Column, destination: Column, chunk: Column, n: int) -
         colour[rows], used = colour_intervals(low[rows], high[rows], np.ones(len(rows), np.int64), n)
         colours = max(colours, used)
     return Stage(source, destination, chunk, route, colour, colours)
+
+
+OPTREE = Algorithm(
+    name="optree",
+    build=optree,
+    longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all kinds alike
+    needs="wdm-ring",
+    summary="exchange between parts of the ring, then between parts of the parts, ...",
+)

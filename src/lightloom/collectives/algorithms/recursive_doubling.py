@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.longest import longest_links
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
@@ -91,3 +93,16 @@ def _whole_vectors(n: int) -> list[Moves]:
     if len(folded):
         logical.append(moves(folded - 1, folded, 0))
     return logical
+
+
+def longest_doubling_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    """Links between the farthest partners of recursive doubling."""
+    return max(longest_links(fabric, source, partner) for source, partner in doubling_partners(fabric.ranks))
+
+
+RECURSIVE_DOUBLING = Algorithm(
+    name="recursive-doubling",
+    build=recursive_doubling,
+    longest_lightpath=longest_doubling_links,
+    summary="exchange everything with partners at distance 1, 2, 4, ...",
+)

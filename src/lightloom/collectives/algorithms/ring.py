@@ -21,10 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.longest import links_to_neighbours
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
-from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
 from lightloom.core.arrays import Column
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -159,3 +161,23 @@ def _neighbours(
         chunks=n * pieces,
         steps=steps,
     )
+
+
+RING = Algorithm(
+    name="ring",
+    build=ring,
+    longest_lightpath=links_to_neighbours,
+    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    summary="pass shares on around the ring, one way",
+)
+
+
+RING_TWO_WAY = Algorithm(
+    name="ring-two-way",
+    build=ring_two_way,
+    longest_lightpath=links_to_neighbours,
+    kinds=KINDS,
+    all_to_all_ranks=128,
+    halves_shares=True,
+    summary="pass shares on around the ring, both ways",
+)

@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
@@ -81,7 +82,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
 
 @lru_cache(maxsize=64)
-def longest_wrht_links(ranks: int, channels: int) -> int:
+def _longest_links(ranks: int, channels: int) -> int:
     """Links of the longest lightpath on a ring."""
     up, across = _stages(ranks, channels)
     return max(ring_links(ranks, *stage[:3]) for stage in up + across)
@@ -112,3 +113,13 @@ def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:
     colour = np.abs(middle - position) - 1
     stage = members[sends], members[middle[sends]], route[sends], colour[sends]
     return stage, members[np.unique(middle)]
+
+
+WRHT = Algorithm(
+    name="wrht",
+    build=wrht,
+    longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all-reduce alone
+    kinds=("all-reduce",),
+    needs="wdm-ring",
+    summary="groups of 2w+1 to their middle, representatives exchange, and back",
+)

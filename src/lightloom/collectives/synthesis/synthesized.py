@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
@@ -93,3 +94,14 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         staged = fabric.ranks <= MOST_RANKS and least > lower_bound(collective, fabric).time + fabric.setup_time
         if staged and (fabric.reach is None or fabric.reach >= fabric.diameter()):
             yield replace(stages(collective, fabric), algorithm="synthesized")
+
+
+SYNTHESIZED = Algorithm(
+    name="synthesized",
+    build=synthesized,
+    kinds=KINDS,
+    striped=True,
+    by_size=True,
+    declines=refusal,
+    summary="circuits and trees found for this fabric and this size",
+)

@@ -1,0 +1,83 @@
+"""What the registry knows of an algorithm: what it serves, what it needs, and the function that builds its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import FROM_ALL_GATHER
+from lightloom.core.fields import MAXIMUM_RANKS
+from lightloom.fabrics.base import Fabric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet
+    verified."""
+
+    name: str
+    build: Callable[..., Schedule]
+    summary: str
+    kinds: tuple[str, ...] = FROM_ALL_GATHER
+    striped: bool = False
+    """Whether every transfer bundles all the wavelengths it can get."""
+    needs: str = "any"
+    """"any", "wdm-ring" (wavelengths on a ring), or "in-network" (a reducing switch)."""
+    even_ranks: bool = False
+    """Whether an odd number of ranks is refused."""
+    halves_shares: bool = False
+    """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
+    by_size: bool = False
+    """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
+    declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
+    """Why it cannot serve a kind on a fabric, beside what the other fields say."""
+    longest_lightpath: Callable[[str, Fabric], int] | None = None
+    """Links of its longest lightpath for a kind on a fabric; None where its schedules keep within the fabric's reach
+    by construction."""
+    least_channels: int = 0
+    """Channels a circuit-switched link must have."""
+    all_to_all_ranks: int = MAXIMUM_RANKS
+    """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
+
+    def bundled(self) -> Algorithm:
+        """Return the striped form, in which every transfer bundles all the wavelengths it can get."""
+        summary = f"{self.summary}; all wavelengths bundled"
+        return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
+
+    def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
+        """Why this algorithm cannot serve that collective on that fabric, charged so; None when it can."""
+        if self.by_size and model == "paper":
+            return f"{self.name} has no steps that the paper cost model could charge"
+        if kind not in self.kinds:
+            return f"{self.name} serves {', '.join(self.kinds)}, not {kind}"
+        if (self.needs == "in-network") != fabric.in_network_reduction:
+            return f"{self.name} " + (
+                "needs a switch that reduces in the network"
+                if self.needs == "in-network"
+                else "sends from rank to rank, and this fabric only reduces in the network"
+            )
+        if self.needs == "wdm-ring" and not fabric.wavelength_routed:
+            return f"{self.name} needs a ring with wavelengths"
+        if fabric.blocked() is not None and not self.by_size:
+            return f"{self.name} knows nothing of failures"
+        if fabric.exclusive and fabric.usable_channels < 1:
+            return f"{self.name} sends both ways around, which takes at least 2 transceivers a node"
+        if kind == "all-to-all" and fabric.ranks > self.all_to_all_ranks:
+            return f"{self.name} serves all-to-all among at most {self.all_to_all_ranks} ranks, not {fabric.ranks}"
+        if self.even_ranks and fabric.ranks % 2:
+            return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
+        if fabric.usable_channels < self.least_channels:
+            return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
+        if self.striped and not fabric.exclusive and not self.halves_shares and not self.by_size:
+            return f"{self.name} bundles wavelengths, and this fabric has none"
+        return self.declines(kind, fabric) or self._beyond_reach(kind, fabric)
+
+    def _beyond_reach(self, kind: str, fabric: Fabric) -> str | None:
+        if fabric.reach is None or self.longest_lightpath is None:
+            return None
+        links = self.longest_lightpath(kind, fabric)
+        if links <= fabric.reach:
+            return None
+        return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
