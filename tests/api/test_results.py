@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -110,6 +109,26 @@ def test_lines_and_tables() -> None:
     assert "a&lt;b" in html_table([{"a<b": 1}])
 
 
+def test_fabrics_and_accelerators_show_their_fields() -> None:
+    ring = ll.load_fabric("wdm-ring", 8, wavelengths=4, hop_latency="20ns")
+    assert str(ring) == repr(ring) and "array" not in repr(ring)
+    assert repr(ring).startswith("wdm-ring of 8 ranks: hop latency 20 ns; wavelengths 4; wavelength bandwidth 40 Gb/s")
+    chip = ll.load_cluster("terarack-64").accelerator
+    assert "peak" in repr(chip) and "TFLOP/s" in repr(chip) and "\n" not in repr(chip)
+    for shown in (ring, chip, ll.load_fabric("optical-averager", 8), ll.load_fabric("torus", 64).group(8, 2)):
+        assert shown is not None and len(repr(shown)) < 260
+        assert "<table>" in shown._repr_html_() and "None" not in shown._repr_html_()
+    assert "data sheet" in chip._repr_html_()
+
+
+def test_a_verified_schedule_has_its_parts() -> None:
+    made = ll.synthesize("all-gather", **RING, algorithm="ring")
+    for result in (made, ll.verify(made)):
+        assert isinstance(result.schedule, ll.Schedule) and isinstance(result.fabric, ll.Fabric)
+        assert result.collective == ll.Collective("all-gather", 8, 65536)
+        assert ll.cost(result.schedule, result.fabric).time == result.time >= ll.lower_bound("all-gather", **RING).time
+
+
 class Odd(Result):
     """A result that holds what JSON lacks."""
 
@@ -121,10 +140,13 @@ class Odd(Result):
 
 
 def test_pandas_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("pandas")
-    module.DataFrame = lambda rows: ("frame", rows)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pandas", module)
-    assert Odd().to_dataframe() == ("frame", [{"number": 1, "text": "x"}])
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    ranking = ll.collective("all-gather", **RING, wavelengths=4)
+    frame = ranking.to_dataframe()
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == len(ranking)
+    assert list(frame["time_s"]) == [schedule.time for schedule in ranking]
+    assert len(ranking.winner.to_dataframe()) == len(ranking.winner.schedule)
+    assert Odd().to_dataframe().to_dict("records") == [{"number": 1, "text": "x"}]
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ll.LightloomError, match="pip install pandas"):
         Odd().to_dataframe()

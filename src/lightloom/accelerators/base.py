@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from lightloom.core.arrays import Floats
+from lightloom.core.described import Described
 from lightloom.core.errors import UnsupportedError
-from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds, Size, Watts
+from lightloom.core.fields import Bandwidth, ComputeRate, Seconds, Size, Watts
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fixed32"]
 """Number format of the arithmetic; ``fixed32`` is 32-bit fixed point."""
@@ -45,7 +46,7 @@ class Work(NamedTuple):
     """Bytes read from and written to main memory."""
 
 
-class Accelerator(Config):
+class Accelerator(Described):
     """One accelerator: what a rank computes on.
 
     The price of an operator is a roofline. Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
@@ -67,6 +68,10 @@ class Accelerator(Config):
     """Power of the whole board, in watts; null when no source gives it."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Source of each value, by field name (``peak.bf16`` for one precision)."""
+
+    def heading(self) -> str:
+        """Return the name."""
+        return self.name
 
     def peak_rate(self, precision: Precision) -> float:
         """Return the peak FLOP/s at one precision.

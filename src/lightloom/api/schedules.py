@@ -12,6 +12,7 @@ from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.evaluate import Evaluation, costed
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_size, format_time
@@ -49,6 +50,11 @@ class VerifiedSchedule(Result):
         return cls(evaluation.schedule, fabric, evaluation.cost, evaluation.bound)
 
     @property
+    def collective(self) -> Collective:
+        """The collective that the schedule carries."""
+        return self.schedule.collective
+
+    @property
     def algorithm(self) -> str:
         """Name of the algorithm that made the schedule."""
         return self.schedule.algorithm
@@ -77,7 +83,7 @@ class VerifiedSchedule(Result):
         return wavelength_map(self.schedule, self.fabric)
 
     def summary(self) -> str:
-        collective, bound = self.schedule.collective, self.lower_bound
+        collective, bound = self.collective, self.lower_bound
         return (
             f"{self.algorithm}: {collective.kind} of {format_size(collective.nbytes)} over {collective.ranks} ranks, "
             f"{len(self.schedule)} rows, verified; {format_time(self.time)}, "
@@ -86,7 +92,7 @@ class VerifiedSchedule(Result):
 
     def to_json(self, files: Sequence[Path] = ()) -> Document:
         """Return the document that ``lightloom schedule check --json`` prints; ``files`` names what was written."""
-        collective, fabric = self.schedule.collective, self.fabric.model_dump(mode="json")
+        collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {
             "schema": "lightloom.schedule-report/1",
             "algorithm": self.algorithm,

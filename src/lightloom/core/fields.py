@@ -6,9 +6,10 @@ A field typed ``Bandwidth`` accepts ``"40Gbps"``, ``"5 GB/s"`` or a number of by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
@@ -16,28 +17,28 @@ from lightloom.core.units import Dimension, parse
 
 
 @dataclass(frozen=True)
-class _Quantity:
-    """Reads a quantity before the float is validated, and documents both spellings in the JSON Schema."""
+class Quantity:
+    """Dimension of a field: the field is parsed before it is validated, and its JSON Schema shows both spellings."""
 
     dimension: Dimension
     example: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_before_validator_function(lambda value: parse(value, self.dimension), handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {
             "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": [self.example]}],
             "title": f"{self.dimension.replace('_', ' ')} (number in SI units, or text such as {self.example!r})",
         }
 
 
-Size = Annotated[float, _Quantity("size", "64MiB")]
-Bandwidth = Annotated[float, Field(gt=0), _Quantity("bandwidth", "40Gbps")]
-Seconds = Annotated[float, _Quantity("time", "25us")]
-ComputeRate = Annotated[float, Field(gt=0), _Quantity("compute_rate", "60 TFLOPS")]
-Watts = Annotated[float, _Quantity("power", "700 W")]
-JoulesPerBit = Annotated[float, _Quantity("energy_per_bit", "5 pJ/bit")]
+Size = Annotated[float, Quantity("size", "64MiB")]
+Bandwidth = Annotated[float, Field(gt=0), Quantity("bandwidth", "40Gbps")]
+Seconds = Annotated[float, Quantity("time", "25us")]
+ComputeRate = Annotated[float, Field(gt=0), Quantity("compute_rate", "60 TFLOPS")]
+Watts = Annotated[float, Quantity("power", "700 W")]
+JoulesPerBit = Annotated[float, Quantity("energy_per_bit", "5 pJ/bit")]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 MAXIMUM_RANKS = 8192

@@ -51,6 +51,16 @@ _EXAMPLES: dict[Dimension, str] = {
     "energy": "1.2 J, 3 kWh",
     "energy_per_bit": "5 pJ/bit",
 }
+_FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
+    "size": (1.0, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))),
+    "bandwidth": (8.0, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0))),
+    "time": (1.0, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))),
+    "compute_rate": (1.0, (("PFLOP/s", 1e15), ("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("FLOP/s", 1.0))),
+    "power": (1.0, (("MW", 1e6), ("kW", 1e3), ("W", 1.0), ("mW", 1e-3))),
+    "energy": (1.0, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6))),
+    "energy_per_bit": (1.0, (("nJ/bit", 1e-9), ("pJ/bit", 1e-12), ("fJ/bit", 1e-15))),
+}
+"""For each dimension, the factor from SI to the smallest unit's system, and units with their sizes, largest first."""
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
 
 
@@ -82,28 +92,30 @@ def _name(dimension: Dimension) -> str:
     return dimension.replace("_", " ")
 
 
+def format_quantity(value: float, dimension: Dimension) -> str:
+    """Format an SI quantity in the largest unit of its dimension that keeps the number at or above one."""
+    scale, units = _FORMATS[dimension]
+    return _scaled(value * scale, units)
+
+
 def format_time(seconds: float) -> str:
-    """Format a time in the largest unit that keeps the number at or above one."""
-    return _scaled(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)))
+    """Format a time."""
+    return format_quantity(seconds, "time")
 
 
 def format_size(nbytes: float) -> str:
     """Format a number of bytes, in powers of 1024."""
-    return _scaled(
-        nbytes, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))
-    )
+    return format_quantity(nbytes, "size")
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
     """Format a rate in bits per second."""
-    return _scaled(bytes_per_second * 8, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0)))
+    return format_quantity(bytes_per_second, "bandwidth")
 
 
 def format_energy(joules: float | None) -> str:
     """Format an energy; ``not sourced`` when a part of it has no published value."""
-    if joules is None:
-        return "not sourced"
-    return _scaled(joules, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6)))
+    return "not sourced" if joules is None else format_quantity(joules, "energy")
 
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:

@@ -59,6 +59,10 @@ class Fabric(Capabilities):
     sources: dict[str, str] = Field(default_factory=dict)
     """Where each field's value comes from, by field name."""
 
+    def heading(self) -> str:
+        """Return the kind and the number of ranks."""
+        return f"{self.kind_name} of {self.ranks} ranks"
+
     @property
     @abstractmethod
     def links(self) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 from lightloom.core.arrays import Mask
-from lightloom.core.fields import Config
+from lightloom.core.described import Described
 
 NEEDS_CIRCUITS = (
     "expected wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes (switch_planes: "
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     """Whether the ends of each row and of each column are joined."""
 
 
-class Capabilities(Config):
+class Capabilities(Described):
     """Capabilities of a fabric that has none; a fabric states its own."""
 
     exclusive: ClassVar[bool] = False
