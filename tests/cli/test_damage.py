@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lightloom.collectives.registry import Algorithm, build
+from lightloom.collectives.schedule.columns import Schedule
 from tests.cli.commands import run
 
 WANTED = [
@@ -86,3 +89,20 @@ def test_an_all_to_all_around_failures_is_refused(
     told = run(monkeypatch, capsys, "damage", "all-to-all", "--ranks", "8", "--nbytes", "1kB", "--kill", "cable:1")
     assert told.code == 2
     assert "not all-to-all" in told.err
+
+
+def test_a_failing_algorithm_is_a_refused_row_of_the_stragglers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(algorithm: Algorithm, *rest: Any) -> Schedule:
+        if algorithm.name == "optree-striped":
+            raise IndexError("rank 13 of 12")
+        return build(algorithm, *rest)
+
+    monkeypatch.setattr("lightloom.cli.damage.build", failing)
+    arguments = ["damage", "all-gather", "--ranks", "6", "--wavelengths", "2", "--nbytes-per-rank", "10kB"]
+    document = json.loads(run(monkeypatch, capsys, *arguments, "--late", "10us", "--json").out)
+    why = "optree-striped raises IndexError: rank 13 of 12"
+    assert document["refused"] == [{"algorithm": "optree-striped", "why": why}]
+    names = {row["algorithm"] for row in document["stragglers"]}
+    assert "synthesized" in names and "optree-striped" not in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from lightloom.api.arguments import collective_of
 from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, figure_option
 from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
 from lightloom.collectives.cost.straggling import straggling
-from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.evaluate import Refusal, attempt, evaluate
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError
@@ -61,6 +62,7 @@ def damage(
     check_outputs([figure])
     rows = _measured(request, ring, failures, together)
     origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), [failure.text() for failure in failures]])
+    stragglers, refused = _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else ([], [])
     document = {
         "schema": "lightloom.damage/1",
         "kind": kind,
@@ -69,7 +71,8 @@ def damage(
         "rows": rows,
         "late_s": straggler[0],
         "slower": straggler[1],
-        "stragglers": _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else [],
+        "stragglers": stragglers,
+        "refused": refused,
         "provenance": origin,
     }
     if figure is not None:
@@ -119,12 +122,19 @@ def _measured(request: Collective, ring: Fabric, failures: list[Failure], togeth
     return rows
 
 
-def _stragglers(request: Collective, ring: Fabric, late: float, slower: float) -> list[Document]:
-    """Delays by the worst and by the average rank on the undamaged ring, by algorithm."""
-    rows = []
+def _stragglers(
+    request: Collective, ring: Fabric, late: float, slower: float
+) -> tuple[list[Document], list[dict[str, str]]]:
+    """Delays by the worst and by the average rank on the undamaged ring, by algorithm; and algorithms that fail."""
+    rows: list[Document] = []
+    refused: list[dict[str, str]] = []
     for algorithm in admitted(request.kind, ring):
         if algorithm.name in _PLAYED:
-            delays = straggling(build(algorithm, request, ring), ring, late=late, slower=slower)
+            schedule = attempt(algorithm, partial(build, algorithm, request, ring))
+            if isinstance(schedule, Refusal):
+                refused.append(schedule.to_json())
+                continue
+            delays = straggling(schedule, ring, late=late, slower=slower)
             rows.append(
                 {
                     "algorithm": algorithm.name,
@@ -135,7 +145,7 @@ def _stragglers(request: Collective, ring: Fabric, late: float, slower: float) -
                     "later_s": delays.later.tolist(),
                 }
             )
-    return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"])
+    return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
 def _print(document: Document, figure: Path | None, origin: str) -> None:
@@ -166,6 +176,8 @@ def _print(document: Document, figure: Path | None, origin: str) -> None:
         console.print("")
         names = ("algorithm", "time", "worst rank adds", "mean rank adds")
         console.print(plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed"))
+    for refusal in document["refused"]:
+        console.print(f"refused {refusal['algorithm']}: {refusal['why']}", markup=False, soft_wrap=True)
     console.print(origin, style="dim")
     if figure is not None:
         console.print(f"drawn: {figure}", soft_wrap=True)

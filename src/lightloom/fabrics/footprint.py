@@ -25,8 +25,12 @@ class Footprint(NamedTuple):
     @classmethod
     def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
         """Stack ``(base, start, length, period)`` runs, each broadcast to one entry a transfer."""
-        columns = [np.broadcast_arrays(*run) for run in runs]
-        return cls(*(np.stack([c[i] for c in columns], axis=-1).astype(np.int64) for i in range(4)))
+        transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
+        columns = np.empty((4, *transfers, len(runs)), np.int64)
+        for position, run in enumerate(runs):
+            for column, value in zip(columns, run, strict=True):
+                column[..., position] = value
+        return cls(*columns)
 
 
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:

@@ -90,6 +90,15 @@ class Mesh(Fabric):
         first = np.where(forward, start, end)
         return base + np.where(forward, 0, self.ranks) + track * size, first, length, size
 
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Return the distance along the row and along the column."""
+        shape = self.shape
+        distance = np.abs(np.array(np.divmod(source, shape[1])) - np.divmod(destination, shape[1]))
+        if self.wraps:
+            distance = np.minimum(distance, np.reshape(shape, (2, 1)) - distance)
+        links: Ints = distance.sum(axis=0)
+        return links
+
     def _degrees(self) -> tuple[float, float]:
         """(smallest degree of a rank, sum of the degrees)."""
         rows, columns = self.shape

@@ -13,7 +13,7 @@ from lightloom.collectives.cost.stepped import circuit_changes
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
-from lightloom.core.errors import ConfigError, InputError, LightloomError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.sweeps.code import code_version
@@ -138,7 +138,9 @@ def _row(point: Point, outcome: Callable[[], Row]) -> Row:
         return row | outcome()
     except InputError as error:
         return row | _refused(str(error))
-    except LightloomError as error:
+    except (MemoryError, OSError):
+        raise  # The machine failed, not the point.
+    except Exception as error:  # A plug-in may raise anything; the other points are computed.
         return row | {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
 
 
