@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from lightloom.core.claims import Claim
+from lightloom.core.configfile import read_yaml, validate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Record = Mapping[str, Any]
 """A measurement as read from a JSON file."""
+Value = float | str | None
+"""Value of a row; None where there is none to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,80 @@ class Study:
             if claim.id in seen:
                 raise ValueError(f"study {self.name!r}: two rows are called {claim.id!r}")
             seen.add(claim.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """What a paper prints for one row, or for several whose ids differ in a field such as ``{ranks}``."""
+
+    paper: int | float | str | None = None
+    unit: str = ""
+    tolerance: float = 0.0
+    fitted: bool = False
+    why: str = ""
+    """What explains a deviation; fields in braces are filled in with computed values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """Title and caption of a figure."""
+
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """Published values of a paper and the texts of its study, as in the study's ``paper.yaml``."""
+
+    name: str
+    title: str
+    """Authors, title and venue."""
+    assumptions: tuple[str, ...]
+    figures: Mapping[str, Legend]
+    """Title and caption by the function that draws."""
+    rows: Mapping[str, Printed]
+    """Published value and explanation by id, without the name of the study."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of the paper that several rows use."""
+
+    @classmethod
+    def load(cls, package: str) -> Self:
+        """Load ``paper.yaml`` of a study's package.
+
+        Raises:
+            ConfigError: the file does not have this form.
+        """
+        path = Path(str(files(package) / "paper.yaml"))
+        paper: Self = validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
+        return paper
+
+    def claim(self, key: str, ours: Value, /, **values: Any) -> Claim:
+        """Return a row: ``ours`` beside the published value of ``rows[key]``.
+
+        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``fitted`` and ``why``
+        among them replace what the file says.
+        """
+        printed = self.rows[key]
+        paper = values.setdefault("paper", printed.paper)
+        why = values.get("why")
+        return Claim(
+            id=f"{self.name}.{key.format(**values)}",
+            paper=paper,
+            ours=ours,
+            unit=values.get("unit", printed.unit),
+            tolerance=values.get("tolerance", printed.tolerance),
+            fitted=values.get("fitted", printed.fitted),
+            why=printed.why.format(**values) if why is None else why,
+        )
+
+    def figure(self, draw: Callable[[], Figure], **values: str) -> StudyFigure:
+        """Return a figure with its title and caption; ``values`` fill the fields of the caption."""
+        function = draw.func if isinstance(draw, partial) else draw
+        legend = self.figures[function.__name__]
+        return StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw)
+
+    def study(self, claims: tuple[Claim, ...], figures: tuple[StudyFigure, ...], **values: Any) -> Study:
+        """Return the study; ``values`` fill the fields of the assumptions."""
+        assumptions = tuple(text.format(**values) for text in self.assumptions)
+        return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)

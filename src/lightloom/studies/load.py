@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from lightloom.core.errors import UnknownNameError, UnsupportedError
-from lightloom.studies.base import Study
+
+if TYPE_CHECKING:
+    from lightloom.studies.base import Study
 
 
 @dataclass(frozen=True, slots=True)

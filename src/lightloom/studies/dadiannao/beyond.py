@@ -6,6 +6,7 @@ from math import inf
 
 from lightloom.core.claims import Claim
 from lightloom.parallelism.dadiannao import Hops, Link, link_of, mesh_hops, ring_hops, tree_hops
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import FITTED, MIXED, Figures, chip, links, mean, saved, time_of
 
 SPEEDS = ("400-O", "800-O", "1600-O", "3200-O")
@@ -67,13 +68,11 @@ _WHY = {
 
 def _row(what: str, figures: Figures, why: str) -> Claim:
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
-    return Claim(
-        id=f"dadiannao.headline.{what}",
-        paper=None,
-        ours=round(mean(figures), 2),
-        unit="% of time saved",
-        fitted=True,
+    return PAPER.claim(
+        "headline.{what}",
+        round(mean(figures), 2),
         why="beyond the paper; fitted computation, bandwidth in one direction"
         + (f"; {why}" if why else "")
         + f". At batch 256: {large:.1f} %, DenseNet121 there {dense:.1f} %",
+        what=what,
     )

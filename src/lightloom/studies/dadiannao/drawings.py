@@ -9,7 +9,7 @@ from lightloom.parallelism.dadiannao import chips_needed
 from lightloom.reports.figures.palette import FAINT, INK, SHARES
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas
-from lightloom.studies.dadiannao import beyond
+from lightloom.studies.dadiannao import PAPER, beyond
 from lightloom.studies.dadiannao.figure2 import BATCHES as FIGURE_2_BATCHES
 from lightloom.studies.dadiannao.figure2 import DOMINATED, share
 from lightloom.studies.dadiannao.floorplan import floorplan
@@ -40,50 +40,13 @@ _SPEEDS = {"100": SKY, "400": BLUE}
 def figures() -> tuple[StudyFigure, ...]:
     """All figures."""
     return (
-        StudyFigure(
-            title="Figure 2: what a step's time goes to on electrical links",
-            caption="Paper: communication is dominant for VGG and ResNet, and grows with the batch for AlexNet. Ours, "
-            "with the constants that the headlines need: it is, but for VGG and ResNet50 at batch 32. Diamonds: with "
-            "arithmetic at the peak rate, which would give far larger savings than the paper's. In brackets: chips.",
-            draw=breakdown,
-        ),
-        StudyFigure(
-            title="Figure 5: training time, computation and communication",
-            caption="Ours, fitted; time over that of 25-E at batch 1 (AlexNet: data parallel at batch 1). Paper: "
-            "computation takes a larger share as the batch grows. In brackets: chips.",
-            draw=times,
-        ),
-        StudyFigure(
-            title="Figure 5: energy-delay product",
-            caption="Ours, fitted; EDP over that of 25-E in the same case, lower is better. Paper: DenseNet121 at "
-            "batch 256 gets worse at 400 Gb/s. Ours: the same, and it is the only one of 27 cases.",
-            draw=energy_delay,
-        ),
-        StudyFigure(
-            title="Time saved by optical links",
-            caption="Ours, fitted; dots: the three batch sizes, bar: their mean. Dashed: the paper's means over all "
-            "networks and batches, 20.6 and 35.6 %.",
-            draw=saved_by_network,
-        ),
-        StudyFigure(
-            title="Why Table 1's bandwidths cannot give the headlines",
-            caption="Each dot is one of our 27 cases. With Table 1's bandwidths no case, and no mean of cases, can lie "
-            "above the lower line, whatever the computation; the paper's means (stars) do. With electrical links "
-            "counted in both directions and optical ones in one, they fit.",
-            draw=proof,
-        ),
-        StudyFigure(
-            title="Beyond 400 Gb/s",
-            caption="Ours, fitted; mean time saved over all cases and at batch 256. Returns end after 400 Gb/s, as "
-            "computation is left; in a ring of chips latency eats them.",
-            draw=faster_links,
-        ),
-        StudyFigure(
-            title="Figure 3: the package",
-            caption="Four chips of 8 mm on a 25 mm interposer, to scale; eight waveguides a link, four each way, at a "
-            "pitch of 0.1 mm. Positions are ours.",
-            draw=floorplan,
-        ),
+        PAPER.figure(breakdown),
+        PAPER.figure(times),
+        PAPER.figure(energy_delay),
+        PAPER.figure(saved_by_network),
+        PAPER.figure(proof),
+        PAPER.figure(faster_links),
+        PAPER.figure(floorplan),
     )
 
 

@@ -7,6 +7,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.core.claims import Claim
 from lightloom.fabrics.mesh import Mesh
 from lightloom.parallelism.dadiannao import Link, broadcast_time, link_of, literal_hops, mesh_hops
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.mesh_broadcast import mesh_broadcast
 from lightloom.studies.dadiannao.model import chip
 
@@ -44,24 +45,18 @@ def claims() -> tuple[Claim, ...]:
             f"rows first, one along columns first; built and verified. No schedule can take less than "
             f"{bound.time * 1e6:.1f} µs ({bound.bound_by})",
         ),
-        Claim(
-            id="dadiannao.example.equation_3_literal_latencies_904",
-            paper=literal_hops(_LARGE),
-            ours=round(mesh_hops(_LARGE), 2),
-            unit="latencies",
-            why="paper: 2 (p − 1), as the text reads where the "
-            "radical sign is lost, for DenseNet121 at batch 256; ours: 2 (√p − 1). Without the root a ring would be "
-            "twice as fast as the mesh, and the savings cannot be met",
+        PAPER.claim(
+            "example.equation_3_literal_latencies_904", round(mesh_hops(_LARGE), 2), paper=literal_hops(_LARGE)
         ),
     )
 
 
 def _row(what: str, paper: float, ours: float, why: str, tolerance: float = 1e-6) -> Claim:
-    return Claim(
-        id=f"dadiannao.example.equation_3_{what}",
+    return PAPER.claim(
+        "example.equation_3_{what}",
+        round(ours * 1e6, 4),
         paper=round(paper * 1e6, 4),
-        ours=round(ours * 1e6, 4),
-        unit="µs",
         tolerance=tolerance,
         why=f"paper: the closed form; ours: {why}",
+        what=what,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.claims import Claim
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import FITTED, MIXED, PEAK, Constants, links, run, savings
 from lightloom.studies.dadiannao.networks import printed
 
@@ -23,13 +24,11 @@ def claims() -> tuple[Claim, ...]:
     rows = [_dominant(name, batch) for name in DOMINATED for batch in BATCHES]
     alone, many = (share("AlexNet", batch) for batch in BATCHES)
     rows.append(
-        Claim(
-            id="dadiannao.figure2.share_alexnet_with_batch",
-            paper="grows",
-            ours="grows" if many > alone else "falls",
-            unit="communication, batch 1 to 32",
-            fitted=True,
-            why=f"{100 * alone:.0f} % to {100 * many:.0f} %: model parallelism broadcasts neurons",
+        PAPER.claim(
+            "figure2.share_alexnet_with_batch",
+            "grows" if many > alone else "falls",
+            alone_percent=100 * alone,
+            many_percent=100 * many,
         )
     )
     return tuple(rows)
@@ -38,12 +37,12 @@ def claims() -> tuple[Claim, ...]:
 def _dominant(name: str, batch: int) -> Claim:
     ours, at_peak = share(name, batch), share(name, batch, PEAK)
     implied = savings(PEAK).headlines()["time_average_400"]
-    return Claim(
-        id=f"dadiannao.figure2.communication_{name.lower()}_batch{batch}",
-        paper="dominant",
-        ours="dominant" if ours > 0.5 else "not dominant",
-        unit="above half of the step",
-        fitted=True,
-        why=f"{100 * ours:.0f} % with the constants that the headlines need; {100 * at_peak:.0f} % with arithmetic at "
-        f"the peak rate, but then 400 Gb/s would save {implied:.0f} % of all time on average, not 35.6 %",
+    return PAPER.claim(
+        "figure2.communication_{network}_batch{batch}",
+        "dominant" if ours > 0.5 else "not dominant",
+        network=name.lower(),
+        batch=batch,
+        ours_percent=100 * ours,
+        at_peak_percent=100 * at_peak,
+        implied=implied,
     )

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from lightloom.core.claims import Claim
 from lightloom.parallelism.dadiannao import chips_needed
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import FITTED, Savings, chip, exchanged, mean, savings
 from lightloom.studies.dadiannao.networks import all_counted, printed
 from lightloom.studies.dadiannao.paper import BATCHES
@@ -25,13 +26,12 @@ def _chips() -> list[Claim]:
             for each in (network, all_counted()[name])
         )
         rows.append(
-            Claim(
-                id=f"dadiannao.figure5.chips_{name.lower().replace('-', '_')}",
-                paper=None,
-                ours=ours,
-                unit="chips at batch 1/32/256",
+            PAPER.claim(
+                "figure5.chips_{network}",
+                ours,
                 why="printed only inside images; ours: printed synapses and neurons over 36 MiB a chip"
                 + (f" (as counted from the graph: {from_graph})" if from_graph != ours else ""),
+                network=name.lower().replace("-", "_"),
             )
         )
     return rows
@@ -49,17 +49,7 @@ def worse(found: Savings) -> list[str]:
 
 def _worse(found: Savings) -> list[Claim]:
     value = found.edp["400"]["DenseNet121", 256]
-    return [
-        Claim(
-            id="dadiannao.figure5.edp_worse",
-            paper="DenseNet121, batch 256, 400 Gb/s",
-            ours="; ".join(worse(found)),
-            unit="case",
-            fitted=True,
-            why=f"the only one of 27 cases at either speed: {value:.1f} %. 306 broadcasts over 904 chips carry 30 MiB, "
-            "so that latency, doubled at 400 Gb/s, takes most of their time while PHYs take three times the power",
-        )
-    ]
+    return [PAPER.claim("figure5.edp_worse", "; ".join(worse(found)), value=value)]
 
 
 def _with_batch(found: Savings) -> list[Claim]:
@@ -70,13 +60,11 @@ def _with_batch(found: Savings) -> list[Claim]:
         falls = [a - b for a, b in pairwise(means)]
         shape = "falls, ever less" if falls[0] > falls[1] > 0 else "otherwise"
         rows.append(
-            Claim(
-                id=f"dadiannao.figure5.saved_with_batch_{speed}",
-                paper="falls, ever less",
-                ours=shape,
-                unit="batch 1, 32, 256",
-                fitted=True,
+            PAPER.claim(
+                "figure5.saved_with_batch_{speed}",
+                shape,
                 why=" → ".join(f"{value:.1f}" for value in means) + " % of time saved, mean over all but AlexNet",
+                speed=speed,
             )
         )
     return rows
@@ -84,12 +72,9 @@ def _with_batch(found: Savings) -> list[Claim]:
 
 def _recent(found: Savings) -> Claim:
     by_network = {name: sum(found.time["400"][name, batch] for batch in BATCHES) / len(BATCHES) for name in printed()}
-    return Claim(
-        id="dadiannao.figure5.every_network_gains",
-        paper="all 9",
-        ours=f"all {sum(value > 0 for value in by_network.values())}",
-        unit="networks",
-        fitted=True,
+    return PAPER.claim(
+        "figure5.every_network_gains",
+        f"all {sum(value > 0 for value in by_network.values())}",
         why="time saved at 400 Gb/s, mean over batches: "
         + ", ".join(f"{name} {value:.0f}" for name, value in by_network.items())
         + " %",
@@ -101,28 +86,27 @@ def _strategy() -> list[Claim]:
     for batch, best in zip(BATCHES, ("model", "model", "data"), strict=True):
         moved = exchanged(printed()["AlexNet"], batch)
         rows.append(
-            Claim(
-                id=f"dadiannao.figure5.strategy_alexnet_batch{batch}",
+            PAPER.claim(
+                "figure5.strategy_alexnet_batch{batch}",
+                min(moved, key=lambda way: moved[way]),
                 paper=best,
-                ours=min(moved, key=lambda way: moved[way]),
-                unit="parallelism",
                 why=f"broadcast in a pass: {moved['data'] / 2**20:.1f} MiB of synapses or {moved['model'] / 2**20:.1f} "
                 "MiB of inputs",
+                batch=batch,
             )
         )
     others = [name for name in printed() if name != "AlexNet"]
     for batch in BATCHES:
         data = [name for name in others if exchanged(printed()[name], batch)["data"] < _model_bytes(name, batch)]
         rows.append(
-            Claim(
-                id=f"dadiannao.figure5.data_parallel_best_batch{batch}",
-                paper="8 of 8",
-                ours=f"{len(data)} of {len(others)}",
-                unit="networks without AlexNet",
+            PAPER.claim(
+                "figure5.data_parallel_best_batch{batch}",
+                f"{len(data)} of {len(others)}",
                 why="fewer bytes to broadcast"
                 if len(data) == len(others)
                 else "the paper shows data parallelism only, as the better one. With one image the inputs of all "
                 "layers are fewer bytes than the synapses, but for " + ", ".join(data),
+                batch=batch,
             )
         )
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.claims import Claim
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import (
     BOTH_DIRECTIONS,
     FITTED,
@@ -38,14 +39,14 @@ def largest_ratio(bandwidths: Bandwidths) -> float:
 
 
 def _row(what: str, ours: float, why: str, suffix: str = "", tolerance: float = TOLERANCE) -> Claim:
-    return Claim(
-        id=f"dadiannao.headline.{what}{suffix}",
+    return PAPER.claim(
+        "headline.{what}{suffix}",
+        round(ours, 2),
         paper=HEADLINE[what],
-        ours=round(ours, 2),
-        unit="% saved",
         tolerance=tolerance,
-        fitted=True,
         why=why,
+        what=what,
+        suffix=suffix,
     )
 
 
@@ -65,15 +66,15 @@ def _winners() -> list[Claim]:
         for what, figures in (("time", found.time[speed]), ("edp", found.edp[speed])):
             (name, batch) = best(figures)
             rows.append(
-                Claim(
-                    id=f"dadiannao.headline.{what}_best_network_{speed}",
+                PAPER.claim(
+                    "headline.{what}_best_network_{speed}",
+                    name,
                     paper=paper,
-                    ours=name,
-                    unit="network",
-                    fitted=True,
                     why=f"batch {batch}: VGG16 {figures['VGG16', 1]:.1f}, VGG19 {figures['VGG19', 1]:.1f} %. Both take "
                     "17 chips, and VGG19 has more multiplications and more layers for each synapse: it saves less at "
                     "either speed",
+                    what=what,
+                    speed=speed,
                 )
             )
     return rows
@@ -87,25 +88,21 @@ def _impossible() -> list[Claim]:
         f"overlap. With 6.4, 12.5 and 50 GB/s the bound is {mixed:.3f}"
     )
     rows = [
-        Claim(
-            id=f"dadiannao.headline.saved_400_over_100{suffix}",
+        PAPER.claim(
+            "headline.saved_400_over_100{suffix}",
+            round(bound, 3),
             paper=round(HEADLINE[f"{what}_400"] / HEADLINE[f"{what}_100"], 3),
-            ours=round(bound, 3),
-            unit="ratio, at most",
-            tolerance=0.005,
             why=proof,
+            suffix=suffix,
         )
         for what, suffix in (("time_average", ""), ("time_batch256", "_batch256"))
     ]
     rows.append(
-        Claim(
-            id="dadiannao.headline.time_best_100_at_least",
+        PAPER.claim(
+            "headline.time_best_100_at_least",
+            round(HEADLINE["time_best_400"] / bound, 1),
             paper=HEADLINE["time_best_100"],
-            ours=round(HEADLINE["time_best_400"] / bound, 1),
-            unit="% saved",
-            tolerance=0.05,
-            why=f"72.2 % of VGG16 at 400 Gb/s over {bound:.3f}: with Table 1's bandwidths the same case saves at least "
-            "this much at 100 Gb/s",
+            bound=bound,
         )
     )
     return rows
@@ -155,13 +152,14 @@ def _unfitted() -> list[Claim]:
 def _average(suffix: str, constants: Constants, bandwidths: Bandwidths, why: str) -> list[Claim]:
     found = savings(constants, bandwidths).headlines()
     return [
-        Claim(
-            id=f"dadiannao.headline.time_average_{speed}{suffix}",
+        PAPER.claim(
+            "headline.time_average_{speed}{suffix}",
+            round(found[f"time_average_{speed}"], 2),
             paper=HEADLINE[f"time_average_{speed}"],
-            ours=round(found[f"time_average_{speed}"], 2),
-            unit="% saved",
             tolerance=TOLERANCE,
             why=why,
+            speed=speed,
+            suffix=suffix,
         )
         for speed in ("100", "400")
     ]

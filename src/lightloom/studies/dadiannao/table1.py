@@ -7,6 +7,7 @@ from lightloom.core.claims import Claim
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.error_correction import DECODER_CYCLES, RS_544_514, decoder_latency
 from lightloom.parallelism.dadiannao import check_rack, chips_needed
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import chip
 from lightloom.studies.dadiannao.networks import printed
 from lightloom.studies.dadiannao.paper import LINKS, TABLE_1
@@ -51,13 +52,14 @@ def _table() -> list[Claim]:
     }
     tolerance = {"peak": 0.005}
     return [
-        Claim(
-            id=f"dadiannao.table1.{what}",
+        PAPER.claim(
+            "table1.{what}",
+            round(ours()[what], 4),
             paper=paper,
-            ours=round(ours()[what], 4),
             unit=unit,
-            tolerance=tolerance.get(what, 1e-9),
+            tolerance=tolerance.get(what, 1e-09),
             why=why.get(what, ""),
+            what=what,
         )
         for what, (paper, unit) in TABLE_1.items()
     ]
@@ -65,14 +67,12 @@ def _table() -> list[Claim]:
 
 def _rates() -> list[Claim]:
     return [
-        Claim(
-            id=f"dadiannao.table1.bandwidth_{name}_from_rate",
+        PAPER.claim(
+            "table1.bandwidth_{name}_from_rate",
+            2 * rate / 8,
             paper=TABLE_1[f"bandwidth_{name}"][0],
-            ours=2 * rate / 8,
-            unit="GB/s",
-            tolerance=1e-9,
-            why=f"{rate:g} Gb/s in each direction (section 2.1), both together: the table's bandwidths hold for two "
-            "directions, and Eq. 3 sends in one",
+            name=name,
+            rate=rate,
         )
         for name, rate in (("25", 25.6), ("100", 100.0), ("400", 400.0))
     ]
@@ -82,38 +82,30 @@ def _latency() -> list[Claim]:
     code, latency = RS_544_514, decoder_latency(chip().frequency) * 1e9
     rest = DECODER_CYCLES - code.solver_cycles()
     return [
-        Claim(
-            id="dadiannao.table1.fec_latency",
-            paper=78,
-            ours=round(latency, 2),
-            unit="ns",
-            tolerance=0.5,
-            why=f"{DECODER_CYCLES} cycles at 606 MHz. RS(544, 514) corrects t = {code.corrects} of 544 symbols; an "
-            f"iterative solver takes 2t = {code.solver_cycles()} cycles, {rest} are left for syndromes, search and "
-            f"correction (our reading). The block itself arrives in {code.block_time(50e9) * 1e9:.1f} ns at 400 Gb/s",
+        PAPER.claim(
+            "table1.fec_latency",
+            round(latency, 2),
+            decoder_cycles=DECODER_CYCLES,
+            code=code,
+            solver_cycles=code.solver_cycles(),
+            rest=rest,
+            block_time=code.block_time(50000000000.0) * 1e9,
         ),
-        Claim(
-            id="dadiannao.table1.latency_400_derived",
-            paper=160,
-            ours=round(80 + latency, 2),
-            unit="ns",
-            tolerance=5,
-            why="80 ns of HyperTransport and the decoder; the table rounds to ten nanoseconds",
-        ),
+        PAPER.claim("table1.latency_400_derived", round(80 + latency, 2)),
     ]
 
 
 def _floorplan() -> list[Claim]:
     package = Package()
     return [
-        Claim(
-            id="dadiannao.figure3.chips_a_package",
-            paper=4,
-            ours=_largest_side() ** 2,
-            unit="chips",
-            why=f"the largest square of 8 mm chips on a 25 mm interposer with {2 * package.waveguides} waveguides of "
-            f"{package.pitch * 1e3:g} mm pitch in each gap; {package.gap * 1e3:g} mm of gap are there, "
-            f"{package.link_width * 1e3:g} mm needed, and {package.fibres} fibres leave it",
+        PAPER.claim(
+            "figure3.chips_a_package",
+            _largest_side() ** 2,
+            waveguides=2 * package.waveguides,
+            pitch=package.pitch * 1e3,
+            gap=package.gap * 1e3,
+            link_width=package.link_width * 1e3,
+            package=package,
         )
     ]
 
@@ -136,18 +128,8 @@ def _rack() -> list[Claim]:
     except UnsupportedError as error:
         verdict = str(error)
     return [
-        Claim(
-            id="dadiannao.figure4.rack_chips",
-            paper=1536,
-            ours=Rack().chips,
-            unit="chips",
-            why="64 blades of 6 packages of 4 chips",
-        ),
-        Claim(
-            id="dadiannao.figure4.largest_case_chips",
-            paper=Rack().chips,
-            ours=chips_needed(network, 256, chip()),
-            unit="chips",
-            why=f"paper: what a rack holds; ours: the largest case of Fig. 5. {verdict}",
+        PAPER.claim("figure4.rack_chips", Rack().chips),
+        PAPER.claim(
+            "figure4.largest_case_chips", chips_needed(network, 256, chip()), paper=Rack().chips, verdict=verdict
         ),
     ]

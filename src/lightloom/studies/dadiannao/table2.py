@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.claims import Claim
+from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.networks import MIB, ZOO, Counted, counted, inception_variant
 from lightloom.studies.dadiannao.paper import NEURON_BATCH, TABLE_2, Row
 
@@ -72,13 +73,16 @@ _WHY: dict[str, dict[str, str]] = {
 def _rows(name: str, found: Counted, suffix: str, why: dict[str, str]) -> list[Claim]:
     paper, ours = TABLE_2[name], sizes(found)
     return [
-        Claim(
-            id=f"dadiannao.table2.{what}_{_key(name)}{suffix}",
+        PAPER.claim(
+            "table2.{what}_{network}{suffix}",
+            getattr(ours, what),
             paper=getattr(paper, what),
-            ours=getattr(ours, what),
             unit=unit,
             tolerance=tolerance,
             why=why.get(what, f"lightloom's {ZOO[name]}" if not suffix else _VARIANT),
+            what=what,
+            network=_key(name),
+            suffix=suffix,
         )
         for what, (unit, tolerance) in _UNITS.items()
     ]
@@ -90,12 +94,10 @@ def _key(name: str) -> str:
 
 def _without_one_tensor(name: str) -> Claim:
     ours = counted(name).network.neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
-    return Claim(
-        id=f"dadiannao.table2.neuron_{_key(name)}_without_one_tensor",
+    return PAPER.claim(
+        "table2.neuron_{network}_without_one_tensor",
+        round(ours, 2),
         paper=TABLE_2[name].neuron,
-        ours=round(ours, 2),
-        unit="MiB",
-        tolerance=0.5,
-        why=f"one output of 7 x 7 x 2048 ({_LAST_TENSOR:.2f} MiB) left out and the softmax counted: it meets all three "
-        "ResNets and may be what was done",
+        network=_key(name),
+        last_tensor=_LAST_TENSOR,
     )

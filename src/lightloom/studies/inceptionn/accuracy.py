@@ -8,6 +8,7 @@ import numpy as np
 
 from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import BOUNDS, ratio
 from lightloom.studies.inceptionn.training_runs import RANKS
 
@@ -59,23 +60,9 @@ def _paired(runs: Record) -> list[Claim]:
     mean, half, n = paired(runs, _FEEDBACK)
     ratios = [mean_ratio(each) for each in runs[_FEEDBACK]]
     return [
-        Claim(
-            id="inceptionn.headline.accuracy_difference",
-            paper=0.0,
-            ours=round(mean, 3),
-            unit="points",
-            tolerance=MARGIN,
-            why=f"windowed with error feedback at 2^-10 less float32, {n} seeds in pairs: {mean:+.3f} ± {half:.3f} "
-            f"points (95 %); {_BASIS}. The paper: the same level of accuracy",
-        ),
-        Claim(
-            id="inceptionn.headline.mean_ratio",
-            paper=round(ratio("HDC", 10), 2),
-            ours=round(float(np.mean(ratios)), 2),
-            unit="ratio",
-            tolerance=1.0,
-            why=f"paper: by Table III; ours, of the same runs: float32 bytes over bytes sent by the ring on "
-            f"{RANKS} workers, all hops",
+        PAPER.claim("headline.accuracy_difference", round(mean, 3), n=n, mean=mean, half=half),
+        PAPER.claim(
+            "headline.mean_ratio", round(float(np.mean(ratios)), 2), paper=round(ratio("HDC", 10), 2), ranks=RANKS
         ),
     ]
 
@@ -87,13 +74,13 @@ def _truncated(runs: Record) -> list[Claim]:
         accuracy = {what: final(runs[f"truncate {what} {bits}"][0]) for what in ("g", "w", "w+g")}
         claim = "g no worse than w"
         rows.append(
-            Claim(
-                id=f"inceptionn.figure4.hdc_order_{bits}",
-                paper=claim,
-                ours=claim if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w",
-                unit="",
-                why=f"{bits} low bits dropped: gradients {accuracy['g']:.2f} %, weights {accuracy['w']:.2f} %, both "
-                f"{accuracy['w+g']:.2f} %, neither {base_at(runs, run):.2f} %; to 0.1 points, {_length(run)}. {_BASIS}",
+            PAPER.claim(
+                "figure4.hdc_order_{bits}",
+                claim if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w",
+                bits=bits,
+                accuracy=accuracy,
+                base_at=base_at(runs, run),
+                length=_length(run),
             )
         )
     return rows
@@ -116,13 +103,16 @@ def _loss(runs: Record, what: str, name: str, remark: str) -> Claim:
     run = runs[name][0]
     base, within = base_at(runs, run), f"less than {WITHIN:g} points lost"
     lost = base - final(run)
-    return Claim(
-        id=f"inceptionn.figure14.hdc_accuracy_{what}",
+    return PAPER.claim(
+        "figure14.hdc_accuracy_{what}",
+        within if lost < WITHIN else f"{lost:.1f} points lost",
         paper=within,
-        ours=within if lost < WITHIN else f"{lost:.1f} points lost",
-        unit="",
-        why=f"{final(run):.2f} % against {base:.2f} % at float32, {_length(run)}, at a mean ratio of "
-        f"{mean_ratio(run):.1f}. {remark}. {_BASIS}",
+        what=what,
+        final=final(run),
+        base=base,
+        length=_length(run),
+        mean_ratio=mean_ratio(run),
+        remark=remark,
     )
 
 
@@ -139,14 +129,12 @@ def _epochs(runs: Record) -> list[Claim]:
         if first is not None and second is not None:
             more.append((second - first) / _EPOCH)
     return [
-        Claim(
-            id="inceptionn.figure13.hdc_extra_epochs",
-            paper=1.5,
-            ours=round(float(np.mean(more)), 2) if more else None,
-            unit="epochs",
-            tolerance=0.5,
-            why=f"paper: 1 or 2 more epochs to the same accuracy; ours: epochs to {100 * _LEVEL:g} %, windowed with "
-            f"error feedback at 2^-10 less float32, mean of {len(more)} seeds, known to {250 / _EPOCH:.2f} epochs",
+        PAPER.claim(
+            "figure13.hdc_extra_epochs",
+            round(float(np.mean(more)), 2) if more else None,
+            level_percent=100 * _LEVEL,
+            seeds=len(more),
+            resolution=250 / _EPOCH,
         )
     ]
 

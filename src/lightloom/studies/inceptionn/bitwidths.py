@@ -6,6 +6,7 @@ import numpy as np
 
 from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import BEST_RATIO, BOUNDS, MODELS, TABLE_3, TAG_BITS, ratio
 from lightloom.studies.inceptionn.tables import slug
 
@@ -32,14 +33,8 @@ def mean_ratio(shares: list[float]) -> float:
 def _shares(training: Record) -> list[Claim]:
     ours = mean_shares(training)
     return [
-        Claim(
-            id=f"inceptionn.table3.hdc_bound{k}_{bits}bit",
-            paper=TABLE_3["HDC", k][place],
-            ours=round(ours[k][place], 2),
-            unit="%",
-            tolerance=_TOLERANCE,
-            why="our HDC on MNIST, float32 run, mean over training of one worker's own gradient; the paper does not "
-            "say which gradients it counted, its initialisation, or how it scales the loss",
+        PAPER.claim(
+            "table3.hdc_bound{k}_{bits}bit", round(ours[k][place], 2), paper=TABLE_3["HDC", k][place], k=k, bits=bits
         )
         for k in BOUNDS
         for place, bits in enumerate(TAG_BITS)
@@ -49,29 +44,14 @@ def _shares(training: Record) -> list[Claim]:
 def _ratios(training: Record) -> list[Claim]:
     ours = mean_shares(training)
     return [
-        Claim(
-            id=f"inceptionn.figure14.hdc_ratio_bound{k}",
-            paper=round(ratio("HDC", k), 2),
-            ours=round(mean_ratio(ours[k]), 2),
-            unit="ratio",
-            tolerance=0.5,
-            why="paper: computed from Table III, as the figure's bars are not given as numbers; ours: from our shares",
-        )
+        PAPER.claim("figure14.hdc_ratio_bound{k}", round(mean_ratio(ours[k]), 2), paper=round(ratio("HDC", k), 2), k=k)
         for k in BOUNDS
     ]
 
 
 def _best() -> Claim:
     best = max(ratio(*key) for key in TABLE_3)
-    return Claim(
-        id="inceptionn.figure14.best_ratio",
-        paper=BEST_RATIO,
-        ours=round(best, 2),
-        unit="ratio",
-        tolerance=0.05,
-        why="section VIII-C says up to 14.9; the best row of Table III, HDC at 2^-6, gives less even if every share is "
-        "taken at the end of its rounding that favours it",
-    )
+    return PAPER.claim("figure14.best_ratio", round(best, 2), paper=BEST_RATIO)
 
 
 def _rounding() -> list[Claim]:
@@ -80,13 +60,11 @@ def _rounding() -> list[Claim]:
     for model in MODELS:
         worst = max((abs(sum(TABLE_3[model, k]) - 100), k) for k in BOUNDS)
         rows.append(
-            Claim(
-                id=f"inceptionn.table3.{slug(model)}_sum_bound{worst[1]}",
-                paper=100.0,
-                ours=round(sum(TABLE_3[model, worst[1]]), 1),
-                unit="%",
-                tolerance=0.2,
-                why="the four printed shares of the row that is farthest off; each is rounded to 0.1",
+            PAPER.claim(
+                "table3.{model}_sum_bound{worst[1]}",
+                round(sum(TABLE_3[model, worst[1]]), 1),
+                model=slug(model),
+                worst=worst,
             )
         )
     return rows

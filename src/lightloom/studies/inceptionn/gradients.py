@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.claims import Claim
+from lightloom.studies.inceptionn import PAPER
 
 LOWEST = -30
 """Exponent below which values, including zeros, are counted together."""
@@ -41,13 +42,13 @@ def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
         within = "all between -1 and 1"
         big = counts["largest"]
         rows.append(
-            Claim(
-                id=f"inceptionn.figure5.hdc_{stage}_range",
-                paper=within,
-                ours=within if big < 1 else f"up to {big:.2f}",
-                unit="",
-                why=f"one worker's gradient of HDC on MNIST at iteration {counts['iteration']}: largest {big:.3g}; "
-                f"{100 * below(counts, -10):.1f} % of the values are below 2^-10. The paper shows AlexNet",
+            PAPER.claim(
+                "figure5.hdc_{stage}_range",
+                within if big < 1 else f"up to {big:.2f}",
+                stage=stage,
+                counts=counts,
+                largest=big,
+                below_percent=100 * below(counts, -10),
             )
         )
     return tuple(rows)

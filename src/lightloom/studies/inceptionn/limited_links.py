@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import INC_C, INC_C_OVER_INC, INC_COMMUNICATION, INC_TOTAL, WA_C
 
 _ORDER = "WA > WA+C > INC > INC+C"
@@ -30,13 +31,7 @@ def _slug(text: str) -> str:
 
 def _order(exchange: Record) -> list[Claim]:
     return [
-        Claim(
-            id=f"inceptionn.figure12.measured_{_slug(model)}_order",
-            paper=_ORDER,
-            ours=order,
-            unit="",
-            why=f"by communication time. {exchange['what']}",
-        )
+        PAPER.claim("figure12.measured_{model}_order", order, model=_slug(model), exchange=exchange)
         for model, order in exchange["order"].items()
     ]
 

@@ -9,6 +9,7 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.claims import Claim
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.models import Link, link_of, ring, worker_aggregator
 from lightloom.studies.inceptionn.paper import MODELS, size_bytes
 from lightloom.studies.inceptionn.tables import slug
@@ -36,12 +37,13 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 
 def _growth() -> list[Claim]:
     return [
-        Claim(
-            id=f"inceptionn.figure15.{slug(model)}_{name.lower()}_growth",
+        PAPER.claim(
+            "figure15.{model}_{exchange}_growth",
+            _shape(curves(model)[name]),
             paper=paper,
-            ours=_shape(curves(model)[name]),
-            unit="",
             why=f"section VIII-D's model from 4 to 8 workers{why}",
+            model=slug(model),
+            exchange=name.lower(),
         )
         for name, paper, why in (
             ("WA", "almost linear", "; linear: time over workers stays within 15 %"),
@@ -66,14 +68,12 @@ def _built() -> list[Claim]:
         nbytes = p * 2**20
         form = ring(p, nbytes, Link())
         rows.append(
-            Claim(
-                id=f"inceptionn.figure15.ring_form_p{p}",
+            PAPER.claim(
+                "figure15.ring_form_p{p}",
+                round(1e3 * _ring_seconds(p, nbytes), 4),
                 paper=round(1e3 * form, 4),
-                ours=round(1e3 * _ring_seconds(p, nbytes), 4),
-                unit="ms",
-                tolerance=1e-3 * 1e3 * form,
-                why=f"paper: the form without latency and sums, {p} MiB; ours: the ring schedule, built and verified, "
-                "on a switch of 10 Gbit/s ports with no latency",
+                tolerance=0.001 * 1e3 * form,
+                p=p,
             )
         )
     return rows

@@ -6,6 +6,7 @@ import numpy as np
 
 from lightloom.compression import Inceptionn, InceptionnPrinted
 from lightloom.core.claims import Claim
+from lightloom.studies.inceptionn import PAPER
 
 _STRIDE = 61
 """Stride of the bit patterns that are tried; ``make test-slow`` tries all of them."""
@@ -56,15 +57,15 @@ def _bounds() -> list[Claim]:
             worst = largest_error(codec)
             holds = "within the bound"
             rows.append(
-                Claim(
-                    id=f"inceptionn.example.{name}_error_bound{k}",
-                    paper=holds,
-                    ours=holds if worst < 1 else f"{worst:.3g} times the bound",
-                    unit="",
+                PAPER.claim(
+                    "example.{name}_error_bound{k}",
+                    holds if worst < 1 else f"{worst:.3g} times the bound",
                     why="Algorithms 2 and 3 as printed keep sign and 7 bits down to 2^-7 in the 8-bit class: all "
                     "between 2^-k and 2^-7 is lost for k > 7"
                     if name == "printed"
                     else "the 8-bit class reads its 7 bits from where the class begins; tags and sizes are the same",
+                    name=name,
+                    k=k,
                 )
             )
     return rows
@@ -72,17 +73,18 @@ def _bounds() -> list[Claim]:
 
 def _algorithm_1() -> list[Claim]:
     return [
-        Claim(
-            id=f"inceptionn.example.algorithm1_blocks_{name}_n{n}",
+        PAPER.claim(
+            "example.algorithm1_blocks_{name}_n{n}",
+            blocks_right(n, corrected=corrected),
             paper=n * n,
-            ours=blocks_right(n, corrected=corrected),
-            unit="blocks",
             why="blocks that hold the sum of all workers in the end. "
             + (
                 "Phase 2 receives block i−s and sends block i−s+1, as Fig. 6 draws it"
                 if corrected
                 else "Phase 2 as printed receives block i−s+1, one too far: what it overwrites was right"
             ),
+            name=name,
+            n=n,
         )
         for n in (2, 4, 8)
         for name, corrected in (("printed", False), ("corrected", True))
@@ -91,13 +93,4 @@ def _algorithm_1() -> list[Claim]:
 
 def _hdc() -> list[Claim]:
     three_layers = 784 * 500 + 500 * 500 + 500 * 10 + 2 * 500 + 10
-    return [
-        Claim(
-            id="inceptionn.example.hdc_three_layers",
-            paper=2.5,
-            ours=round(4 * three_layers / 2**20, 2),
-            unit="MiB",
-            tolerance=0.05,
-            why="784-500-500-10, three weight layers; section VII-A says five fully connected layers and 2.5 MB",
-        )
-    ]
+    return [PAPER.claim("example.hdc_three_layers", round(4 * three_layers / 2**20, 2))]

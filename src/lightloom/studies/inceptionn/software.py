@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import ITERATIONS, TABLE_2, WORKERS, size_bytes
 from lightloom.studies.inceptionn.tables import slug
 from lightloom.studies.inceptionn.training_time import steps, wire_seconds
@@ -38,13 +39,16 @@ def _loop(loop: Record) -> list[Claim]:
         low, high = row["step_of_none_range"]
         general = row["codec"] in ("snappy", "sz3:2^-10")
         rows.append(
-            Claim(
-                id=f"inceptionn.figure7.hdc_{_id(row['codec'])}",
+            PAPER.claim(
+                "figure7.hdc_{codec}",
+                _verdict(row["step_of_none"], _SAYS if general else _SLIGHTLY),
                 paper=_SAYS if general else _SLIGHTLY,
-                ours=_verdict(row["step_of_none"], _SAYS if general else _SLIGHTLY),
-                unit="",
-                why=f"step {1e3 * row['step_s']:.0f} ms, {row['step_of_none']:.2f} ({low:.2f} to {high:.2f}) of none, "
-                f"ratio {row['ratio']:.1f}; {loop['what']}",
+                codec=_id(row["codec"]),
+                row_ms=1e3 * row["step_s"],
+                row=row,
+                low=low,
+                high=high,
+                loop=loop,
             )
         )
     return rows
@@ -56,14 +60,15 @@ def _alexnet(codec: Record) -> list[Claim]:
     for name, known in NAMES.items():
         factor = alexnet_factor(rates[known])
         rows.append(
-            Claim(
-                id=f"inceptionn.figure7.{slug('AlexNet')}_{_id(name)}",
+            PAPER.claim(
+                "figure7.{model}_{codec}",
+                _verdict(factor, _SAYS),
                 paper=_SAYS,
-                ours=_verdict(factor, _SAYS),
-                unit="",
                 why="Table II's computation, our communication model, and one thread's speed on HDC's middle gradients "
                 f"({rates[known]['encode_GBps']:.2f} GB/s in, {rates[known]['decode_GBps']:.2f} GB/s out, ratio "
                 f"{rates[known]['ratio']:.1f}): a worker encodes n bytes, the aggregator decodes 4 n",
+                model=slug("AlexNet"),
+                codec=_id(name),
             )
         )
     return rows

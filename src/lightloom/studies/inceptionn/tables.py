@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.claims import Claim
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.models import link_of, one_link, worker_aggregator
 from lightloom.studies.inceptionn.paper import (
     ITERATIONS,
@@ -44,7 +45,7 @@ def _table_1() -> list[Claim]:
         "iterations": (printed.iterations, ours.iterations, ""),
     }
     return [
-        Claim(id=f"inceptionn.table1.hdc_{name}", paper=paper, ours=value, unit="", why=why)
+        PAPER.claim("table1.hdc_{name}", value, paper=paper, why=why, name=name)
         for name, (paper, value, why) in pairs.items()
     ]
 
@@ -56,13 +57,13 @@ def _sums() -> list[Claim]:
         "HDC": "to the rounding of 1.7",
     }
     return [
-        Claim(
-            id=f"inceptionn.table2.{slug(model)}_total",
+        PAPER.claim(
+            "table2.{model}_total",
+            round(sum(TABLE_2[model].parts.values()), 2),
             paper=TABLE_2[model].total,
-            ours=round(sum(TABLE_2[model].parts.values()), 2),
-            unit="s",
             tolerance=0.05 if model == "HDC" else 0.005,
             why=why.get(model, "sum of the column"),
+            model=slug(model),
         )
         for model in MODELS
     ]
@@ -79,14 +80,15 @@ def _percentages() -> list[Claim]:
         }
         name, (printed, ours) = max(off.items(), key=lambda item: abs(item[1][0] - item[1][1]))
         rows.append(
-            Claim(
-                id=f"inceptionn.table2.{slug(model)}_{name}_percent",
+            PAPER.claim(
+                "table2.{model}_{name}_percent",
+                round(ours, 2),
                 paper=printed,
-                ours=round(ours, 2),
-                unit="%",
                 tolerance=0.06 if model != "HDC" else 0.35,
                 why="seconds over total, the printed share that is farthest off in this column"
                 + ("; the seconds have one digit" if model == "HDC" else ""),
+                model=slug(model),
+                name=name,
             )
         )
     return rows
@@ -104,13 +106,16 @@ def _communication() -> list[Claim]:
             bare = type(link)(byte_seconds=link.byte_seconds)
             ours = form(WORKERS, size_bytes(model), bare)
             rows.append(
-                Claim(
-                    id=f"inceptionn.table2.{slug(model)}_communicate_{name}",
+                PAPER.claim(
+                    "table2.{model}_communicate_{name}",
+                    round(ours, 4),
                     paper=paper,
-                    ours=round(ours, 4),
-                    unit="s/iteration",
                     tolerance=0.02 * paper,
-                    why=f"{says}, at 10 Gbit/s and {size_bytes(model) / 2**20:g} MiB; {_verdict(ours / paper)}",
+                    model=slug(model),
+                    name=name,
+                    says=says,
+                    mebibytes=size_bytes(model) / 2**20,
+                    verdict=_verdict(ours / paper),
                 )
             )
     return rows

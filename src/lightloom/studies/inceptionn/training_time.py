@@ -11,6 +11,7 @@ from functools import cache
 
 from lightloom.core.claims import Claim
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import (
     INC_C,
     INC_C_OVER_INC,
@@ -83,15 +84,6 @@ def percent_less(ours: float, than: float) -> float:
     return 100 * (1 - ours / than)
 
 
-def _row(
-    what: str, paper: float | str | None, ours: float | str, unit: str, tolerance: float, why: str, fitted: bool = False
-) -> Claim:
-    value = round(ours, 3) if isinstance(ours, float) else ours
-    return Claim(
-        id=f"inceptionn.{what}", paper=paper, ours=value, unit=unit, tolerance=tolerance, why=why, fitted=fitted
-    )
-
-
 def _sizes() -> list[Claim]:
     names = {"AlexNet": "alexnet", "HDC": "hdc", "ResNet-50": "resnet50", "VGG-16": "vgg16"}
     why = {
@@ -102,7 +94,9 @@ def _sizes() -> list[Claim]:
     for model, name in names.items():
         ours = 4 * load_workload(name, batch=1).parameters / 2**20
         basis = why.get(model, "our traced model's parameters, 4 bytes each")
-        rows.append(_row(f"figure3.{slug(model)}_size", MEGABYTES[model], ours, "MiB", 0.6, basis))
+        rows.append(
+            PAPER.claim("figure3.{model}_size", round(ours, 3), paper=MEGABYTES[model], why=basis, model=slug(model))
+        )
     return rows
 
 
@@ -113,14 +107,7 @@ def _shares() -> list[Claim]:
         paper = 100 * column.communicate / column.total
         ours = 100 * wa.communicate / wa.total
         rows.append(
-            _row(
-                f"figure3.{slug(model)}_communication",
-                round(paper, 1),
-                ours,
-                "%",
-                5.0,
-                f"paper: Table II's seconds; ours: {_BASIS}",
-            )
+            PAPER.claim("figure3.{model}_communication", round(ours, 3), paper=round(paper, 1), model=slug(model))
         )
     return rows
 
@@ -135,21 +122,19 @@ def _reductions() -> list[Claim]:
             f"The paper's own time for this ring means {reached:.1f} Gbit/s of its 10"
         )
         rows += [
-            _row(
-                f"figure12.{slug(model)}_inc_communication",
-                INC_COMMUNICATION[model],
-                percent_less(inc.communicate, wa.communicate),
-                "% less",
-                5.0,
-                why,
+            PAPER.claim(
+                "figure12.{model}_inc_communication",
+                round(percent_less(inc.communicate, wa.communicate), 3),
+                paper=INC_COMMUNICATION[model],
+                why=why,
+                model=slug(model),
             ),
-            _row(
-                f"figure12.{slug(model)}_inc_total",
-                INC_TOTAL[model],
-                percent_less(inc.total, wa.total),
-                "% less",
-                5.0,
-                why,
+            PAPER.claim(
+                "figure12.{model}_inc_total",
+                round(percent_less(inc.total, wa.total), 3),
+                paper=INC_TOTAL[model],
+                why=why,
+                model=slug(model),
             ),
         ]
     return rows
@@ -169,25 +154,26 @@ def _compressed() -> list[Claim]:
     speedups = [each["WA"].total / each["INC+C"].total for each in every.values()]
     why = f"mean of the four models; {_BASIS}, Table III's ratios at 2^-10, packets unchanged"
     return [
-        _row(
+        PAPER.claim(
             "figure12.wa_c_communication",
-            WA_C,
-            mean("WA+C", "WA"),
-            "% less",
-            5.0,
-            f"{why}; one leg of two can save at most 50 %. The paper says about",
+            round(mean("WA+C", "WA"), 3),
+            paper=WA_C,
+            why=f"{why}; one leg of two can save at most 50 %. The paper says about",
         ),
-        _row("figure12.inc_c_communication", INC_C, mean("INC+C", "WA"), "% less", 5.0, f"{why}. The paper says about"),
-        _row(
+        PAPER.claim(
+            "figure12.inc_c_communication",
+            round(mean("INC+C", "WA"), 3),
+            paper=INC_C,
+            why=f"{why}. The paper says about",
+        ),
+        PAPER.claim(
             "figure12.inc_c_over_inc_communication",
-            INC_C_OVER_INC,
-            mean("INC+C", "INC"),
-            "% less",
-            5.0,
-            f"{why}; without a host only headers stay. The paper says about",
+            round(mean("INC+C", "INC"), 3),
+            paper=INC_C_OVER_INC,
+            why=f"{why}; without a host only headers stay. The paper says about",
         ),
-        _row("figure12.least_speedup", SPEEDUPS[0], min(speedups), "ratio", 0.3, why),
-        _row("figure12.greatest_speedup", SPEEDUPS[1], max(speedups), "ratio", 0.3, why),
+        PAPER.claim("figure12.least_speedup", round(min(speedups), 3), paper=SPEEDUPS[0], why=why),
+        PAPER.claim("figure12.greatest_speedup", round(max(speedups), 3), paper=SPEEDUPS[1], why=why),
     ]
 
 
@@ -202,14 +188,10 @@ def _consistency() -> list[Claim]:
         could = column.gradient_sum * (1 - 1 / WORKERS)
         possible = "possible"
         rows.append(
-            _row(
-                f"figure12.{slug(model)}_computation_saved",
-                possible,
+            PAPER.claim(
+                "figure12.{model}_computation_saved",
                 possible if saved <= could else f"{saved:.3g} s of {could:.3g} s",
-                "",
-                0.0,
-                "what both printed percentages leave to computation in 100 iterations, against Table II, and "
-                "what sharing the gradient sum can save. Section VIII-A gives no other reason; there must be one",
+                model=slug(model),
             )
         )
     return rows
@@ -226,15 +208,12 @@ def _fitted() -> list[Claim]:
         plain = wire_seconds(1.5 * size_bytes(model)) + packets * host
         packed = wire_seconds(1.5 * size_bytes(model), ratio(model, 10)) + packets * host
         rows.append(
-            _row(
-                f"figure12.{slug(model)}_inc_c_over_inc_fitted",
-                INC_C_OVER_INC,
-                percent_less(packed, plain),
-                "% less",
-                5.0,
-                f"a host cost of {1e6 * host:.2f} µs a packet, fitted to AlexNet's INC. The paper blames packets and "
-                "headers for saving less than the ratio promises; at so high a cost compression would save even less",
-                fitted=True,
+            PAPER.claim(
+                "figure12.{model}_inc_c_over_inc_fitted",
+                round(percent_less(packed, plain), 3),
+                paper=INC_C_OVER_INC,
+                model=slug(model),
+                host_us=1e6 * host,
             )
         )
     return rows

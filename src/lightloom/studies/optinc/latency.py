@@ -17,6 +17,7 @@ from lightloom.core.claims import Claim
 from lightloom.parallelism.load import make_plan
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
+from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import SAVED
 from lightloom.studies.optinc.traffic import sent
 from lightloom.studies.optinc.workloads import TOKENS, workload
@@ -92,15 +93,14 @@ def _savings() -> list[Claim]:
         short = "llama-short" if model == "llama" else model
         met = batch_of(short, paper) * TOKENS_OF_A_SAMPLE.get(short, 1)
         rows.append(
-            Claim(
-                id=f"optinc.figure7b.{model}_saving",
+            PAPER.claim(
+                "figure7b.{model}_saving",
+                round(found.saving, 1),
                 paper=paper,
-                ours=round(found.saving, 1),
-                unit="%",
-                tolerance=2.0,
                 why=f"ours: {batch * size:,} {unit} a server and step, codes of 16 bits in both; {whole.saving:.1f} % "
                 f"if the ring sends float32. The paper states no batch: its {paper:g} % are met at {met:.1f} {unit}, "
                 f"where the ring takes {100 * paper / bound(4):.0f} % of the step. No batch was chosen to meet it",
+                model=model,
             )
         )
     return rows
@@ -118,13 +118,13 @@ def _batches() -> list[Claim]:
         found, whole = (batch_of(model, paper, nbytes) * size for nbytes in (CODE_BYTES, FLOAT_BYTES))
         remark = "; a stem that keeps 32 x 32 pixels, as is customary for CIFAR" if "stem" in model else ""
         rows.append(
-            Claim(
-                id=f"optinc.figure7b.{label}",
-                paper=None,
-                ours=float(f"{found:.2g}"),
+            PAPER.claim(
+                "figure7b.{label}",
+                float(f"{found:.2g}"),
                 unit=f"{unit} a server",
                 why=f"where our curve passes the paper's {paper:g} %; {whole:.2g} if the ring sends float32{remark}. "
                 "The paper does not state its batch",
+                label=label,
             )
         )
     return rows
@@ -135,18 +135,12 @@ def _bounds() -> list[Claim]:
     bounds = {n: bound(n) for n in (4, 8, 16)}
     grows = "grows with the servers"
     return [
-        Claim(
-            id="optinc.figure7b.bound_n4",
-            paper=below,
-            ours=below if max(SAVED.values()) < bounds[4] else "above the bound",
-            unit="",
-            why=f"at N = 4 the exchange shrinks from 1.5 to 1, so that at most {bounds[4]:.1f} % can be saved",
+        PAPER.claim(
+            "figure7b.bound_n4", below if max(SAVED.values()) < bounds[4] else "above the bound", bounds=bounds
         ),
-        Claim(
-            id="optinc.figure7b.bound_trend",
-            paper=grows,
-            ours=grows if bounds[4] < bounds[8] < bounds[16] else "does not grow",
-            unit="",
+        PAPER.claim(
+            "figure7b.bound_trend",
+            grows if bounds[4] < bounds[8] < bounds[16] else "does not grow",
             why="at most "
             + ", ".join(f"{value:.1f} % at N = {n}" for n, value in bounds.items())
             + "; 50 % in the limit",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightloom.core.claims import Claim
+from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import CIFAR_ERRORS, CIFAR_QUANTISED, LLAMA_ERRORS, LLAMA_QUANTISED, ident
 
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
@@ -64,12 +65,12 @@ def _language(record: Any) -> list[Claim]:
         found = paired(runs, name, "validation_loss")
         words = f"at most {paper:g} more"
         rows.append(
-            Claim(
-                id=f"optinc.figure7a.llama_{label}",
+            PAPER.claim(
+                "figure7a.llama_{label}",
+                None if found is None else words if found.mean <= paper else f"{found.mean:.3f} more",
                 paper=words,
-                ours=None if found is None else words if found.mean <= paper else f"{found.mean:.3f} more",
-                unit="nats a token",
                 why=_MISSING if found is None else f"{name} less {BASE}: {found.text(4)}. {_basis(record)}",
+                label=label,
             )
         )
     return rows
@@ -101,14 +102,14 @@ def _digits(record: Any) -> list[Claim]:
         words = f"at most {paper:g} points less"
         source = "our own margin" if paper == MARGIN else "the paper's figure is for ResNet-50 on CIFAR-100"
         rows.append(
-            Claim(
-                id=f"optinc.figure7a.mnist_{label}",
+            PAPER.claim(
+                "figure7a.mnist_{label}",
+                None if found is None else words if found.mean >= -paper else f"{-found.mean:.2f} points less",
                 paper=words,
-                ours=None if found is None else words if found.mean >= -paper else f"{-found.mean:.2f} points less",
-                unit="",
                 why=_MISSING
                 if found is None
                 else f"{name} less {BASE}: {found.text(3)}. A CNN on MNIST, four processes, the DDP hook; {source}",
+                label=label,
             )
         )
     return rows
@@ -123,16 +124,15 @@ def _images(record: Any) -> list[Claim]:
     ):
         found = paired(runs, name, "accuracy", 100)
         rows.append(
-            Claim(
-                id=f"optinc.figure7a.resnet50_{label}",
+            PAPER.claim(
+                "figure7a.resnet50_{label}",
+                None if found is None else round(found.mean, 2),
                 paper=-paper,
-                ours=None if found is None else round(found.mean, 2),
-                unit="points",
-                tolerance=MARGIN,
                 why="CIFAR-100 is not at hand, and 300 epochs of ResNet-50 take a CPU days: lightloom reproduce optinc "
                 "--work DIR --data DIR trains it where DIR holds cifar-100-python or cifar-100-binary"
                 if found is None
                 else f"{name} less {BASE}: {found.text(2)}",
+                label=label,
             )
         )
     return rows

@@ -11,6 +11,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.block_quantisation import averaging_bias
 from lightloom.photonics.pam4 import encode, symbols_for
+from lightloom.studies.optinc import PAPER
 
 _SERVERS, _BITS = 4, 8
 
@@ -47,82 +48,42 @@ def _combinations() -> list[Claim]:
     assert all(count == 4 ** (m * n) for (m, n), count in small.items())
     function = AveragingFunction.of(servers, _BITS)
     return [
-        Claim(
-            id="optinc.example.input_combinations",
+        PAPER.claim(
+            "example.input_combinations",
+            4 ** (signals * servers),
             paper=2 ** (signals * servers),
-            ours=4 ** (signals * servers),
-            unit="inputs",
-            why="2^(MN) is printed for M = 4 signals and N = 4 servers. A PAM4 signal has four levels: 4^(MN), counted "
-            f"one by one for (M, N) = {', '.join(map(str, small))}",
+            small=", ".join(map(str, small)),
         ),
-        Claim(
-            id="optinc.example.dataset",
-            paper=(servers * 3 + 1) ** signals,
-            ours=function.points,
-            unit="inputs",
-            why="(N(4^ceil(M/K) − 1) + 1)^K, the grid after P. It holds when the signals of a group are weighted by "
-            "powers of 4 when they are added, which the text calls averaging",
-        ),
+        PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals),
     ]
 
 
 def _areas() -> list[Claim]:
     lowest = min(TABLE_I, key=lambda network: network.printed)
     rows = [
-        Claim(
-            id="optinc.example.lowest_area",
-            paper=39.2,
-            ours=round(lowest.ratio(), 1),
-            unit="%",
-            tolerance=0.05,
-            why="the text says 39.2 % to 49.3 %, Table I says 39.3 %; 39.27 % is what the counts give",
-        ),
-        Claim(
-            id="optinc.example.area_reduction",
-            paper=50.0,
-            ours=round(100 - max(network.ratio() for network in TABLE_I), 1),
-            unit="%",
-            tolerance=0.5,
-            why="the conclusion says nearly 50 %; by Table I the area falls by 50.7 to 60.7 %",
-        ),
+        PAPER.claim("example.lowest_area", round(lowest.ratio(), 1)),
+        PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1)),
     ]
     for network in TABLE_I:
         plain = network.ratio(units=False)
         rows.append(
-            Claim(
-                id=f"optinc.example.area_without_units_{network.bits}x{network.servers}",
+            PAPER.claim(
+                "example.area_without_units_{network.bits}x{network.servers}",
+                round(plain, 1),
                 paper=network.printed,
-                ours=round(plain, 1),
-                unit="%",
-                tolerance=0.05,
-                why=f"the formula of section II-B over the network's matrices alone: {plain:.2f} %. All four ratios of "
-                "Table I come out once P and T are counted, too, which the text does not say",
+                network=network,
+                plain=plain,
             )
         )
     return rows
 
 
 def _floor() -> Claim:
-    return Claim(
-        id="optinc.example.floor_bias",
-        paper=0,
-        ours=floor_bias(),
-        unit="last places",
-        why="100 % accuracy counts against a mean whose decimals are discarded: that is off by −(N−1)/(2N) on average, "
-        "over all codes of four servers. All of Table II's errors move it by 1e-4 at most. Half-up is the same network "
-        f"with another bias, and off by 1/(2N) = {averaging_bias(_SERVERS, 'half-up'):g}",
-    )
+    return PAPER.claim("example.floor_bias", floor_bias(), averaging_bias=averaging_bias(_SERVERS, "half-up"))
 
 
 def _twos_complement() -> Claim:
     wrong = twos_complement_wrong()
     values = np.array([-1, 1])
     digits = ["".join(map(str, row)) for row in encode(values & 0xFF, _BITS)]
-    return Claim(
-        id="optinc.example.twos_complement",
-        paper=0,
-        ours=round(100 * wrong, 1),
-        unit="% wrong",
-        why="eq. 2 does not say how negative gradients are written. As two's complement "
-        f"−1 is {digits[0]} and 1 is {digits[1]}, and means of signed numbers come out wrong; in offset binary, none",
-    )
+    return PAPER.claim("example.twos_complement", round(100 * wrong, 1), digits=digits)

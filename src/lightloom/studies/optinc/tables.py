@@ -11,6 +11,7 @@ from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.verify import Verification
 from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, PaperNetwork
+from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
 _WITHIN = 0.2
@@ -60,24 +61,22 @@ def rms(row: str) -> float:
 def _area(network: PaperNetwork) -> list[Claim]:
     economy = network.ratio("economy", units=False)
     return [
-        Claim(
-            id=f"optinc.table1.area_{name(network)}",
+        PAPER.claim(
+            "table1.area_{name}",
+            round(network.ratio(), 1),
             paper=network.printed,
-            ours=round(network.ratio(), 1),
-            unit="%",
-            tolerance=0.05,
             why=f"{network.area():,} of {network.area(approximated=False):,} MZIs, P and T counted as matrices: "
             f"{network.ratio():.2f} %",
+            name=name(network),
         ),
-        Claim(
-            id=f"optinc.table1.area_economy_{name(network)}",
+        PAPER.claim(
+            "table1.area_economy_{name}",
+            round(economy, 1),
             paper=network.printed,
-            ours=round(economy, 1),
-            unit="%",
-            tolerance=0.05,
             why="our own: the network against the same one by economy SVDs, which need M N MZIs for M x N, and no P "
             f"or T: {network.area('economy', True, False):,} of {network.area('economy', False, False):,}. The paper's "
             "baseline carries MZIs that no light reaches",
+            name=name(network),
         ),
     ]
 
@@ -86,36 +85,26 @@ def _constructed(network: PaperNetwork) -> list[Claim]:
     construction, found = constructed(network.bits, network.servers)
     trained = network.area(units=False)
     return [
-        Claim(
-            id=f"optinc.table1.accuracy_constructed_{name(network)}",
-            paper=100.0,
-            ours=100 * found.accuracy,
-            unit="%",
-            why=f"written down, not trained: {construction.name}, {found.wrong_outputs} wrong of all "
-            f"{found.checked_inputs:,} inputs",
+        PAPER.claim(
+            "table1.accuracy_constructed_{name}",
+            100 * found.accuracy,
+            name=name(network),
+            construction=construction,
+            found=found,
         ),
-        Claim(
-            id=f"optinc.table1.mzis_constructed_{name(network)}",
+        PAPER.claim(
+            "table1.mzis_constructed_{name}",
+            construction.mzi_count,
             paper=trained,
-            ours=construction.mzi_count,
-            unit="MZIs",
-            why=f"our own: the smallest constructed network {'-'.join(map(str, construction.network.layers))} instead "
-            "of the paper's trained and approximated one; P, T and biases apart. How much noise either bears is "
-            "another matter: optinc.example.noise_*",
+            name=name(network),
+            construction="-".join(map(str, construction.network.layers)),
         ),
     ]
 
 
 def _table_ii_areas() -> list[Claim]:
     return [
-        Claim(
-            id=f"optinc.table2.area_{ident(row)}",
-            paper=network.printed,
-            ours=round(network.ratio(), 2),
-            unit="%",
-            tolerance=_WITHIN,
-            why="P and T counted as in Table I",
-        )
+        PAPER.claim("table2.area_{ident}", round(network.ratio(), 2), paper=network.printed, ident=ident(row))
         for row, network in zip(ROWS, TABLE_II, strict=True)
     ]
 
@@ -126,15 +115,16 @@ def _wrong_outputs() -> list[Claim]:
         count, possible = likely_count(row), counts(row)
         several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
         rows.append(
-            Claim(
-                id=f"optinc.table2.wrong_{ident(row)}",
+            PAPER.claim(
+                "table2.wrong_{ident}",
+                round(1e6 * count / points(), 1),
                 paper=round(1e4 * (100 - ACCURACY[row]), 1),
-                ours=round(1e6 * count / points(), 1),
-                unit="in a million",
-                tolerance=0.05,
-                why=f"printed: {ACCURACY[row]} % right. Derived, not trained here: {count:,} wrong of {points():,} "
-                f"inputs; {several} print alike. RMS of a mean code, by the printed errors: {rms(row):.3g} of its last "
-                "place",
+                ident=ident(row),
+                printed_percent=ACCURACY[row],
+                count=count,
+                points=points(),
+                rivals=several,
+                rms=rms(row),
             )
         )
     return rows
@@ -145,11 +135,4 @@ def _ranking() -> Claim:
     by_accuracy = sorted(erring, key=lambda row: -ACCURACY[row])
     by_rms = sorted(erring, key=rms)
     sizes = ", ".join(f"{row} {rms(row):.3g}" for row in by_rms)
-    return Claim(
-        id="optinc.table2.order",
-        paper=", ".join(by_accuracy),
-        ours=", ".join(by_rms),
-        unit="",
-        why=f"paper: best accuracy first; ours: least RMS error first ({sizes} of the last place). One error of 1024 "
-        "weighs as much as a million of 1: accuracy ranks the networks wrongly",
-    )
+    return PAPER.claim("table2.order", ", ".join(by_rms), paper=", ".join(by_accuracy), sizes=sizes)

@@ -13,6 +13,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.photonics.block_quantisation import BlockQuantisation
+from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import OVERHEAD, RING_TRAFFIC, SYNCHRONISATION
 
 _NBYTES = 1e6
@@ -33,9 +34,8 @@ def sent(algorithm: str, servers: int) -> float:
 
 
 def _figure_6() -> list[Claim]:
-    verified = "counted in the schedule, which passed the verifier"
     return [
-        Claim(id=f"optinc.figure6.{label}_n{n}", paper=paper, ours=sent(algorithm, n), unit="gradients", why=verified)
+        PAPER.claim("figure6.{label}_n{n}", sent(algorithm, n), paper=paper, label=label, n=n)
         for n, ring in RING_TRAFFIC.items()
         for label, algorithm, paper in (("ring", "ring", ring), ("optinc", "in-network", 1.0))
     ]
@@ -43,12 +43,12 @@ def _figure_6() -> list[Claim]:
 
 def _overhead() -> list[Claim]:
     return [
-        Claim(
-            id=f"optinc.headline.ring_overhead_n{n}",
+        PAPER.claim(
+            "headline.ring_overhead_n{n}",
+            100 * (sent("ring", n) / sent("in-network", n) - 1),
             paper=paper,
-            ours=100 * (sent("ring", n) / sent("in-network", n) - 1),
-            unit="%",
             why=f"(N-2)/N = {100 * (n - 2) / n:g} %, from the same schedules",
+            n=n,
         )
         for n, paper in OVERHEAD.items()
     ]
@@ -57,11 +57,9 @@ def _overhead() -> list[Claim]:
 def _synchronisation() -> Claim:
     shares = {bits: 100 * BlockQuantisation(bits=bits).synchronisation_share(1 << 20) for bits in (8, 16)}
     words = f"less than {SYNCHRONISATION:g} %"
-    return Claim(
-        id="optinc.headline.synchronisation",
+    return PAPER.claim(
+        "headline.synchronisation",
+        words if max(shares.values()) < SYNCHRONISATION else f"{max(shares.values()):.2f} %",
         paper=words,
-        ours=words if max(shares.values()) < SYNCHRONISATION else f"{max(shares.values()):.2f} %",
-        unit="",
-        why=f"one byte of exponent for a block of 256: {shares[8]:.2f} % at 8 bits, {shares[16]:.2f} % at 16. The "
-        "paper does not state its block",
+        shares=shares,
     )

@@ -9,6 +9,7 @@ from lightloom.core.claims import Claim
 from lightloom.photonics.averaging.proved.verify import verify
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.tables import name
 
 TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0
@@ -26,13 +27,12 @@ def _accuracies() -> list[Claim]:
     rows = [_first_scenario()]
     for number, network in enumerate(TABLE_I[1:], 2):
         rows.append(
-            Claim(
-                id=f"optinc.table1.accuracy_trained_{name(network)}",
-                paper=100.0,
-                ours=None,
-                unit="%",
-                why=f"not trained: its grid and its {network.area(units=False):,} MZIs need a GPU, and none was at "
-                f"hand. {_TRAIN.format(number)} trains it",
+            PAPER.claim(
+                "table1.accuracy_trained_{name}",
+                None,
+                name=name(network),
+                area=network.area(units=False),
+                command=_TRAIN.format(number),
             )
         )
     return rows
@@ -88,12 +88,11 @@ def _noise(noise: Any) -> list[Claim]:
                 f"{'' if possible else format(noise['bound'], '.2g')}. The paper leaves noise open"
             )
         rows.append(
-            Claim(
-                id=f"optinc.example.noise_constructed_over_trained_{label}",
-                paper=None,
-                ours=None if ratio is None else round(ratio, 2),
-                unit="times",
+            PAPER.claim(
+                "example.noise_constructed_over_trained_{label}",
+                None if ratio is None else round(ratio, 2),
                 why=why,
+                label=label,
             )
         )
     return rows

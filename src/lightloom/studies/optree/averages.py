@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.core.claims import Claim
+from lightloom.studies.optree import PAPER
 from lightloom.studies.optree.comparison import BY_RANKS, BY_WAVELENGTHS, Settings, argmin_steps
 from lightloom.studies.optree.model import MESSAGE, ORDER, RANKS, WAVELENGTHS, paper_steps, seconds
 
@@ -35,24 +36,21 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _row(what: str, paper: float, ours: float, why: str, tolerance: float = _AVERAGE) -> Claim:
-    return Claim(id=f"optree.headline.{what}", paper=paper, ours=round(ours, 4), unit="%", tolerance=tolerance, why=why)
-
-
 def _nodes() -> list[Claim]:
-    why = (
-        "mean over N = 1024 and 2048 at w = 64, with Theorem 1 at the ceiling of k* (70 and 156 steps), WRHT padded "
-        "(259) and one share a step for NE; cut after two decimals, each percentage and then their mean, it is the "
-        "printed figure"
-    )
-    rows = [_row(f"{rival.lower()}_reduction_nodes", NODES[rival], reduction(rival, BY_RANKS), why) for rival in RIVALS]
+    rows = [
+        PAPER.claim(
+            "headline.{rival}_reduction_nodes",
+            round(reduction(rival, BY_RANKS), 4),
+            paper=NODES[rival],
+            rival=rival.lower(),
+        )
+        for rival in RIVALS
+    ]
     rows += [
-        _row(
-            "wrht_reduction_nodes_argmin",
-            NODES["WRHT"],
-            _mean([100 * (1 - argmin_steps(n, w) / paper_steps(n, w)["WRHT"]) for n, w in BY_RANKS]),
-            "with the k that minimises Theorem 1, as Fig. 4 shows it (155 steps at N = 2048): the averages used the "
-            "ceiling, 156",
+        PAPER.claim(
+            "headline.wrht_reduction_nodes_argmin",
+            round(_mean([100 * (1 - argmin_steps(n, w) / paper_steps(n, w)["WRHT"]) for n, w in BY_RANKS]), 4),
+            paper=NODES["WRHT"],
         ),
         _ne_with_two_shares(),
     ]
@@ -66,13 +64,7 @@ def _ne_with_two_shares() -> Claim:
     four_mib = _mean(
         [100 * (1 - seconds(each["OpTree"], MESSAGE) / seconds(each["NE"], MESSAGE, later_shares=2)) for each in steps]
     )
-    return _row(
-        "ne_reduction_nodes_two_shares",
-        NODES["NE"],
-        limit,
-        "the text says that NE sends 2d in every step but the first; charged so, NE moves as many bytes as Ring. This "
-        f"is the limit of large messages; with d = 4 MiB it is {four_mib:.2f} %. The printed average charges d",
-    )
+    return PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
 
 
 def _wavelengths() -> list[Claim]:
@@ -81,20 +73,25 @@ def _wavelengths() -> list[Claim]:
     )
     why = f"mean over w = 96 and 128 at N = 1024 by the same counts that give the averages over nodes ({printed})"
     rows = [
-        _row(f"{rival.lower()}_reduction_wavelengths", LIGHT[rival], reduction(rival, BY_WAVELENGTHS), why)
+        PAPER.claim(
+            "headline.{rival}_reduction_wavelengths",
+            round(reduction(rival, BY_WAVELENGTHS), 4),
+            paper=LIGHT[rival],
+            why=why,
+            rival=rival.lower(),
+        )
         for rival in RIVALS
     ]
     built = [sum(stage_steps(n, w, best_radices(n, w))) for n, w in BY_WAVELENGTHS]
     implied = {rival: 2 * (100 - LIGHT[rival]) / 100 * paper_steps(RANKS, 96)[rival] for rival in ("Ring", "NE")}
     rows.append(
-        Claim(
-            id="optree.headline.optree_steps_wavelengths_sum",
+        PAPER.claim(
+            "headline.optree_steps_wavelengths_sum",
+            sum((paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS)),
             paper=round(_mean(list(implied.values()))),
-            ours=sum(paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS),
-            unit="steps",
-            why=f"paper: OpTree's steps at w = 96 and 128 together, solved from the averages over Ring "
-            f"({implied['Ring']:.1f}) and NE ({implied['NE']:.1f}), which agree with each other; ours: Theorem 1. "
-            f"Integer radices need {built[0]} + {built[1]} = {sum(built)}, which may be a coincidence",
+            implied=implied,
+            built=built,
+            sum=sum(built),
         )
     )
     return rows
@@ -106,30 +103,26 @@ def _headline() -> list[Claim]:
         middle = (NODES[rival] + LIGHT[rival]) / 2
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
         rows += [
-            _row(
-                f"{rival.lower()}_reduction_midpoint",
-                HEADLINE[rival],
-                middle,
-                f"the midpoint of the two printed averages, {NODES[rival]} and {LIGHT[rival]}",
-                tolerance=_ONE,
+            PAPER.claim(
+                "headline.{rival}_reduction_midpoint",
+                round(middle, 4),
+                paper=HEADLINE[rival],
+                why=f"the midpoint of the two printed averages, {NODES[rival]} and {LIGHT[rival]}",
+                rival=rival.lower(),
             ),
-            _row(
-                f"{rival.lower()}_reduction",
-                HEADLINE[rival],
-                ours,
-                "the midpoint of our two averages; the average over wavelengths is the one that differs",
-            ),
+            PAPER.claim("headline.{rival}_reduction", round(ours, 4), paper=HEADLINE[rival], rival=rival.lower()),
         ]
     return rows
 
 
 def _journal() -> list[Claim]:
-    why = (
-        "paper: abstract of the journal version (IEEE Open Journal of the Communications Society, 2024), seen as a "
-        "listing; one point, N = 1024, w = 64, cut after two decimals"
-    )
     point = ((RANKS, WAVELENGTHS),)
     return [
-        _row(f"{rival.lower()}_reduction_journal", JOURNAL[rival], reduction(rival, point), why, tolerance=_ONE)
+        PAPER.claim(
+            "headline.{rival}_reduction_journal",
+            round(reduction(rival, point), 4),
+            paper=JOURNAL[rival],
+            rival=rival.lower(),
+        )
         for rival in RIVALS
     ]

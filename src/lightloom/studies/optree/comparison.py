@@ -9,6 +9,7 @@ from __future__ import annotations
 from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1_steps
 from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
 from lightloom.core.claims import Claim
+from lightloom.studies.optree import PAPER
 from lightloom.studies.optree.model import ORDER, WAVELENGTHS, by_time, paper_steps
 
 SIZES = tuple(2**exponent * 2**20 for exponent in range(8))
@@ -43,12 +44,14 @@ def _extremes() -> list[Claim]:
             steps = paper_steps(ranks, wavelengths)
             name = f"n{ranks}" if figure == 5 else f"w{wavelengths}"
             rows += [
-                Claim(
-                    id=f"optree.figure{figure}.{what}_{name}",
+                PAPER.claim(
+                    "figure{figure}.{what}_{name}",
+                    by_time(steps)[place],
                     paper=printed,
-                    ours=by_time(steps)[place],
-                    unit="algorithm",
                     why=_steps_in_words(steps),
+                    figure=figure,
+                    what=what,
+                    name=name,
                 )
                 for what, printed, place in (("fastest", "OpTree", 0), ("slowest", "Ring", -1))
             ]
@@ -60,29 +63,16 @@ def _figure_5() -> list[Claim]:
     ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
     literal, beyond = literal_steps(1024, WAVELENGTHS), paper_steps(4096, WAVELENGTHS)
     return [
-        Claim(
-            id="optree.figure5.wrht_over_optree_from_1024_to_2048",
-            paper="closer",
-            ours="closer" if ratios[1] < ratios[0] else "not closer",
-            unit="trend",
-            why=f"{ratios[0]:.2f} times OpTree at N = 1024, {ratios[1]:.2f} at 2048; WRHT, padded to p^θ, stays at "
-            f"{large['WRHT']} steps",
+        PAPER.claim(
+            "figure5.wrht_over_optree_from_1024_to_2048",
+            "closer" if ratios[1] < ratios[0] else "not closer",
+            ratios=ratios,
+            large=large,
         ),
-        Claim(
-            id="optree.figure5.fastest_n1024_wrht_by_formula",
-            paper="OpTree",
-            ours=by_time(literal)[0],
-            unit="algorithm",
-            why=f"with WRHT by Table I's own formula, not padded: {_steps_in_words(literal)}",
+        PAPER.claim(
+            "figure5.fastest_n1024_wrht_by_formula", by_time(literal)[0], steps_in_words=_steps_in_words(literal)
         ),
-        Claim(
-            id="optree.figure5.fastest_n4096",
-            paper="OpTree",
-            ours=by_time(beyond)[0],
-            unit="algorithm",
-            why="paper: the general statement that OpTree needs far fewer steps (N = 4096 is in Fig. 4 only); ours: "
-            f"{_steps_in_words(beyond)}, as OpTree grows faster than N and padded WRHT not until N exceeds 129²",
-        ),
+        PAPER.claim("figure5.fastest_n4096", by_time(beyond)[0], steps_in_words=_steps_in_words(beyond)),
     ]
 
 
@@ -91,24 +81,23 @@ def _figure_6() -> list[Claim]:
     trend = {True: "falls", False: "rises"}
     literal = literal_steps(*BY_WAVELENGTHS[1])
     rows = [
-        Claim(
-            id=f"optree.figure6.{name.lower()}_from_w96_to_w128",
+        PAPER.claim(
+            "figure6.{algorithm}_from_w96_to_w128",
+            trend[many[name] < few[name]],
             paper=printed,
-            ours=trend[many[name] < few[name]],
-            unit="trend",
             why=f"{few[name]} steps, then {many[name]}",
+            algorithm=name.lower(),
         )
         for name, printed in (("OpTree", "falls"), ("WRHT", "rises"))
     ]
     for name, steps in (("", many), ("_by_formula", literal)):
         rows.append(
-            Claim(
-                id=f"optree.figure6.wrht{name}_against_ne_w128",
-                paper="slightly larger",
-                ours=_against(steps["WRHT"], steps["NE"]),
-                unit="comparison",
+            PAPER.claim(
+                "figure6.wrht{name}_against_ne_w128",
+                _against(steps["WRHT"], steps["NE"]),
                 why=f"{steps['WRHT']} steps against {steps['NE']}"
                 + ("; WRHT by Table I's own formula, not padded" if name else ""),
+                name=name,
             )
         )
     return rows

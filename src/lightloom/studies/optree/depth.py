@@ -10,6 +10,7 @@ from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.collectives.schedule.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.core.claims import Claim
+from lightloom.studies.optree import PAPER
 from lightloom.studies.optree.model import WAVELENGTHS, ceiling_stages
 
 RANKS = (512, 1024, 2048, 4096)
@@ -31,12 +32,9 @@ def claims() -> tuple[Claim, ...]:
     """Return rows on the text about Fig. 4, and on schedules of its depths."""
     rows = [*_shapes(), *_lowest(), *_constructed()]
     rows.append(
-        Claim(
-            id="optree.figure4.reduction_from_one_stage",
-            paper=None,
-            ours=round(100 * (1 - curve(1024)[best_stages(1024, WAVELENGTHS)] / curve(1024)[1]), 2),
-            unit="%",
-            why="the sentence that states it is cut off in the text we have; ours is N = 1024, Theorem 1 against k = 1",
+        PAPER.claim(
+            "figure4.reduction_from_one_stage",
+            round(100 * (1 - curve(1024)[best_stages(1024, WAVELENGTHS)] / curve(1024)[1]), 2),
         )
     )
     return tuple(rows)
@@ -89,12 +87,12 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
 
 def _shapes() -> list[Claim]:
     return [
-        Claim(
-            id=f"optree.figure4.shape_{n}",
+        PAPER.claim(
+            "figure4.shape_{n}",
+            shape([curve(n)[k] for k in INSET]),
             paper=_SHAPES[n],
-            ours=shape([curve(n)[k] for k in INSET]),
-            unit="depths 5 to 9",
             why=", ".join(str(curve(n)[k]) for k in INSET) + " steps by Theorem 1",
+            n=n,
         )
         for n in RANKS
     ]
@@ -113,12 +111,13 @@ def _lowest() -> list[Claim]:
             "rounding": (round(exact), f"Eq. 2 gives {exact:.3f}, rounded"),
         }
         rows += [
-            Claim(
-                id=f"optree.figure4.best_depth_{n}_{rule}",
+            PAPER.claim(
+                "figure4.best_depth_{n}_{rule}",
+                depth,
                 paper=printed,
-                ours=depth,
-                unit="stages",
                 why=f"paper: {said}; ours: {reason}: {curve(n)[depth]} steps; {lowest}",
+                n=n,
+                rule=rule,
             )
             for rule, (depth, reason) in rules.items()
         ]
@@ -131,14 +130,13 @@ def _constructed() -> list[Claim]:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
         rows.append(
-            Claim(
-                id=f"optree.figure4.constructed_steps_{n}",
+            PAPER.claim(
+                "figure4.constructed_steps_{n}",
+                sum(steps),
                 paper=min(curve(n).values()),
-                ours=sum(steps),
-                unit="steps",
-                why=f"paper: the lowest point by Theorem 1; ours: radices {'·'.join(map(str, radices))}, steps "
-                f"{'+'.join(map(str, steps))}, counted from the load of every link. Whole parts and whole steps cost "
-                "more than Theorem 1 says; radix 3 costs less, floor(9/4) = 2 wavelengths where it charges 9/4",
+                n=n,
+                radices="·".join(map(str, radices)),
+                steps="+".join(map(str, steps)),
             )
         )
     return rows

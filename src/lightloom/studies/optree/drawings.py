@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas
+from lightloom.studies.optree import PAPER
 from lightloom.studies.optree.comparison import BY_RANKS, BY_WAVELENGTHS, SIZES, Settings, literal_steps
 from lightloom.studies.optree.depth import DEPTHS, INSET, RANKS, constructed, curve
 from lightloom.studies.optree.model import paper_steps, seconds
@@ -23,37 +24,9 @@ _MIB = 2**20
 def figures() -> tuple[StudyFigure, ...]:
     """The three figures of the evaluation."""
     return (
-        StudyFigure(
-            title="Figure 4: time against the depth of the tree",
-            caption=(
-                "Time over each N's lowest time by Theorem 1, w = 64. Paper: between depths 5 and 9 the curve of 512 "
-                "nodes is stable, then rises; 1024 falls, stays, rises; 2048 is lowest at 7 and 4096 at 8. Ours: so do "
-                "the formula's curves. Integer radices (points) come within a few percent, and below the formula where "
-                "radix 3 fits: it needs 2 wavelengths where the formula charges 9/4."
-            ),
-            draw=depth_figure,
-        ),
-        StudyFigure(
-            title="Figure 5: time against message size, 1024 and 2048 nodes",
-            caption=(
-                "Time over OpTree's at the smallest message, w = 64; the message sizes are assumed. Paper: OpTree is "
-                "the fastest and Ring the slowest; WRHT comes closer as N grows. Ours: the same with WRHT padded; by "
-                "Table I's formula taken literally (dotted) WRHT would be the fastest. NE with two shares a step, as "
-                "the text describes it (dashed), lies close to Ring. "
-                "At the right: steps, for OpTree in brackets with integer radices."
-            ),
-            draw=nodes_figure,
-        ),
-        StudyFigure(
-            title="Figure 6: time against message size, 96 and 128 wavelengths",
-            caption=(
-                "Time over OpTree's at the smallest message, N = 1024; the message sizes are assumed. Paper: from 96 "
-                "to 128 wavelengths OpTree gets faster and WRHT slower, to slightly above NE. Ours: the same, 47 to 35 "
-                "steps and 387 to 515, against 512 for NE; WRHT's rise is due to padding N to (2w + 1)². At the right: "
-                "steps, for OpTree in brackets with integer radices."
-            ),
-            draw=wavelengths_figure,
-        ),
+        PAPER.figure(depth_figure),
+        PAPER.figure(nodes_figure),
+        PAPER.figure(wavelengths_figure),
     )
 
 

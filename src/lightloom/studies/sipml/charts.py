@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lightloom.reports.figures.palette import FAINT, INK
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, canvas
+from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, SCALING
 from lightloom.studies.sipml.systems import System
@@ -42,25 +43,9 @@ _LINES = (
 def figures(measured: Comparison) -> tuple[StudyFigure, ...]:
     """Return the figures of the comparison."""
     return (
-        StudyFigure(
-            title="Step against bandwidth, 1,024 GPUs",
-            caption="Best k and quantum at each bandwidth; thin: data parallelism alone (k = 1) on the same network. "
-            "Grey: the fastest strategy of the planner's search (sharded data parallelism, tensor and pipeline "
-            "parallelism) on the ideal switch.",
-            draw=partial(times_figure, measured),
-        ),
-        StudyFigure(
-            title="Speed-up over electrical networks of 400 and 200 Gb/s",
-            caption="The best split on either side. Shaded: the paper's 1.3 to 9.1 times. Dotted: the authors' script "
-            "model, computing + 2 · weights · 8 / B with their weights.",
-            draw=partial(speedup_figure, measured),
-        ),
-        StudyFigure(
-            title="From 64 to 1,024 GPUs at 8,192 Gb/s",
-            caption="Samples a second at the authors' global batch, best split. Thin: perfect scaling from 64 GPUs on "
-            "SiP-OCS.",
-            draw=partial(scaling_figure, measured),
-        ),
+        PAPER.figure(partial(times_figure, measured)),
+        PAPER.figure(partial(speedup_figure, measured)),
+        PAPER.figure(partial(scaling_figure, measured)),
     )
 
 

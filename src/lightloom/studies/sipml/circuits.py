@@ -15,6 +15,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Assignment, Traffic, ring, ring_milp, switch, switch_milp, verify
 from lightloom.parallelism.circuits.circuits import least_service
 from lightloom.parallelism.circuits.ring_bound import relax
+from lightloom.studies.sipml import PAPER
 
 UNIFORM = {(4, 4): 2, (4, 8): 4, (5, 16): 5, (8, 8): 1, (8, 16): 2}
 """All-to-all, (nodes, wavelengths each way): circuits of every pair, one fibre."""
@@ -78,26 +79,8 @@ def _rings() -> list[Claim]:
             "optimum of the integer program in the authors' simulator, solved anew (no text prints one); "
             f"{case.lost} of its circuits find no wavelength"
         )
-        rows.append(
-            Claim(
-                id=f"sipml.example.ring_{name}_program",
-                paper=expected,
-                ours=case.optimum,
-                unit="circuits a pair",
-                tolerance=1e-6,
-                why=why,
-            )
-        )
-        rows.append(
-            Claim(
-                id=f"sipml.example.ring_{name}_fast",
-                paper=expected,
-                ours=case.fast.max_min,
-                unit="circuits a pair",
-                tolerance=1e-6,
-                why="ours without an integer program, wavelengths assigned and verified",
-            )
-        )
+        rows.append(PAPER.claim("example.ring_{name}_program", case.optimum, paper=expected, why=why, name=name))
+        rows.append(PAPER.claim("example.ring_{name}_fast", case.fast.max_min, paper=expected, name=name))
     return rows
 
 
@@ -106,15 +89,15 @@ def _continuity() -> list[Claim]:
     case = solve(ahead(nodes, links), wavelengths)
     bound = relax(case.traffic, case.fabric).service
     return [
-        Claim(
-            id="sipml.example.ring_counts_without_wavelengths",
+        PAPER.claim(
+            "example.ring_counts_without_wavelengths",
+            case.fast.max_min,
             paper=case.optimum,
-            ours=case.fast.max_min,
-            unit="circuits a pair",
-            why=f"{nodes} nodes, {wavelengths} wavelengths each way, everyone sends {links} links clockwise. The "
-            "program counts circuits on links and knows no wavelengths; two circuits longer than half the ring always "
-            f"meet, so that each needs a wavelength of its own and none serves a pair more than {bound:.2f} times: "
-            f"{case.lost} of the program's circuits find none",
+            nodes=nodes,
+            wavelengths=wavelengths,
+            links=links,
+            bound=bound,
+            case=case,
         )
     ]
 
@@ -132,20 +115,6 @@ def _switches() -> list[Claim]:
     exact = switch_milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     return [
-        Claim(
-            id="sipml.example.ocs_more_peers_than_switches",
-            paper=0,
-            ours=least_service(granted, traffic),
-            unit="circuits of the worst pair",
-            tolerance=1e-9,
-            why=f"5 ranks that all exchange, Q = 3: one shot leaves a pair dark. {refused}",
-        ),
-        Claim(
-            id="sipml.example.ocs_all_to_all_4_6",
-            paper=least_service(exact.counts.sum(axis=1), square),
-            ours=fast.max_min,
-            unit="circuits of the worst pair",
-            tolerance=1e-9,
-            why="4 ranks, Q = 6: the authors' program in permutations, and ours",
-        ),
+        PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused),
+        PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square)),
     ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lightloom.core.claims import Claim
+from lightloom.studies.sipml import PAPER
 
 DEVICES, DEGREE = 4, 1
 EDGES = ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4))
@@ -61,14 +62,10 @@ def claims() -> tuple[Claim, ...]:
     found = chase()
     told = " → ".join("".join(map(str, state)) for state in found.states)
     return (
-        Claim(
-            id="sipml.example.repair_ends",
-            paper="left to future work",
-            ours="settles" if not found.period else f"repeats every {found.period} sweeps",
-            unit="backward, forward",
-            why=f"five sub-operators on 4 devices, Δ = 1, devices after each sweep: {told}, though one device alone "
-            "would do. Ties and the order of visits are our reading. Ours ends: a repair makes at most 16 sweeps, "
-            "then gives up its start, and starts that need no repair remain",
+        PAPER.claim(
+            "example.repair_ends",
+            "settles" if not found.period else f"repeats every {found.period} sweeps",
+            states=told,
         ),
     )
 

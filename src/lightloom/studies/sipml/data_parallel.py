@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lightloom.core.claims import Claim
+from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.paper import JOBS, RANKS, RING_MS
 from lightloom.workloads.catalog import ZOO
 
@@ -27,25 +28,24 @@ def claims() -> tuple[Claim, ...]:
     for key, job in JOBS.items():
         for gbps, printed in RING_MS[key].items():
             rows.append(
-                Claim(
-                    id=f"sipml.example.exchange_{key}_{gbps}",
+                PAPER.claim(
+                    "example.exchange_{model}_{gbps}",
+                    round(1e3 * ring_time(job.weights, gbps, RANKS), 4),
                     paper=printed,
-                    ours=round(1e3 * ring_time(job.weights, gbps, RANKS), 4),
-                    unit="ms",
                     tolerance=0.002 * printed,
-                    why="2 · weights · 8 / B with the scripts' weights; ours sends (N − 1)/N of it, N = 1024",
+                    model=key,
+                    gbps=gbps,
                 )
             )
         parameters = ZOO[job.model].parameters
         rows.append(
-            Claim(
-                id=f"sipml.example.weights_{key}",
+            PAPER.claim(
+                "example.weights_{model}",
+                round(gradient_bytes(key) / 1e6, 1),
                 paper=job.weights / 1e6,
-                ours=round(gradient_bytes(key) / 1e6, 1),
-                unit="MB",
-                tolerance=1,
                 why=f"{parameters / 1e6:.1f} M parameters in float32. The scripts' number would be "
                 f"{job.weights / parameters:.1f} bytes a parameter of ours; {_WHY[key]}",
+                model=key,
             )
         )
     return tuple(rows)

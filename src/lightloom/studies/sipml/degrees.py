@@ -14,6 +14,7 @@ from lightloom.parallelism.circuits import Timing, Traffic, switch
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
+from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.paper import HOLD_10, OCS_DEGREE, RECONFIGURATION
 from lightloom.studies.sipml.small_graphs import balanced_graph
 
@@ -95,13 +96,13 @@ def least_degree(plan: HybridPlan) -> int:
 
 def _duty() -> list[Claim]:
     return [
-        Claim(
-            id=f"sipml.example.duty_{name}",
+        PAPER.claim(
+            "example.duty_{name}",
+            round(100 * timing.duty_cycle, 2),
             paper=percent,
-            ours=round(100 * timing.duty_cycle, 2),
-            unit="% of the time",
             tolerance=tolerance,
             why=why,
+            name=name,
         )
         for name, (timing, percent, tolerance, why) in DUTY.items()
     ]
@@ -111,27 +112,9 @@ def _fabrics() -> list[Claim]:
     fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
     return [
-        Claim(
-            id="sipml.example.ocs_degree",
-            paper=OCS_DEGREE,
-            ours=fabric.channels,
-            unit="circuits of a rank",
-            why="D = Q: one port on every switch, here Q = 20 as in the authors' scripts",
-        ),
-        Claim(
-            id="sipml.example.ring_reconfiguration",
-            paper=RECONFIGURATION["sip-ring"] * 1e6,
-            ours=ring.setup_time * 1e6,
-            unit="µs",
-            tolerance=1e-6,
-        ),
-        Claim(
-            id="sipml.example.ocs_reconfiguration",
-            paper=RECONFIGURATION["circuit-switch"] * 1e3,
-            ours=ocs.setup_time * 1e3,
-            unit="ms",
-            tolerance=1e-6,
-        ),
+        PAPER.claim("example.ocs_degree", fabric.channels, paper=OCS_DEGREE),
+        PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6, paper=RECONFIGURATION["sip-ring"] * 1e6),
+        PAPER.claim("example.ocs_reconfiguration", ocs.setup_time * 1e3, paper=RECONFIGURATION["circuit-switch"] * 1e3),
     ]
 
 
@@ -140,26 +123,7 @@ def _distance_rule() -> list[Claim]:
     found, needed = peers(plan), least_degree(plan)
     case = f"k = {DEVICES}, Δ = {DEGREE}, part i of one operator reads parts i − Δ ... i of the one before"
     return [
-        Claim(
-            id="sipml.example.readers_by_distance",
-            paper=DEGREE,
-            ours=found.readers,
-            unit="others, at most",
-            why=f"{case}; activations alone",
-        ),
-        Claim(
-            id="sipml.example.peers_by_distance",
-            paper=DEGREE,
-            ours=found.most,
-            unit="others, at most",
-            why=f"{case}. (i − j) mod k ≤ Δ has one sign: activations go Δ devices ahead, their gradients Δ back, so "
-            "that a device has up to 2 Δ peers. Distance at most ⌊Δ/2⌋ either way keeps the sentence “at most Δ”",
-        ),
-        Claim(
-            id="sipml.example.degree_by_distance",
-            paper=DEGREE + 1,
-            ours=needed,
-            unit="circuits of a rank",
-            why=f"the same case with l = 2 on SiP-OCS. With D = Δ + 1 planes: {refusal(plan, DEGREE + 1)}",
-        ),
+        PAPER.claim("example.readers_by_distance", found.readers, paper=DEGREE, case=case),
+        PAPER.claim("example.peers_by_distance", found.most, paper=DEGREE, case=case),
+        PAPER.claim("example.degree_by_distance", needed, paper=DEGREE + 1, refusal=refusal(plan, DEGREE + 1)),
     ]

@@ -10,7 +10,7 @@ from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE
 from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours
 from lightloom.studies.base import StudyFigure
 from lightloom.studies.canvas import GREEN, ORANGE, PURPLE, RED, SKY, canvas
-from lightloom.studies.sipml import figure4
+from lightloom.studies.sipml import PAPER, figure4
 from lightloom.studies.sipml.circuits import all_to_all_case
 
 if TYPE_CHECKING:
@@ -26,21 +26,8 @@ _OPERATORS = {"A": SKY, "B": ORANGE, "C": GREEN, "D": PURPLE}
 def figures() -> tuple[StudyFigure, ...]:
     """All of section 3."""
     return (
-        StudyFigure(
-            title="Figure 4: four operators on four devices, in two groups",
-            caption="Paper: with Δ = 2 every GPU talks to at most two others of its group and one of the other; all "
-            "operators are balanced but C. Ours: the same. Left, the forward pass of one group; a second part on a "
-            "device waits for the first. Right, who talks to whom, gradients included; GPUs are turned so that B is on "
-            "GPU 1, and lie on a ring of which GPU 1's two peers are its neighbours.",
-            draw=placement_figure,
-        ),
-        StudyFigure(
-            title="Circuits of a ring: all-to-all between eight nodes on eight wavelengths each way",
-            caption="Every box is a circuit from one node to another, on the links that it crosses; colour and first "
-            "number are the sender. One circuit for each of the 56 pairs, which is the optimum of the authors' integer "
-            "program; a wavelength carries several where they do not overlap. No wavelength changes on the way.",
-            draw=ring_figure,
-        ),
+        PAPER.figure(placement_figure),
+        PAPER.figure(ring_figure),
     )
 
 

@@ -21,6 +21,7 @@ from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
+from lightloom.studies.sipml import PAPER
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 Rule = Literal["peers", "forward"]
@@ -106,45 +107,21 @@ def claims() -> tuple[Claim, ...]:
     """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
     found, formula, alone = plan(), plan("forward"), plan("forward", 1)
     used, most = len(set(devices(found)["C"])), most_devices_of_c()
-    assumed = "assumed: A in 2 parts, B in 1, C and D in 4, every part reads its own slice"
     return (
-        Claim(
-            id="sipml.figure4.most_peers",
+        PAPER.claim("figure4.most_peers", most_peers(found), paper=DEGREE - 1),
+        PAPER.claim(
+            "figure4.most_peers_by_formula",
+            most_peers(formula),
             paper=DEGREE - 1,
-            ours=most_peers(found),
-            unit="others in the group, at most",
-            why=f"peers at distance ⌊Δ/2⌋, gradients counted; {assumed}",
+            peers=peers(formula, devices(formula)["B"][0]),
+            home=devices(formula)["B"][0],
         ),
-        Claim(
-            id="sipml.figure4.most_peers_by_formula",
-            paper=DEGREE - 1,
-            ours=most_peers(formula),
-            unit="others in the group, at most",
-            why="(i − j) mod k ≤ Δ: B hears of A from behind and sends to C ahead, and gradients return: "
-            f"peers {peers(formula, devices(formula)['B'][0])} of device {devices(formula)['B'][0]}; {assumed}",
-        ),
-        Claim(
-            id="sipml.figure4.not_balanced",
-            paper="C",
-            ours=", ".join(not_balanced(found)),
-            unit="operators",
-            why=f"the forward pass of Algorithm 1; by the formula {', '.join(not_balanced(formula))}, too; {assumed}",
-        ),
-        Claim(
-            id="sipml.figure4.devices_of_c",
-            paper="not all 4",
-            ours="all 4" if most == K else "not all 4",
-            unit="devices",
-            why=f"all 256 placements of C around B tried: {most} devices at most. The forward pass uses {used}; as two "
-            "parts then take turns on one device, two devices would be as fast",
-        ),
-        Claim(
-            id="sipml.figure4.circuits_of_gpu_1",
-            paper="2, 3, 5",
-            ours=", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
-            unit="peers",
-            why="by the formula with A in one part, the ring turned so that B is on GPU 1; with A in two: "
-            f"{', '.join(str(rank) for rank in peers_of_gpu_1(formula))}; at distance ⌊Δ/2⌋, where GPU 1 lies between "
-            f"its two peers: {', '.join(str(rank) for rank in peers_of_gpu_1(found))}",
+        PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(found)), formula=", ".join(not_balanced(formula))),
+        PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
+        PAPER.claim(
+            "figure4.circuits_of_gpu_1",
+            ", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
+            formula=", ".join(str(rank) for rank in peers_of_gpu_1(formula)),
+            found=", ".join(str(rank) for rank in peers_of_gpu_1(found)),
         ),
     )

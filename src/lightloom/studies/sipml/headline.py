@@ -8,6 +8,7 @@ from math import inf, log
 from typing import NamedTuple
 
 from lightloom.core.claims import Claim
+from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.data_parallel import gradient_bytes
 from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, TODAY
@@ -103,13 +104,14 @@ def _speedups(measured: Comparison) -> list[Claim]:
             for model, value in found.items()
         )
         rows.append(
-            Claim(
-                id=f"sipml.headline.speedup_{name}",
+            PAPER.claim(
+                "headline.speedup_{name}",
+                f"{min(found.values()):.2f} to {max(found.values()):.2f}",
                 paper=f"{low} to {high}",
-                ours=f"{min(found.values()):.2f} to {max(found.values()):.2f}",
-                unit="times as fast",
-                why=f"{said}, 1,024 GPUs of {FASTEST:,} Gb/s: {told}. What is behind the paper's figures "
-                "(models, GPUs, bandwidths) was not seen",
+                name=name,
+                reading=said,
+                fastest=FASTEST,
+                speedups=told,
             )
         )
     return rows
@@ -139,13 +141,12 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
             f"sharded data parallelism, {_ms(winner['step_s'])} the search's winner ({split}); k > 1 beats sharded "
             f"at {_ahead(measured, model, system)}"
         )
-    return Claim(
-        id=f"sipml.headline.beyond_placed_over_sharded_{model}",
-        paper=None,
-        ours=round(ratio["ocs"], 3),
-        unit="times as fast on SiP-OCS",
+    return PAPER.claim(
+        "headline.beyond_placed_over_sharded_{model}",
+        round(ratio["ocs"], 3),
         why=f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
         + ". ".join(told),
+        model=model,
     )
 
 
@@ -164,13 +165,8 @@ def _ahead(measured: Comparison, model: str, system: System) -> str:
 def _own_bytes(measured: Comparison, model: str) -> Claim:
     found = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
-    return Claim(
-        id=f"sipml.headline.beyond_script_own_gradients_{model}",
-        paper=None,
-        ours=round(found[0], 2),
-        unit="times as fast",
-        why=f"beyond the paper: the scripts' model with our gradients' bytes over 400 Gb/s, {found[1]:.2f} over 200; "
-        f"with the scripts' weights {theirs[0]:.2f} and {theirs[1]:.2f}",
+    return PAPER.claim(
+        "headline.beyond_script_own_gradients_{model}", round(found[0], 2), model=model, ours=found, scripts=theirs
     )
 
 
