@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatch
-from io import BytesIO
 from math import inf
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("torch", reason="the nine CNNs are counted from PyTorch modules")
 
 from lightloom.core.claims import Claim
 from lightloom.parallelism.dadiannao import Link, chips_needed, literal_hops
@@ -35,9 +31,10 @@ from lightloom.studies.dadiannao.model import (
     run,
     savings,
 )
-from lightloom.studies.dadiannao.networks import inception_variant, printed
+from lightloom.studies.dadiannao.networks import counted, inception_variant, printed, trace_counts, trace_variant
 from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, TABLE_2, TOLERANCE
 from lightloom.studies.dadiannao.table2 import sizes
+from tests.studies.drawn import svg_bytes
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers" / "dadiannao.md"
 ID = re.compile(r"dadiannao\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
@@ -88,16 +85,8 @@ BEYOND = {
 bandwidths = st.tuples(*[st.floats(1e8, 1e12)] * 3).filter(lambda each: 1.01 * each[0] < each[1] < each[2])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Graphs are traced here and neither read from the user's cache nor written to it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LIGHTLOOM_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
-def study(_cache: None) -> Study:
+def study() -> Study:
     return load.find("dadiannao")()
 
 
@@ -270,6 +259,21 @@ def test_the_rack_is_too_small_for_the_largest_case(claims: dict[str, Claim]) ->
     assert "a batch of at most 251" in row.why
 
 
+SLOWLY_TRACED = sorted(set(TABLE_2) - {"AlexNet", "ResNet50"})
+
+
+@pytest.mark.parametrize(
+    "name", ["AlexNet", "ResNet50", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWLY_TRACED)]
+)
+def test_stored_counts_are_those_of_the_graphs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are traced here and neither read from the user's cache nor written to it."""
+    pytest.importorskip("torch", reason="the nine CNNs are counted from PyTorch modules")
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    assert trace_counts(name) == counted(name)
+    if name == "Inception-v3":
+        assert trace_variant() == inception_variant()
+
+
 def test_the_variant_of_inception_v3() -> None:
     found = inception_variant()
     assert found.network.products == pytest.approx(6.487e9, rel=1e-4)
@@ -278,10 +282,8 @@ def test_the_variant_of_inception_v3() -> None:
 
 def test_figures_draw(study: Study) -> None:
     assert len(study.figures) == 7
-    for each in study.figures:
-        page = BytesIO()
-        each.draw().savefig(page, format="svg")
-        assert page.tell() > 10_000
+    for figure in study.figures:
+        assert svg_bytes(figure.draw()) > 10_000
 
 
 def test_the_page_names_rows_that_exist_and_all_ten_headlines(claims: dict[str, Claim]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatch
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from lightloom.studies import load
 from lightloom.studies.base import Study
 from lightloom.studies.optree import depth, drawings, table1
 from lightloom.studies.optree.model import built, built_tree, ceiling_stages, seconds
+from tests.studies.drawn import svg_bytes
 
 ID = re.compile(r"[a-z0-9_]+\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
 ROWS: dict[str, tuple[Status, float | str]] = {
@@ -153,9 +153,7 @@ def test_figures_draw(study: Study) -> None:
     for each in study.figures:
         assert "Paper:" in each.caption
         assert "Ours:" in each.caption
-        page = BytesIO()
-        each.draw().savefig(page, format="svg")
-        assert page.tell() > 10_000
+        assert svg_bytes(each.draw()) > 10_000
 
 
 def test_figures_keep_the_points_beside_the_formula() -> None:

@@ -1,11 +1,20 @@
-"""The nine CNNs: counted from the zoo's graphs, and with the sizes that Table 2 prints."""
+"""The nine CNNs: counted from the zoo's graphs, and with the sizes that Table 2 prints.
+
+Counts come with the package, so that the study needs no PyTorch. To count them anew:
+
+    python -m lightloom.studies.dadiannao.networks
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
+from lightloom.core.files import write_atomically
 from lightloom.parallelism.dadiannao import Network, network_of
 from lightloom.studies.dadiannao.paper import NEURON_BATCH, TABLE_2
 from lightloom.workloads.graph import ComputeGraph, Operator
@@ -24,6 +33,8 @@ ZOO = {
 }
 """Variants of the zoo that match the paper's sizes."""
 MIB = 2.0**20
+INCEPTION_VARIANT = "Inception-v3 variant"
+"""Key of the counts of :func:`trace_variant`."""
 
 VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4": 5}
 """A guess at the paper's Inception-v3: two blocks A instead of three, five blocks C of 192 channels instead of four of
@@ -50,8 +61,23 @@ def graph_of(name: str) -> ComputeGraph:
 
 
 @cache
+def _stored() -> Mapping[str, Counted]:
+    rows = json.loads((files(__package__) / "counted.json").read_text(encoding="utf-8"))
+    return {name: Counted(**row | {"network": Network(**row["network"])}) for name, row in rows.items()}
+
+
 def counted(name: str) -> Counted:
-    """Counts of the zoo's graph, as in Table 2.
+    """Return the stored counts of a network."""
+    return _stored()[name]
+
+
+def inception_variant() -> Counted:
+    """Return the stored counts of the guessed Inception-v3."""
+    return _stored()[INCEPTION_VARIANT]
+
+
+def trace_counts(name: str) -> Counted:
+    """Count the zoo's graph, as in Table 2.
 
     The input counts as a layer, but not in ResNets, whose printed numbers need one layer less.
     """
@@ -62,9 +88,8 @@ def counted(name: str) -> Counted:
     return _with_kinds(network, graph)
 
 
-@cache
-def inception_variant() -> Counted:
-    """Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
+def trace_variant() -> Counted:
+    """Count Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
     graph = graph_of("Inception-v3")
     whole = network_of(graph)
     parts = {block: network_of(_only(graph, block)) for block in VARIANT}
@@ -126,3 +151,9 @@ def printed() -> Mapping[str, Network]:
 def all_counted() -> Mapping[str, Network]:
     """Return the counts of the nine networks, with Inception-v3 in its published form."""
     return {name: counted(name).network for name in TABLE_2}
+
+
+if __name__ == "__main__":
+    counts = {name: trace_counts(name) for name in TABLE_2} | {INCEPTION_VARIANT: trace_variant()}
+    document = {name: asdict(row) for name, row in counts.items()}
+    write_atomically(Path(__file__).parent / "counted.json", json.dumps(document, indent=1) + "\n")

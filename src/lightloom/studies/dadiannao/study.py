@@ -9,11 +9,7 @@ from lightloom.studies.dadiannao.model import FITTED, ONE_FITTED
 
 
 def study() -> Study:
-    """Regenerate the paper.
-
-    Raises:
-        WorkloadError: PyTorch, which counts the nine CNNs the first time, is missing.
-    """
+    """Regenerate the paper."""
     return PAPER.study(
         claims=(
             *table1.claims(),

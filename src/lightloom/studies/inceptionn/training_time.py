@@ -29,7 +29,7 @@ from lightloom.studies.inceptionn.paper import (
     size_bytes,
 )
 from lightloom.studies.inceptionn.tables import slug
-from lightloom.workloads.load import load_workload
+from lightloom.workloads.catalog import ZOO
 
 PAYLOAD, FRAMING = 1448, 90
 """Bytes a packet: TCP payload at an MTU of 1500 with timestamps; TCP/IP headers, Ethernet frame, preamble and gap."""
@@ -92,7 +92,7 @@ def _sizes() -> list[Claim]:
     }
     rows = []
     for model, name in names.items():
-        ours = 4 * load_workload(name, batch=1).parameters / 2**20
+        ours = 4 * ZOO[name].parameters / 2**20
         basis = why.get(model, "our traced model's parameters, 4 bytes each")
         rows.append(
             PAPER.claim("figure3.{model}_size", round(ours, 3), paper=MEGABYTES[model], why=basis, model=slug(model))
