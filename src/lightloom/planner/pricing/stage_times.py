@@ -19,7 +19,8 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, strategy_space
+from lightloom.parallelism.plan import ParallelPlan
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, Strategy, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.stage_exchanges import (
@@ -44,6 +45,11 @@ class Job:
     pricing: Pricing
     overlap: bool = True
     """Whether data parallelism communicates while computing."""
+
+    @cached_property
+    def data_parallel_plans(self) -> dict[Strategy, ParallelPlan]:
+        """Plans of data parallelism alone that were made so far."""
+        return {}
 
     @cached_property
     def split(self) -> TensorSplit:

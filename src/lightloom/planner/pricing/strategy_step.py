@@ -16,7 +16,7 @@ from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
@@ -68,10 +68,13 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
-    """The exchanges of a strategy that is data parallelism alone."""
-    graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
-    settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-    return make_plan(strategy.sharding, graph, strategy.dp, settings)
+    """The exchanges of a strategy that is data parallelism alone; the algorithm and the codec make no difference."""
+    key = strategy._replace(algorithm=AUTO, ratio=1.0)
+    if key not in job.data_parallel_plans:
+        graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
+        settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
+        job.data_parallel_plans[key] = make_plan(strategy.sharding, graph, strategy.dp, settings)
+    return job.data_parallel_plans[key]
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:

@@ -29,6 +29,8 @@ from lightloom.workloads.graph import ComputeGraph
 
 COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
+_REFINED = 12
+"""Bounds of such rows that are refined at most, once one row is simulated."""
 _MOST_SAMPLES = 1024
 """Samples of a rank that a search for the largest batches tries at most."""
 
@@ -172,6 +174,7 @@ class _Search:
         self._request = request
         self._advance = advance
         self._best = float("inf")
+        self._refined = 0
         self._found: list[tuple[Plan, Row]] = []
 
     def run(self, batches: tuple[int, ...]) -> _Found:
@@ -187,6 +190,7 @@ class _Search:
         self._simulate(heap, until=lambda row: self._request.prune and row.per_sample >= self._best)
         # What is left in the heap cannot win.
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
+            self._refined = 0
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
@@ -218,13 +222,15 @@ class _Search:
     def _known_best(self, row: Row) -> bool:
         """Whether a kind that cannot win has its best row, or rows enough to compare it by."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
-        return len(times) >= COMPARED or (len(times) > 0 and row.per_sample >= min(times))
+        enough = len(times) >= COMPARED or self._refined >= _REFINED
+        return len(times) > 0 and (enough or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         while heap and not until(heap[0]):
             row = heappop(heap)
             self._advance()
             if not row.last:
+                self._refined += 1
                 refined = self._rows.refined(row)
                 if refined is not None:
                     heappush(heap, refined)
