@@ -111,13 +111,13 @@ def _impossible() -> list[Claim]:
 def _consistent() -> list[Claim]:
     why = "the fitted computation, with one kind of bandwidth for all links: {}. The paper would understate optics"
     rows = []
-    for suffix, bandwidths, said in (
+    for suffix, bandwidths, rates in (
         ("_one_direction", ONE_DIRECTION, "3.2, 12.5 and 50 GB/s"),
         ("_both_directions", BOTH_DIRECTIONS, "6.4, 25 and 100 GB/s, Table 1"),
     ):
         found = savings(FITTED, bandwidths).headlines()
         rows += [
-            _row(f"time_average_{speed}", found[f"time_average_{speed}"], why.format(said), suffix)
+            _row(f"time_average_{speed}", found[f"time_average_{speed}"], why.format(rates), suffix)
             for speed in ("100", "400")
         ]
     return rows
@@ -125,7 +125,7 @@ def _consistent() -> list[Claim]:
 
 def _unfitted() -> list[Claim]:
     rows = []
-    for suffix, bandwidths, said in (
+    for suffix, bandwidths, rates in (
         ("_peak_mixed", MIXED, _UNITS),
         ("_peak_table1", BOTH_DIRECTIONS, "6.4, 25 and 100 GB/s, Table 1"),
     ):
@@ -134,7 +134,7 @@ def _unfitted() -> list[Claim]:
             PEAK,
             bandwidths,
             "nothing fitted: three passes of arithmetic at the peak rate for "
-            f"two of broadcasts, eDRAM free; {said}. The chips must be far from their peak",
+            f"two of broadcasts, eDRAM free; {rates}. The chips must be far from their peak",
         )
     graph = savings(FITTED, networks=all_counted()).headlines()
     rows += [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lightloom.studies.dadiannao import PAPER
+
 BATCHES = (1, 32, 256)
 """Batch sizes of Fig. 5."""
 NEURON_BATCH = 32
@@ -23,40 +25,9 @@ class Row(NamedTuple):
     ratio: float
 
 
-TABLE_2 = {
-    "AlexNet": Row(14, 5, 3, 233, 172, 1.35),
-    "VGG16": Row(22, 13, 3, 528, 1860, 0.28),
-    "VGG19": Row(25, 16, 3, 548, 2019, 0.27),
-    "Inception-v1": Row(73, 20, 1, 27, 587, 0.05),
-    "Inception-v3": Row(111, 56, 1, 105, 1446, 0.07),
-    "ResNet50": Row(125, 49, 1, 97, 3290, 0.03),
-    "ResNet101": Row(244, 100, 1, 170, 4956, 0.03),
-    "ResNet152": Row(363, 151, 1, 229, 7014, 0.03),
-    "DenseNet121": Row(306, 120, 1, 30, 4061, 0.01),
-}
+TABLE_2 = {name: Row(**row) for name, row in PAPER.tables["table2"].items()}
 
-TABLE_1: dict[str, tuple[float, str]] = {
-    "frequency": (606, "MHz"),
-    "tiles": (16, "tiles"),
-    "multipliers": (288, "a tile"),
-    "adders": (288, "a tile"),
-    "peak": (2.09, "TeraOPS"),
-    "power": (7.96, "W"),
-    "local_edram_latency": (3, "cycles"),
-    "central_edram_latency": (10, "cycles"),
-    "neuron_buffer": (16, "KB a tile"),
-    "local_edram": (2, "MB a tile"),
-    "central_edram": (4, "MB"),
-    "phy_power_25": (2.0, "W"),
-    "phy_power_100": (3.5, "W"),
-    "phy_power_400": (6.0, "W"),
-    "bandwidth_25": (6.4, "GB/s both ways"),
-    "bandwidth_100": (25, "GB/s both ways"),
-    "bandwidth_400": (100, "GB/s both ways"),
-    "latency_25": (80, "ns"),
-    "latency_100": (80, "ns"),
-    "latency_400": (160, "ns"),
-}
+TABLE_1: dict[str, tuple[float, str]] = {name: (value, unit) for name, (value, unit) in PAPER.tables["table1"].items()}
 """Table 1: value and unit."""
 
 HEADLINE = {

@@ -7,7 +7,6 @@ from lightloom.studies.base import Record
 from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import INC_C, INC_C_OVER_INC, INC_COMMUNICATION, INC_TOTAL, WA_C
 
-_ORDER = "WA > WA+C > INC > INC+C"
 _TOLERANCE = 10.0
 """Tolerance of a measured reduction, in percentage points."""
 _PRINTED = {

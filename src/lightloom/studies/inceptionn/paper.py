@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from lightloom.studies.inceptionn import PAPER
 
 WORKERS = 4
 """Number of workers, beside one aggregator in the worker-aggregator cluster (section VII-C)."""
@@ -27,44 +29,7 @@ class Hyperparameters:
     iterations: int
 
 
-TABLE_1: Mapping[str, Hyperparameters] = {
-    "AlexNet": Hyperparameters(
-        batch_per_node=64,
-        learning_rate=-0.01,
-        divisor=10,
-        iterations_per_division=100_000,
-        momentum=0.9,
-        weight_decay=5e-5,
-        iterations=320_000,
-    ),
-    "HDC": Hyperparameters(
-        batch_per_node=25,
-        learning_rate=-0.1,
-        divisor=5,
-        iterations_per_division=2_000,
-        momentum=0.9,
-        weight_decay=5e-5,
-        iterations=10_000,
-    ),
-    "ResNet-50": Hyperparameters(
-        batch_per_node=16,
-        learning_rate=0.1,
-        divisor=10,
-        iterations_per_division=200_000,
-        momentum=0.9,
-        weight_decay=1e-4,
-        iterations=600_000,
-    ),
-    "VGG-16": Hyperparameters(
-        batch_per_node=64,
-        learning_rate=-0.01,
-        divisor=10,
-        iterations_per_division=100_000,
-        momentum=0.9,
-        weight_decay=5e-5,
-        iterations=370_000,
-    ),
-}
+TABLE_1 = {model: Hyperparameters(**row) for model, row in PAPER.tables["hyperparameters"].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +56,13 @@ class Breakdown:
         return self.forward + self.backward + self.gpu_copy + self.update
 
 
-TABLE_2: Mapping[str, Breakdown] = {
-    "AlexNet": Breakdown(3.13, 16.22, 5.68, 8.94, 148.71, 13.67, 196.35),
-    "HDC": Breakdown(0.08, 0.07, 0.0, 0.09, 1.36, 0.09, 1.7),
-    "ResNet-50": Breakdown(2.63, 4.87, 2.24, 3.68, 60.58, 1.55, 75.55),
-    "VGG-16": Breakdown(32.25, 142.34, 12.09, 19.89, 583.58, 30.50, 823.65),
-}
-TABLE_2_PERCENT: Mapping[str, tuple[float, ...]] = {
-    "AlexNet": (1.6, 8.3, 2.9, 4.6, 75.7, 7.0),
-    "HDC": (4.9, 4.3, 0.0, 5.2, 80.2, 5.3),
-    "ResNet-50": (3.5, 6.5, 3.0, 4.9, 80.2, 2.1),
-    "VGG-16": (4.3, 17.3, 1.5, 2.4, 70.9, 3.7),
-}
+TABLE_2 = {model: Breakdown(**row) for model, row in PAPER.tables["seconds"].items()}
+TABLE_2_PERCENT: Mapping[str, Sequence[float]] = PAPER.tables["percent_of_seconds"]
 ITERATIONS = 100
 """Number of iterations that Table II times."""
 
-TABLE_3: Mapping[tuple[str, int], tuple[float, float, float, float]] = {
-    ("AlexNet", 10): (74.9, 3.9, 21.1, 0.1),
-    ("AlexNet", 8): (82.5, 14.8, 2.6, 0.1),
-    ("AlexNet", 6): (93.0, 7.0, 0.0, 0.1),
-    ("HDC", 10): (92.0, 6.5, 1.5, 0.0),
-    ("HDC", 8): (95.7, 3.4, 0.9, 0.0),
-    ("HDC", 6): (98.1, 1.6, 0.4, 0.0),
-    ("ResNet-50", 10): (81.6, 17.9, 0.5, 0.0),
-    ("ResNet-50", 8): (92.3, 7.7, 0.1, 0.0),
-    ("ResNet-50", 6): (97.6, 2.4, 0.0, 0.0),
-    ("VGG-16", 10): (94.2, 0.9, 4.9, 0.0),
-    ("VGG-16", 8): (96.2, 3.8, 0.0, 0.0),
-    ("VGG-16", 6): (97.3, 2.7, 0.0, 0.0),
+TABLE_3: Mapping[tuple[str, int], Sequence[float]] = {
+    (model, k): shares for model, rows in PAPER.tables["percent_by_bits"].items() for k, shares in rows.items()
 }
 """Percent of values sent with 2, 10, 18 and 34 bits, by model and k of the bound 2^-k."""
 TAG_BITS = (2, 10, 18, 34)

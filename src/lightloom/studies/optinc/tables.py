@@ -14,9 +14,6 @@ from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, Paper
 from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
-_WITHIN = 0.2
-"""Tolerance of Table II's areas, in points."""
-
 
 def claims() -> tuple[Claim, ...]:
     """Return the rows of both tables."""

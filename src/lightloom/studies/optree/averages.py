@@ -15,11 +15,6 @@ HEADLINE = {"WRHT": 72.21, "Ring": 94.30, "NE": 88.58}
 JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 """Abstract of the version in IEEE Open Journal of the Communications Society, 2024 (N = 1024); seen as a listing."""
 
-_ONE = 0.01
-"""Largest error of a percentage truncated to two decimals."""
-_AVERAGE = 0.02
-"""Largest error of a truncated average of such percentages."""
-
 
 def claims() -> tuple[Claim, ...]:
     """Return the rows of all percentages."""

@@ -103,7 +103,7 @@ def _lowest() -> list[Claim]:
     for n, printed in _LOWEST.items():
         exact = theorem_2_stages(n) or 0.0
         ties = [k for k, steps in curve(n).items() if steps == min(curve(n).values())]
-        said = "Table I" if n == 1024 else "the text on Fig. 4"
+        source = "Table I" if n == 1024 else "the text on Fig. 4"
         lowest = f"fewest steps at k = {' and '.join(map(str, ties))} ({curve(n)[ties[0]]})"
         rules = {
             "argmin": (best_stages(n, WAVELENGTHS), "the integer that minimises Theorem 1 before its ceiling"),
@@ -115,7 +115,7 @@ def _lowest() -> list[Claim]:
                 "figure4.best_depth_{n}_{rule}",
                 depth,
                 paper=printed,
-                why=f"paper: {said}; ours: {reason}: {curve(n)[depth]} steps; {lowest}",
+                why=f"paper: {source}; ours: {reason}: {curve(n)[depth]} steps; {lowest}",
                 n=n,
                 rule=rule,
             )

@@ -60,12 +60,12 @@ def chase(most: int = 100) -> Chase:
 def claims() -> tuple[Claim, ...]:
     """One row: the paper leaves the proof to future work."""
     found = chase()
-    told = " → ".join("".join(map(str, state)) for state in found.states)
+    states = " → ".join("".join(map(str, state)) for state in found.states)
     return (
         PAPER.claim(
             "example.repair_ends",
             "settles" if not found.period else f"repeats every {found.period} sweeps",
-            states=told,
+            states=states,
         ),
     )
 

@@ -97,9 +97,9 @@ def claims(measured: Comparison) -> tuple[Claim, ...]:
 def _speedups(measured: Comparison) -> list[Claim]:
     low, high = HEADLINE
     rows = []
-    for name, (speed, said) in readings(measured).items():
+    for name, (speed, reading) in readings(measured).items():
         found = {model: speed(model, FASTEST) for model in JOBS}
-        told = "; ".join(
+        speedups = "; ".join(
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
             for model, value in found.items()
         )
@@ -109,9 +109,9 @@ def _speedups(measured: Comparison) -> list[Claim]:
                 f"{min(found.values()):.2f} to {max(found.values()):.2f}",
                 paper=f"{low} to {high}",
                 name=name,
-                reading=said,
+                reading=reading,
                 fastest=FASTEST,
-                speedups=told,
+                speedups=speedups,
             )
         )
     return rows
@@ -127,7 +127,7 @@ def _beyond(measured: Comparison) -> list[Claim]:
 
 
 def _against_sharded(measured: Comparison, model: str) -> Claim:
-    told, ratio = [], {}
+    comparisons, ratio = [], {}
     for system in SYSTEMS:
         found = measured.best(model, system, FASTEST)
         if found is None:
@@ -136,7 +136,7 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
         split = ", ".join(f"{name} {winner['strategy'][name]}" for name in ("dp", "tp", "pp"))
         ratio[system] = sharded["step_s"] / found.seconds
         plain = measured.seconds(model, system, FASTEST, 1)
-        told.append(
+        comparisons.append(
             f"{system}: {_ms(found.seconds)} placed (k = {found.k}), {_ms(plain)} plain and {_ms(sharded['step_s'])} "
             f"sharded data parallelism, {_ms(winner['step_s'])} the search's winner ({split}); k > 1 beats sharded "
             f"at {_ahead(measured, model, system)}"
@@ -145,7 +145,7 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
         "headline.beyond_placed_over_sharded_{model}",
         round(ratio["ocs"], 3),
         why=f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
-        + ". ".join(told),
+        + ". ".join(comparisons),
         model=model,
     )
 
