@@ -11,8 +11,8 @@ import pytest
 
 from lightloom.compression import BlockFixedPoint, FramedCodec, Header, Inceptionn, StreamDecoder, Truncation, kernels
 from lightloom.compression.arrays import byte_target
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES, LARGEST_CHUNK, VERSION
 from lightloom.compression.registry import read_bound
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, LARGEST_CHUNK, VERSION
 from lightloom.core.errors import CodecError, InputError, UnsupportedError
 from tests.compression.strategies import kernel, with_chunks
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lightloom.compression import Inceptionn, StreamDecoder, kernels
-from lightloom.compression.stream import HEADER_BYTES
+from lightloom.compression.header import HEADER_BYTES
 from lightloom.core.errors import CodecError
 from tests.compression.strategies import kernel, with_chunks
 

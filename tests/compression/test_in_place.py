@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.compression import Codec, Inceptionn, InceptionnPrinted, Truncation, kernels, tag_histogram
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import CodecError
 from tests.compression.strategies import bits, forms, kernel, patterns, vectors
 

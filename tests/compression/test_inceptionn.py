@@ -10,7 +10,7 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn, InceptionnPrinted
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError
 from tests.compression.strategies import bits, forms, vectors
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.compression import Inceptionn, InceptionnPrinted, engine, implementation, kernels
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError
 from tests.compression.strategies import bits, forms, gradients, kernel, small_frames, vectors
 

@@ -2,10 +2,11 @@
 
 from lightloom.compression.base import Codec
 from lightloom.compression.block_fixed_point import BlockFixedPoint
+from lightloom.compression.header import Header
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.registry import Family, codecs, find
-from lightloom.compression.stream import FramedCodec, Header, StreamDecoder, tag_histogram
+from lightloom.compression.stream import FramedCodec, StreamDecoder, tag_histogram
 from lightloom.compression.truncation import Truncation
 
 __all__ = [

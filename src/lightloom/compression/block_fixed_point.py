@@ -1,4 +1,4 @@
-"""Block fixed point: 32 neighbours share one exponent, each keeps a few bits. The baseline of block-wise quantisation.
+"""Block fixed point: 32 consecutive values share one exponent and keep a few bits each; a baseline for comparison.
 
 The block of 32 is that of the OCP Microscaling formats (version 1.0); the mantissa is a two's complement integer.
 """
@@ -20,13 +20,13 @@ _BIAS = 127
 
 @dataclass(frozen=True, repr=False)
 class BlockFixedPoint(NumpyCodec):
-    """Each block: one byte of exponent, then ``bits`` for each value, most significant bit first.
+    """Codec whose blocks are one byte of exponent and ``bits`` for each value, most significant bit first.
 
     With E the exponent of the block's largest size (in [2^(E-1), 2^E)), the step is 2^(E - bits + 1), at least
-    2^-127. Rounding is to nearest, clipped at the largest integer: no value is off by more than one step.
+    2^-127. Rounding is to nearest, clipped at the largest integer: the error of a value is at most one step.
 
     Args:
-        bits: of a value, sign included, from 2 to 16.
+        bits: bits per value, sign included, from 2 to 16.
 
     Raises:
         ConfigError: another number of bits.
@@ -65,8 +65,8 @@ class BlockFixedPoint(NumpyCodec):
         largest = (1 << (self.bits - 1)) - 1
         scaled = np.rint(np.ldexp(blocks.astype(np.float64), -step[:, None]))
         codes = np.clip(scaled, -largest, largest).astype(np.int16)
-        kept = np.unpackbits(codes.astype(">i2").view(np.uint8).reshape(-1, 2), axis=1)[:, 16 - self.bits :]
-        packed = np.packbits(kept.reshape(len(blocks), -1), axis=1)
+        low_bits = np.unpackbits(codes.astype(">i2").view(np.uint8).reshape(-1, 2), axis=1)[:, 16 - self.bits :]
+        packed = np.packbits(low_bits.reshape(len(blocks), -1), axis=1)
         return np.column_stack([(step + _BIAS).astype(np.uint8), packed]).reshape(-1)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:

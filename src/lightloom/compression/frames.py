@@ -7,8 +7,9 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.compression.header import FRAME_HEADER
 from lightloom.compression.kernels import current
-from lightloom.compression.stream import FRAME_HEADER, FramedCodec
+from lightloom.compression.stream import FramedCodec
 from lightloom.core.arrays import Bytes
 
 

@@ -1,4 +1,4 @@
-"""Measure codecs on gradients: how much smaller, how far off, how fast. The figures of a profile."""
+"""Measure the compression ratio, error and rate of codecs on gradients: the figures of a profile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 
 from lightloom.compression import engine
 from lightloom.compression.base import Codec
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.profile import CodecProfile, CompressionProfile, Fit, Rates
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, FramedCodec, tag_histogram
+from lightloom.compression.stream import FramedCodec, tag_histogram
 from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import ConfigError
 
@@ -24,7 +25,7 @@ Gradients = Mapping[str, Float32s]
 """One step's gradients, flat, by parameter name."""
 
 _RATE_VALUES = 1 << 23
-"""Values (32 MiB of them) on which rates are measured; out of every cache's reach, well under a second a run."""
+"""Number of values (32 MiB) on which rates are measured: more than caches hold, less than a second per round."""
 _ROUNDS = 5
 _ENGINE_VALUES = 1 << 18
 _BLOCK = 1 << 20
@@ -32,7 +33,7 @@ _BLOCK = 1 << 20
 
 @dataclass(slots=True)
 class _Sums:
-    """What adds up over steps."""
+    """Sums over steps of one tensor, or of all tensors together."""
 
     values: int = 0
     nbytes: int = 0
@@ -47,10 +48,10 @@ class _Sums:
         self.values += values.size
         self.nbytes += nbytes
         for begin in range(0, values.size, _BLOCK):
-            exact, received = (each[begin : begin + _BLOCK].astype(np.float64) for each in (values, decoded))
-            away = received - exact
-            self.max_error = max(self.max_error, float(np.abs(away).max()))
-            self.error += float(away @ away)
+            exact, received = (part[begin : begin + _BLOCK].astype(np.float64) for part in (values, decoded))
+            error = received - exact
+            self.max_error = max(self.max_error, float(np.abs(error).max()))
+            self.error += float(error @ error)
             self.size += float(exact @ exact)
             self.decoded_size += float(received @ received)
             self.product += float(exact @ received)
@@ -58,20 +59,20 @@ class _Sums:
             self.tags = tags if self.tags is None else self.tags + tags
 
     def fit(self) -> Fit:
-        both = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
+        norms = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
         return Fit(
             values=self.values,
             ratio=4 * self.values / self.nbytes,
             tags=None if self.tags is None else cast(Any, tuple(self.tags.tolist())),
             max_error=self.max_error,
             relative_l2_error=float(np.sqrt(self.error / self.size)) if self.size else 0.0,
-            cosine=self.product / both if both else float(self.size == 0),
+            cosine=self.product / norms if norms else float(self.size == 0),
         )
 
 
 @dataclass(slots=True)
 class _Measured:
-    """One codec's figures so far."""
+    """Sums of one codec over the steps measured so far."""
 
     codec: Codec
     whole: _Sums = field(default_factory=_Sums)
@@ -103,18 +104,18 @@ def measure(
 
     Args:
         steps: (number of the training step, its gradients), at least one.
-        origin: what the gradients are, for people.
+        origin: description of the gradients, shown to the reader.
 
     Raises:
         ConfigError: no gradients at all, or NaN or infinite ones (names the tensor), which no training would use.
     """
-    found = [_Measured(codec) for codec in codecs]
+    measured = [_Measured(codec) for codec in codecs]
     last: Gradients = {}
     for step, gradients in steps:
         last = {name: values for name, values in gradients.items() if values.size}
         _check_finite(last, step)
-        for each in found:
-            each.add(step, last)
+        for measurement in measured:
+            measurement.add(step, last)
         advance(1)
     if not last:
         raise ConfigError(f"{model}: there are no gradients to measure")
@@ -126,20 +127,20 @@ def measure(
         kernel=implementation(),
         codecs=tuple(
             CodecProfile(
-                codec=each.codec.name,
-                whole=each.whole.fit(),
-                steps=each.steps,
-                tensors={name: sums.fit() for name, sums in each.tensors.items()},
-                host=tuple(host_rates(each.codec, sample, threads) for threads in sorted({1, os.cpu_count() or 1})),
-                engine=engine_rates(each.codec, sample),
+                codec=measurement.codec.name,
+                whole=measurement.whole.fit(),
+                steps=measurement.steps,
+                tensors={name: sums.fit() for name, sums in measurement.tensors.items()},
+                host=tuple(host_rates(measurement.codec, sample, count) for count in sorted({1, os.cpu_count() or 1})),
+                engine=engine_rates(measurement.codec, sample),
             )
-            for each in found
+            for measurement in measured
         ),
     )
 
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
-    """Bytes of values per second both ways, the fastest of a few rounds; a warm-up round is not counted."""
+    """Return the rates of encoding and decoding, the fastest of a few rounds after a warm-up round."""
     out = np.empty_like(values)
     encode, decode = np.inf, np.inf
     for counted in range(_ROUNDS + 1):
@@ -154,7 +155,7 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
-    """Bytes of values per second through the engines of :mod:`~lightloom.compression.engine`, counted in cycles."""
+    """Return the rates of the engines of :mod:`~lightloom.compression.engine`, from cycle counts; None without them."""
     if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
         return None
     part = values[:_ENGINE_VALUES]
@@ -165,7 +166,7 @@ def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
 
 
 def read_gradients(path: Path) -> dict[str, Float32s]:
-    """Saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
+    """Read saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
 
     Raises:
         ConfigError: unreadable, no such format, or not float32.
@@ -185,7 +186,7 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
 
 
 def _payload(codec: Codec, encoded: memoryview, values: int) -> int:
-    """Bytes without the stream's own header and frame headers, which a bucket of many tensors pays only once."""
+    """Size of a stream without its headers, of which a bucket of many tensors has only one set, in bytes."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
     return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)
@@ -193,12 +194,12 @@ def _payload(codec: Codec, encoded: memoryview, values: int) -> int:
 
 def _check_finite(gradients: Gradients, step: int) -> None:
     for name, values in gradients.items():
-        bad = values.size - int(np.count_nonzero(np.isfinite(values)))
-        if bad:
-            raise ConfigError(f"gradients of {name!r} at step {step}: {bad} of {values.size} are NaN or infinite")
+        invalid = values.size - int(np.count_nonzero(np.isfinite(values)))
+        if invalid:
+            raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")
 
 
 def _sample(gradients: Gradients) -> Float32s:
-    """Values to measure rates on: all gradients, repeated or cut to one size."""
+    """Return the values on which rates are measured: all gradients, repeated or cut to one size."""
     together = np.concatenate(list(gradients.values()))
     return np.resize(together, _RATE_VALUES)

@@ -25,7 +25,7 @@ class Truncation(NumpyCodec):
     NaN may become Inf where its payload sits in the dropped bits.
 
     Args:
-        dropped: low bits to drop: 16, 22 or 24.
+        dropped: number of low bits to drop: 16, 22 or 24.
 
     Raises:
         ConfigError: another number of bits.
@@ -49,7 +49,7 @@ class Truncation(NumpyCodec):
 
     @property
     def relative_error(self) -> float:
-        """From 2^-125 up: 2^-7, 2^-1, and with the exponent's last bit gone 3/4."""
+        """Bound of the relative error of values from 2^-125 on: 2^-7, 2^-1, or 3/4 where the exponent loses a bit."""
         return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
 
     def worst_bytes(self, count: int) -> int:
@@ -59,22 +59,22 @@ class Truncation(NumpyCodec):
         return self.worst_bytes(count)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        kept = 32 - self.dropped
-        if kept % 8:
+        bits = 32 - self.dropped
+        if bits % 8:
             return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
                 : self.worst_bytes(values.size)
             ]
-        in_order: NDArray[np.uint8] = (as_bits(values) >> self.dropped).astype(f">u{kept // 8}").view(np.uint8)
+        in_order: NDArray[np.uint8] = (as_bits(values) >> self.dropped).astype(f">u{bits // 8}").view(np.uint8)
         return in_order
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
-        kept = 32 - self.dropped
+        bits = 32 - self.dropped
         if payload.size != self.worst_bytes(count):
             return None
-        if kept % 8:
+        if bits % 8:
             codes = _unpack_tens(payload)
             return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
-        codes = payload.view(f">u{kept // 8}").astype(np.uint32)
+        codes = payload.view(f">u{bits // 8}").astype(np.uint32)
         return (codes << self.dropped).view(np.float32)
 
 

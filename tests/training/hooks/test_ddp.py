@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
-from lightloom.training.transport.launch import launch
+from tests.training.conftest import Processes
 from tests.training.hooks import workers
-
-RANKS = 4
 
 
 def same(values: list[Any]) -> Any:
@@ -25,13 +22,8 @@ def mean_losses(runs: list[dict[str, Any]]) -> list[float]:
     return [sum(step) / len(step) for step in zip(*(run["losses"] for run in runs), strict=True)]
 
 
-def test_training_with_the_hook(tmp_path: Path) -> None:
-    """One launch for all, as starting processes takes most of the time; the last run kills a rank."""
-    ends = launch(workers.everything, RANKS, workers.TIMEOUT, {"folder": str(tmp_path)}, check=False)
-    assert ends[workers.VICTIM].error == "no result, exit code -9", ends[workers.VICTIM]
-    survivors = [end for end in ends if end.rank != workers.VICTIM]
-    assert not any(end.error for end in survivors), survivors
-    outcomes = [end.value for end in survivors]
+def test_training_with_the_hook(processes: Processes) -> None:
+    outcomes = processes.results("ddp")
 
     def run(name: str) -> list[dict[str, Any]]:
         return [outcome[name] for outcome in outcomes]
@@ -71,16 +63,18 @@ def test_training_with_the_hook(tmp_path: Path) -> None:
         assert r["residuals_same"]
         assert r["residuals_size"] > 0
     same([r["digests"] for r in run("resumed")])
-    assert all(outcome["checkpointed"] for outcome in outcomes)
-    for end, r in zip(survivors, run("unnamed"), strict=True):
-        assert r["keys"] == sorted(["ranks", *(f"rank{end.rank}/parameter {k}" for k in range(6))])
+    assert all(outcome["checkpointed"] and outcome["checkpointed_by_0_1"] for outcome in outcomes)
+    for rank, r in enumerate(run("unnamed")):
+        assert r["keys"] == sorted(["ranks", *(f"rank{rank}/parameter {k}" for k in range(6))])
     decided(run("deciding"), run("alternating"))
 
-    # A killed rank is an error of one line for each of the others.
-    messages = [outcome["killed"] for outcome in outcomes]
-    for end, message in zip(survivors, messages, strict=True):
-        assert message.startswith(f"rank {end.rank}: ") and "\n" not in message
-    assert any(f"rank {workers.VICTIM} closed its connection" in message for message in messages)
+
+def test_a_killed_rank_is_an_error_of_one_line_on_each_other_rank(processes: Processes) -> None:
+    assert processes.outcomes[workers.VICTIM].error == "no result, exit code -9"
+    messages = {rank: processes.outcomes[rank].value["killed"] for rank in (0, 3)}
+    for rank, message in messages.items():
+        assert message.startswith(f"rank {rank}: ") and "\n" not in message
+    assert any(f"rank {workers.VICTIM} closed its connection" in message for message in messages.values())
 
 
 def decided(deciding: list[dict[str, Any]], alternating: list[dict[str, Any]]) -> None:

@@ -9,14 +9,20 @@ import pytest
 pytest.importorskip("torch", reason="FSDP2 is torch's")
 
 from lightloom.training.transport.launch import launch
+from tests.training.conftest import RANKS, TIMEOUT, Processes
 
-TIMEOUT = 900.0
+
+def test_fsdp2_with_our_reduce_scatter(processes: Processes) -> None:
+    check(processes.results("fsdp"), RANKS)
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_fsdp2_with_our_reduce_scatter(ranks: int) -> None:
-    """One launch for all: starting processes is what takes time."""
-    outcomes = [outcome.value for outcome in launch("tests.training.hooks.fsdp_workers:everything", ranks, TIMEOUT)]
+@pytest.mark.slow
+def test_two_ranks_reduce_as_the_stock_reduce_scatter_bit_for_bit() -> None:
+    check([outcome.value for outcome in launch("tests.training.hooks.fsdp_workers:everything", 2, TIMEOUT)], 2)
+
+
+def check(outcomes: list[Any], ranks: int) -> None:
+    """Check the results of ``fsdp_workers.everything``, by rank."""
 
     def run(name: str) -> list[Any]:
         return [outcome[name] for outcome in outcomes]

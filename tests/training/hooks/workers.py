@@ -6,14 +6,12 @@ import copy
 import hashlib
 import os
 import signal
-import time
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn
@@ -21,8 +19,6 @@ from lightloom.training.hooks import InceptionnState, attach_inceptionn, average
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.worker import Worker
 
-TIMEOUT = 900.0
-"""Seconds for a launch; far above what a busy machine needs, so that only a hang reaches it."""
 VICTIM = 2
 """The rank that is killed."""
 SMALL_BUCKETS = 0.005
@@ -69,8 +65,8 @@ def digest(model: nn.Module) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def wrapped(module: nn.Module | None = None) -> DistributedDataParallel:
-    return DistributedDataParallel(module or net(), bucket_cap_mb=SMALL_BUCKETS)
+def wrapped(module: nn.Module | None = None, group: ProcessGroup | None = None) -> DistributedDataParallel:
+    return DistributedDataParallel(module or net(), bucket_cap_mb=SMALL_BUCKETS, process_group=group)
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
@@ -78,7 +74,7 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def everything(worker: Worker) -> dict[str, Any]:
-    """One group, many small runs: starting processes costs far more than training in them."""
+    """Many small runs in one group."""
     runs = (
         plain,
         compressed,
@@ -91,7 +87,7 @@ def everything(worker: Worker) -> dict[str, Any]:
         unnamed,
         deciding,
         alternating,
-        killed,
+        checkpointed_by_0_1,
     )
     return {run.__name__: run(worker) for run in runs}
 
@@ -206,6 +202,9 @@ def _residuals(state: InceptionnState) -> list[Tensor]:
 
 def checkpointed(worker: Worker) -> bool:
     """The state through ``torch.distributed.checkpoint``, which writes one file set for all ranks."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+    from torch.distributed.checkpoint.state_dict_saver import save
+
     model, other = wrapped(), wrapped()
     state = attach_inceptionn(model)
     train(model, sgd(model), worker.rank, range(2))
@@ -220,6 +219,24 @@ def checkpointed(worker: Worker) -> bool:
     assert fresh.adaptive is not None
     same = all(torch.equal(a, b) and a.any() for a, b in zip(_residuals(state), _residuals(fresh), strict=True))
     return same and fresh.adaptive.state_dict() == {"step": 2, "use_plain": 0, "until_probe": 3}
+
+
+def checkpointed_by_0_1(worker: Worker) -> bool:
+    """A checkpoint of version 0.1 continues: it held the adaptive choice as ``step_aside``."""
+    model, other = wrapped(), wrapped()
+    state = attach_inceptionn(model)
+    train(model, sgd(model), worker.rank, range(2))
+    written = state.state_dict()
+    choice = {"step": 40, "use_plain": 1, "until_probe": 150}
+    written["step_aside"] = {"step": 40, "aside": 1, "until_probe": 150}
+    del written["adaptive"]
+    fresh = attach_inceptionn(other)
+    fresh.load_state_dict(written)
+    state.close()
+    fresh.close()
+    assert fresh.adaptive is not None
+    same = all(torch.equal(a, b) and a.any() for a, b in zip(_residuals(state), _residuals(fresh), strict=True))
+    return same and fresh.adaptive.use_plain and fresh.adaptive.state_dict() == choice
 
 
 def unnamed(worker: Worker) -> dict[str, Any]:
@@ -300,29 +317,3 @@ def killed(worker: Worker) -> str:
     except TransportError as error:
         return str(error)
     return "nothing"
-
-
-def hang(worker: Worker) -> None:
-    time.sleep(600)
-
-
-def speak(worker: Worker) -> list[int]:
-    """Rank 0 returns at once; the last one checks that it stays in the group nevertheless."""
-    print("hello from a worker")  # noqa: T201
-    group = torch.distributed.group.WORLD
-    assert group is not None
-    store = group.get_group_store()
-    if worker.rank == 0:
-        store.set("process", str(os.getpid()))
-    else:
-        process = int(store.get("process"))
-        time.sleep(0.5)
-        os.kill(process, 0)
-    return [worker.rank, worker.size, worker.arguments["number"]]
-
-
-def fail_at_once(worker: Worker) -> None:
-    """The last rank fails while the others wait for it."""
-    if worker.rank == worker.size - 1:
-        raise ValueError("no such thing")
-    torch.distributed.barrier()

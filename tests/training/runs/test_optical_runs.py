@@ -39,8 +39,8 @@ def test_only_what_is_missing_runs(tmp_path: Path) -> None:
         return []
 
     with (
-        patch("lightloom.training.datasets.mnist.training_digits"),
-        patch("lightloom.training.transport.launch.launch", pretend),
+        patch("lightloom.studies.optinc.training_runs.training_digits"),
+        patch("lightloom.studies.optinc.training_runs.launch", pretend),
     ):
         document = json.loads(measure(tmp_path, tmp_path).read_text())
         assert {name: len(each) for name, each in document["runs"].items()} == {BASELINE: 4, "16-bit half-up": 3}

@@ -8,18 +8,19 @@ pytest.importorskip("torch", reason="workers form a torch process group")
 
 from lightloom.training.transport.errors import LaunchError
 from lightloom.training.transport.launch import launch
-from tests.training.hooks import workers
+from tests.training.conftest import TIMEOUT
+from tests.training.transport import launch_workers as workers
 
 
 def test_results_come_back_and_nobody_leaves_before_the_slowest_has_one() -> None:
-    outcomes = launch(workers.speak, 2, workers.TIMEOUT, {"number": 7})
+    outcomes = launch(workers.speak, 2, TIMEOUT, {"number": 7})
     assert [outcome.value for outcome in outcomes] == [[0, 2, 7], [1, 2, 7]]
     assert all("hello from a worker" in outcome.log for outcome in outcomes)
 
 
 def test_the_rank_that_failed_first_is_quoted_and_not_the_one_that_lost_it() -> None:
     with pytest.raises(LaunchError, match="rank 1 of 2: ValueError: no such thing"):
-        launch(workers.fail_at_once, 2, workers.TIMEOUT)
+        launch(workers.fail_at_once, 2, TIMEOUT)
 
 
 def test_who_does_not_end_is_killed() -> None:

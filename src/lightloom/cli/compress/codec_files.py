@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.compression import FramedCodec, Header, StreamDecoder, codecs, find
-from lightloom.compression.stream import HEADER_BYTES
+from lightloom.compression.header import HEADER_BYTES
 from lightloom.core.errors import CodecError, ConfigError
 from lightloom.core.files import atomic_file, check_writable
 from lightloom.reports.progress import progress

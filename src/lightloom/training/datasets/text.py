@@ -16,7 +16,7 @@ from lightloom.training.datasets.folder import DataFile
 
 VOCABULARY = 256
 VALIDATION = 0.1
-"""Share of a text, its end, that is kept for validation."""
+"""Share of a text, at its end, that is used for validation."""
 
 TINY_SHAKESPEARE = DataFile(
     ("tinyshakespeare/input.txt", "tinyshakespeare.txt"),

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES, Header
 from lightloom.compression.kernels import REASONS
-from lightloom.compression.stream import FRAME_HEADER, HEADER_BYTES, Header
 from lightloom.core.errors import CodecError, InputError, UnsupportedError
 
 _GROUP = 8

@@ -102,9 +102,9 @@ class AdaptiveCompression:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from a checkpoint."""
+        """Continue from a checkpoint; version 0.1 called ``use_plain`` ``aside``."""
         self._step = int(state_dict["step"])
-        self._decided_plain = self.use_plain = bool(state_dict["use_plain"])
+        self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
         self._until_probe = int(state_dict["until_probe"])
         self._probe, self._position, self._last_end = [], 0, None
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _ADAPTIVE = "adaptive"
+_ADAPTIVE_IN_0_1 = "step_aside"
 
 
 class InceptionnState(DdpHookState):
@@ -139,13 +140,14 @@ class InceptionnState(DdpHookState):
         return residuals if self.adaptive is None else residuals | {_ADAPTIVE: self.adaptive.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a checkpoint of this rank.
+        """Continue from a checkpoint of this rank; version 0.1 wrote the adaptive choice under another key.
 
         Raises:
             ConfigError: it is of another rank, number of ranks or model.
         """
         residuals = dict(state_dict)
-        decided = residuals.pop(_ADAPTIVE, None)
+        decided = residuals.pop(_ADAPTIVE_IN_0_1, None)
+        decided = residuals.pop(_ADAPTIVE, decided)
         if self.error_feedback is not None:
             self.error_feedback.load_state_dict(residuals)
         if self.adaptive is not None and decided is not None:

@@ -1,4 +1,4 @@
-"""Where a run of one process was: network, optimiser, record, and where the averager's noise and errors come from."""
+"""Checkpoints of runs of one process: network, optimiser, record, and the generator of the averager's errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.averagers import Averager
 
 
 class RunCheckpoint:
-    """One checkpoint in a folder, replaced whole; without a folder it keeps nothing."""
+    """One checkpoint in a folder, replaced atomically; without a folder nothing is saved."""
 
     def __init__(
         self, folder: Path | None, net: nn.Module, optimizer: torch.optim.Optimizer, averager: Averager | None
@@ -23,7 +23,7 @@ class RunCheckpoint:
         self.rng = getattr(averager, "rng", None)
 
     def save(self, done: int, record: dict[str, Any]) -> None:
-        """Keep the state after ``done`` steps or epochs."""
+        """Save the state after ``done`` steps or epochs."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class RunCheckpoint:
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
-        """Restore; what was done, and the record. None where nothing was kept."""
+        """Restore the state; return the number of steps or epochs and the record, or None without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
             return None
         content = torch.load(self.folder / "checkpoint.pt", weights_only=True)

@@ -40,7 +40,7 @@ BOUNDS = (10, 8, 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One run. The defaults are Table I's column for HDC."""
+    """Settings of a run. The defaults are Table I's column for HDC."""
 
     seed: int
     network: str = "hdc"
@@ -48,9 +48,9 @@ class Recipe:
     gradients: str = "none"
     """Codec on every hop, ``optical:AVERAGER`` (see ``find_averager``), or ``none``: DDP's own all-reduce."""
     bits: int = 16
-    """Of a code, with ``optical``."""
+    """Bits per code, with ``optical``."""
     rounding: Rounding = "half-up"
-    """Of the mean, with ``optical``."""
+    """Rounding of the mean, with ``optical``."""
     error_feedback: bool = False
     weights: str = "none"
     """Codec through which the weights go after each update (the paper's Fig. 4), or ``none``."""
@@ -68,7 +68,7 @@ class Recipe:
 def lenet_recipe(
     seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
 ) -> Recipe:
-    """A LeNet at 64 images a rank; the rate is divided by five after five twelfths of the way, and after ten."""
+    """Return a run of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of it."""
     return Recipe(
         seed=seed,
         network="lenet",
@@ -86,11 +86,11 @@ def lenet_recipe(
 
 @dataclass(slots=True)
 class Record:
-    """What a run leaves behind; lists have one entry for each ``record_every`` iterations."""
+    """Results of a run; lists have one entry for each ``record_every`` iterations."""
 
     iterations: list[int] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)
-    """Share of the test set that is classified rightly."""
+    """Share of the test set that is classified correctly."""
     loss: list[float] = field(default_factory=list)
     """Mean training loss of rank 0 since the last entry."""
     ratio: list[float] = field(default_factory=list)
@@ -112,7 +112,7 @@ def train(worker: Worker) -> dict[str, Any]:
         The record, with the recipe.
 
     Raises:
-        ConfigError: the data set is not there.
+        ConfigError: the data set is missing.
         TransportError: a rank was lost.
     """
     torch.set_num_threads(1)
@@ -185,7 +185,7 @@ class _Run:
         return _tensors(self.part, self.order[batch * size : (batch + 1) * size])
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
-        """Count the tags of this rank's own gradient, and keep it where asked; DDP sees nothing of it."""
+        """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
         pieces = torch.autograd.grad(loss, list(self.net.parameters()), retain_graph=True)
         flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
         if iteration % self.recipe.record_every == 0:
@@ -215,7 +215,7 @@ class _Run:
         return float(count[0]) / float(count[1])
 
     def _checkpoint(self, iteration: int) -> None:
-        """Every rank writes its own; the name in ``latest`` changes only once all of them are complete."""
+        """Write the checkpoint of this rank; the number in ``latest`` changes only once all of them are complete."""
         assert self.folder is not None
         content = {
             "net": self.net.state_dict(),
@@ -246,7 +246,7 @@ class _Run:
         return iteration
 
     def _complete(self) -> Record:
-        """The record with the traffic so far, that before a resumption included."""
+        """Return the record with the traffic so far, including that before a resumption."""
         if self.state is None:
             return self.record
         total = self.state.statistics.total
@@ -268,7 +268,7 @@ def _network(name: str) -> nn.Module:
 
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
-    """The hook that the recipe names."""
+    """Attach the hook that the recipe names."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
         return None
@@ -284,12 +284,12 @@ def _part(digits: Digits, rank: int, ranks: int) -> Digits:
 
 
 def _tensors(digits: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
-    """Images in 0 … 1 and labels."""
+    """Return images, scaled to 0 … 1, and labels."""
     images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
     return images, torch.from_numpy(digits.labels[chosen]).to(torch.int64)
 
 
 def _tags(values: Float32s, k: int) -> list[float]:
-    """Shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
+    """Return the shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
     counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
     return [int(count) / values.size for count in counts]

@@ -26,14 +26,14 @@ from lightloom.training.runs.emulated_servers import EmulatedServers
 from lightloom.workloads.torch.zoo.resnet import ResNet, resnet50
 
 _MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
-"""Of CIFAR-100's training images, for pixels from 0 to 1."""
+"""Mean and deviation of CIFAR-100's training images by channel, for pixels from 0 to 1."""
 _MARGIN = 4
 Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRecipe:
-    """One run. The paper states model, data set and 300 epochs; the rest is customary."""
+    """Settings of a run. The paper states model, data set and 300 epochs; the rest is customary."""
 
     seed: int
     servers: int = 4
@@ -48,11 +48,11 @@ class ImageRecipe:
 
 @dataclass(slots=True)
 class ImageRecord:
-    """What a run leaves behind; lists have one entry an epoch."""
+    """Results of a run; lists have one entry an epoch."""
 
     training_loss: list[float] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)
-    """Share of the test images that are classified rightly."""
+    """Share of the test images that are classified correctly."""
 
 
 def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
@@ -86,14 +86,14 @@ def train(
         recipe: how.
         averager: of the servers' codes; None averages in float32.
         net: another network than ``resnet50_for_cifar``.
-        folder: for a checkpoint after each epoch, from which an interrupted run goes on; None keeps none.
-        advance: told 1 after each epoch.
+        folder: for a checkpoint after each epoch, from which an interrupted run continues; None saves none.
+        advance: function called with 1 after each epoch.
 
     Returns:
         The record, with the recipe.
 
     Raises:
-        ConfigError: fewer images than one step takes, or an averager of another number of servers.
+        ConfigError: there are fewer images than one step takes, or the averager is for another number of servers.
     """
     size = recipe.servers * recipe.images_per_server
     steps = len(training.labels) // size
@@ -106,8 +106,8 @@ def train(
     )
     servers = EmulatedServers(net, recipe.servers, averager, recipe.block)
     checkpoint, record, done = RunCheckpoint(folder, net, optimizer, averager), ImageRecord(), 0
-    if (kept := checkpoint.load()) is not None:
-        done, record = kept[0], ImageRecord(**kept[1])
+    if (saved := checkpoint.load()) is not None:
+        done, record = saved[0], ImageRecord(**saved[1])
     advance(done)
     for epoch in range(done, recipe.epochs):
         net.train()
@@ -140,13 +140,13 @@ def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray
 
 
 def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:
-    """Share of images classified rightly."""
+    """Return the share of images that are classified correctly."""
     net.eval()
     right = 0
     with torch.no_grad():
         for start in range(0, len(images.labels), at_once):
-            found = net(_light(images.pixels[start : start + at_once], device)).argmax(1).cpu().numpy()
-            right += int((found == images.labels[start : start + at_once]).sum())
+            classes = net(_light(images.pixels[start : start + at_once], device)).argmax(1).cpu().numpy()
+            right += int((classes == images.labels[start : start + at_once]).sum())
     return right / len(images.labels)
 
 
@@ -159,5 +159,5 @@ def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> 
 
 def _light(pixels: NDArray[np.uint8], device: str) -> Tensor:
     values = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, torch.float32) / 255
-    mean, deviation = (torch.tensor(each, device=device)[:, None, None] for each in (_MEAN, _DEVIATION))
+    mean, deviation = (torch.tensor(channel, device=device)[:, None, None] for channel in (_MEAN, _DEVIATION))
     return (values - mean) / deviation

@@ -35,13 +35,13 @@ from lightloom.workloads.torch.zoo.llama import Llama, LlamaConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One run. Sizes of the network are the paper's; it states neither vocabulary, feed-forward width nor optimiser."""
+    """Settings of a run. Sizes are the paper's, which states no vocabulary, feed-forward width or optimiser."""
 
     seed: int
     bits: int | None = None
     """Of a server's code; None averages in float32."""
     rounding: Rounding = "half-up"
-    """Of the mean; servers quantise half-up."""
+    """Rounding of the mean; servers quantise half-up."""
     errors: str | None = None
     """Row of Table II whose errors are injected."""
     servers: int = 4
@@ -61,7 +61,7 @@ class Recipe:
 
     @property
     def tokens(self) -> int:
-        """Trained on in all."""
+        """Number of tokens trained on."""
         return self.steps * self.servers * self.windows_per_server * self.sequence
 
     def averager(self) -> Averager | None:
@@ -74,7 +74,7 @@ class Recipe:
 
 @dataclass(slots=True)
 class Record:
-    """What a run leaves behind; lists have one entry for each ``record_every`` steps."""
+    """Results of a run; lists have one entry for each ``record_every`` steps."""
 
     steps: list[int] = field(default_factory=list)
     training_loss: list[float] = field(default_factory=list)
@@ -91,14 +91,14 @@ def train(
     averager: Averager | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Train, going on from the last checkpoint in ``folder``.
+    """Train, continuing from the last checkpoint in ``folder``.
 
     Args:
-        corpus: what is read.
-        recipe: how.
-        folder: for checkpoints; None keeps none.
-        averager: in place of the recipe's own, e.g. through a network.
-        advance: told 1 after each step.
+        corpus: training and validation text.
+        recipe: settings of the run.
+        folder: folder of checkpoints; None saves none.
+        averager: averager in place of the recipe's own, for example a network.
+        advance: function called with 1 after each step.
 
     Returns:
         The record, with the recipe.
@@ -145,8 +145,8 @@ class _Run:
         recipe = self.recipe
         losses: list[float] = []
         done = 0
-        if (kept := self.checkpoint.load()) is not None:
-            done, self.record = kept[0], Record(**kept[1])
+        if (saved := self.checkpoint.load()) is not None:
+            done, self.record = saved[0], Record(**saved[1])
         advance(done)
         began = time.process_time() - self.record.cpu_seconds
         for step in range(done + 1, recipe.steps + 1):

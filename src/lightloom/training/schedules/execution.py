@@ -28,6 +28,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.training.schedules.program import Message, Movement, movement_of, program_of
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.process_group import group_or_default
 
 _AHEAD = 16
 """Receives that are posted before their turn, so that peers need not wait until it comes."""
@@ -86,9 +87,7 @@ class ScheduleExecutor:
             UnsupportedError: no process group, one without gloo or of another size than the schedule's, or a schedule
                 that needs a reducing switch.
         """
-        group = group if group is not None else dist.group.WORLD
-        if group is None:
-            raise UnsupportedError("no process group: call torch.distributed.init_process_group first")
+        group = group_or_default(group)
         if group.size() != schedule.collective.ranks:
             raise UnsupportedError(
                 f"a schedule for {schedule.collective.ranks} ranks in a group of {group.size()}: expected as many"

@@ -22,7 +22,7 @@ from lightloom.compression.arrays import float32_values
 from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.training.transport.payload import Payload, encode
-from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
+from lightloom.training.transport.ring_all_reduce import all_reduce_blocks
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm as Communicator
@@ -37,13 +37,13 @@ def allreduce(
     communicator: Communicator | None = None,
     residual: Float32s | None = None,
 ) -> Float32s:
-    """The sum of all ranks' ``values`` in their shape, the same bits on every rank: a ring of compressed hops.
+    """Return the sum of all ranks' ``values`` in their shape, the same bits on every rank.
 
     Args:
         values: float32 array, the same shape on every rank; left alone.
         codec: the same on every rank; None sends plain float32.
-        communicator: of mpi4py; ``MPI.COMM_WORLD`` unless given.
-        residual: flat, overwritten with what this rank's encodings took away: sum + Σ residuals = Σ values.
+        communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
+        residual: flat, overwritten with the errors of this rank's encodings: sum + Σ residuals = Σ values.
 
     Raises:
         InputError: ranks bring different shapes or codecs (on all of them), or no float32.
@@ -57,24 +57,14 @@ def allreduce(
             residual[:] = 0
         return total.reshape(shape)
     blocks = np.array_split(total, ring.size)
-    leave = residual is not None
-    reduce_scatter(ring, blocks, codec, leave=leave)
-    own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
-    own = bytes(own) if codec is None else own  # a view would change under its own message
-    if residual is not None:
-        residual[:] = total
-
-    def put(k: int, block: Float32s, _: object) -> None:
-        blocks[k][:] = block
-
-    all_gather(ring, own, codec, [block.size for block in blocks], put)
+    all_reduce_blocks(ring, blocks, codec, None if residual is None else np.array_split(residual, ring.size))
     return total.reshape(shape)
 
 
 def bcast(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s:
-    """The root's ``values``, decoded, on every rank; the root encodes once.
+    """Return the root's ``values``, decoded, on every rank; the root encodes them once.
 
     Args:
         values: float32 array; on other ranks than the root only its shape is used.
@@ -94,7 +84,7 @@ def bcast(
 def gather(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """At the root all ranks' ``values``, decoded, along a new first axis; None elsewhere.
+    """Return, at the root, all ranks' ``values``, decoded, along a new first axis; None elsewhere.
 
     Raises:
         InputError, UnsupportedError: see ``allreduce``.
@@ -111,7 +101,7 @@ def gather(
 def reduce(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """At the root the sum of all ranks' ``values``, added in their order; None elsewhere.
+    """Return, at the root, the sum of all ranks' ``values``, added in their order; None elsewhere.
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
 
@@ -134,7 +124,7 @@ def reduce(
 
 
 class _Ring:
-    """A communicator as a ring; how many bytes come goes ahead of them."""
+    """A communicator as a ring; the size of each message is sent before it."""
 
     def __init__(self, communicator: Communicator | None) -> None:
         self.communicator = _communicator(communicator)
@@ -151,9 +141,9 @@ class _Ring:
         return incoming.data
 
 
-def _communicator(given: Communicator | None) -> Communicator:
-    if given is not None:
-        return given
+def _communicator(communicator: Communicator | None) -> Communicator:
+    if communicator is not None:
+        return communicator
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -165,9 +155,9 @@ def _communicator(given: Communicator | None) -> Communicator:
 
 
 def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
-    """The flat values, once all ranks have said that they bring as many, and the same codec.
+    """Return the flat values after checking that all ranks bring the same shape and codec.
 
-    Without it one rank would fail and the others wait for good.
+    Without the check one rank would fail and the others would wait forever.
     """
     own = (tuple(np.shape(values)), "no codec" if codec is None else codec.name)
     brought = communicator.allgather(own)

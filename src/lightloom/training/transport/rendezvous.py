@@ -17,7 +17,7 @@ from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.ring import Ring
 
 Pair = tuple[socket.socket, socket.socket]
-"""Data and control."""
+"""Sockets of the data and the control connection."""
 Connections = tuple[dict[int, Pair], dict[int, Pair]]
 
 _HELLO = struct.Struct("!4sIIII")
@@ -26,19 +26,19 @@ _DATA, _CONTROL = 0, 1
 
 
 class Store(Protocol):
-    """The part of ``torch.distributed.Store`` that is needed."""
+    """The methods of ``torch.distributed.Store`` that connecting needs."""
 
     def set(self, key: str, value: str) -> object:
-        """Publish."""
+        """Store a value under a key."""
 
     def get(self, key: str) -> bytes:
-        """Read what is there."""
+        """Return the value of a key."""
 
     def add(self, key: str, amount: int) -> int:
-        """Count up and return the sum."""
+        """Increase the counter of a key and return it."""
 
     def wait(self, keys: list[str], timeout: timedelta) -> object:
-        """Return when all keys are there, raise after ``timeout``."""
+        """Return when all keys have values; raise after ``timeout``."""
 
 
 def ring_from_store(
@@ -52,17 +52,17 @@ def ring_from_store(
     setup_timeout: float = DEFAULT_TIMEOUT,
     names: Sequence[int] | None = None,
 ) -> Ring:
-    """A ring of all ranks, which must all call this, and equally often for each ``name``.
+    """Connect a ring of all ranks; all must call this, equally often for each ``name``.
 
     Args:
-        store: e.g. ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
-        host: this rank's IPv4 address or name; others connect to it. Ports are free ones.
-        timeout: seconds without progress before an exchange fails.
-        setup_timeout: seconds until all ranks must be there.
-        names: what the ranks are called in messages, where this ring is part of something larger.
+        store: for example ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
+        host: IPv4 address or name of this rank, to which others connect; the system chooses ports.
+        timeout: time without progress after which an exchange fails, in seconds.
+        setup_timeout: time within which all ranks must connect, in seconds.
+        names: names of the ranks in messages, if the ring is part of a larger group.
 
     Raises:
-        TransportError: a neighbour did not come in time, or cannot be reached.
+        TransportError: a neighbour did not connect in time, or cannot be reached.
     """
     _check_size(size)
     following, previous = (rank + 1) % size, (rank - 1) % size
@@ -79,10 +79,10 @@ def ring_from_addresses(
     timeout: float = DEFAULT_TIMEOUT,
     setup_timeout: float = DEFAULT_TIMEOUT,
 ) -> Ring:
-    """A ring in which rank i listens at ``addresses[i]`` (IPv4 host, port).
+    """Connect a ring in which rank i listens at ``addresses[i]`` (IPv4 host, port).
 
     Raises:
-        TransportError: the address is taken, or a neighbour did not come within ``setup_timeout`` seconds.
+        TransportError: the address is taken, or a neighbour did not connect within ``setup_timeout`` seconds.
     """
     deadline = time.monotonic() + setup_timeout
     size = len(addresses)
@@ -107,12 +107,12 @@ def connect(
     setup_timeout: float = DEFAULT_TIMEOUT,
     names: Sequence[int] | None = None,
 ) -> Connections:
-    """Connect to the ranks ``calls`` and take the calls of the ranks ``answers``; (data, control) by peer, of both.
+    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return the sockets of both by peer.
 
     All ranks call this, equally often for each ``name``, and agree on who calls whom.
 
     Raises:
-        TransportError: one of them did not come in time, or cannot be reached.
+        TransportError: a rank did not connect in time, or cannot be reached.
     """
     deadline = time.monotonic() + setup_timeout
     names = names or range(size)
@@ -125,12 +125,12 @@ def connect(
             published = f"{key}/{peer}/{round_}"
             try:
                 store.wait([published], timedelta(seconds=max(deadline - time.monotonic(), 0.01)))
-                there, port = store.get(published).decode().rsplit(":", 1)
+                address, port = store.get(published).decode().rsplit(":", 1)
             except Exception as error:  # each kind of store has exceptions of its own
                 raise TransportError(
                     f"rank {names[rank]}: rank {names[peer]} did not come within {setup_timeout:g} s"
                 ) from error
-            meeting.call(peer, (there, int(port)))
+            meeting.call(peer, (address, int(port)))
         meeting.answer(listener, answers)
         return meeting.keep()
 
@@ -155,7 +155,7 @@ def _check_size(size: int) -> None:
 
 
 class _Meeting:
-    """Connections being made: (data, control) by peer, all closed at the end unless kept.
+    """Connections under construction, by peer; all are closed at the end unless ``keep`` is called.
 
     Who calls does not wait to be answered: the listener's backlog takes the call. So all may call first, then answer.
     """
@@ -218,7 +218,7 @@ class _Meeting:
                                 yield self._opened.enter_context(sock.dup()), _HELLO.unpack(hello)[1:]
 
     def keep(self) -> Connections:
-        """The connections called and those answered; whoever takes them closes them."""
+        """Return the connections called and those answered, which the caller then owns."""
         self._opened.pop_all()
         return self.called, self.answered
 

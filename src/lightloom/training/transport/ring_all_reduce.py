@@ -22,7 +22,7 @@ from lightloom.core.arrays import Float32s
 from lightloom.training.transport.payload import Payload, encode
 from lightloom.training.transport.payload import Traffic as Traffic
 from lightloom.training.transport.ring import Ring
-from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
+from lightloom.training.transport.ring_phases import RingExchange, all_gather, reduce_scatter
 
 
 def ring_all_reduce(
@@ -42,21 +42,21 @@ def ring_all_reduce(
     """
     total = np.array(values, np.float32).ravel()
     blocks = np.array_split(total, ring.size)
-    kept = None if residual is None else np.array_split(residual, ring.size)
-    return total, exchange_blocks(ring, blocks, codec, kept)
+    residuals = None if residual is None else np.array_split(residual, ring.size)
+    with ring.breaking_off():
+        return total, all_reduce_blocks(ring, blocks, codec, residuals)[0]
 
 
-def exchange_blocks(
-    ring: Ring, blocks: Sequence[Float32s], codec: Codec | None = None, residuals: Sequence[Float32s] | None = None
-) -> Traffic:
-    """``ring_all_reduce`` in place, on N blocks that the caller cut. The ring is broken for all if this raises."""
-    return exchange_and_keep(ring, blocks, codec, residuals)[0]
-
-
-def exchange_and_keep(
-    ring: Ring, blocks: Sequence[Float32s], codec: Codec | None = None, residuals: Sequence[Float32s] | None = None
+def all_reduce_blocks(
+    ring: RingExchange,
+    blocks: Sequence[Float32s],
+    codec: Codec | None = None,
+    residuals: Sequence[Float32s] | None = None,
 ) -> tuple[Traffic, list[Payload]]:
-    """``exchange_blocks``, and the bytes that each finished block was decoded from, the same on every rank."""
+    """Replace N blocks, which the caller cut, by their sums; return also the bytes from which each was decoded.
+
+    The bytes are the same on every rank. A ``Ring`` is to be broken off if this raises.
+    """
     finished: list[Payload] = [b""] * ring.size
 
     def put(k: int, values: Float32s, payload: Payload) -> None:
@@ -64,10 +64,8 @@ def exchange_and_keep(
         finished[k] = payload
 
     leave = residuals is not None
-    with ring.breaking_off():
-        traffic = reduce_scatter(ring, blocks, codec, leave=leave)
-        own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
-        for lost, block in zip(residuals or (), blocks, strict=leave):
-            lost[:] = block
-        traffic += all_gather(ring, own, codec, [block.size for block in blocks], put)
-    return traffic, finished
+    traffic = reduce_scatter(ring, blocks, codec, leave=leave)
+    own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
+    for residual, block in zip(residuals or (), blocks, strict=leave):
+        residual[:] = block
+    return traffic + all_gather(ring, own, codec, [block.size for block in blocks], put), finished

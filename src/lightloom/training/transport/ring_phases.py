@@ -3,8 +3,8 @@
     reduce-scatter, s = 1 … N−1     send blk[(i−s+1) % N], receive blk[(i−s) % N] and add it
     all-gather,     s = 0 … N−2     send blk[(i−s+1) % N], receive blk[(i−s) % N] and keep it
 
-In between rank i owns block i + 1. With a codec every hop is compressed; a received block is added while it is decoded,
-and what an encoding takes away can stay in its block, which is not needed any more: no pass over memory of its own.
+Between them rank i owns block i + 1. With a codec every hop is compressed. A received block is added while it is
+decoded, and the errors of an encoding can stay in its block, which is not needed any more: neither takes another pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lightloom.training.transport.ring import Ring
 
 
 class RingExchange(Protocol):
-    """The part of a ring that the phases need."""
+    """The methods of a ring that the phases need."""
 
     @property
     def rank(self) -> int:
@@ -40,7 +40,7 @@ class RingExchange(Protocol):
         """Number of ranks."""
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send to the next rank, return what came from the one before."""
+        """Send to the next rank and return what the previous one sent."""
 
 
 def ring_reduce_scatter(
@@ -53,9 +53,9 @@ def ring_reduce_scatter(
 ) -> Traffic:
     """Sum over ranks, in place: afterwards ``shards[rank]`` is the sum of all ranks' shards of that number.
 
-    The other shards are spoiled; with ``leave`` they are what this rank's encodings took away, so that sums and losses
-    of all ranks add up to the input. The owner's shard is not encoded: with a codec of absolute error e the sum is off
-    by at most (N − 1)·e.
+    The other shards are overwritten; with ``leave`` they are the errors of this rank's encodings, so that the sums and
+    the errors of all ranks add up to the input. The owner's shard is not encoded: with a codec of absolute error e the
+    sum is off by at most (N − 1)·e.
 
     Args:
         shards: N flat float32 arrays, their lengths the same on every rank.
@@ -76,7 +76,7 @@ def reduce_scatter(
     leave: bool = False,
     observe: StreamObserver | None = None,
 ) -> Traffic:
-    """The first phase: afterwards block ``rank + 1`` is the sum, the others are spoiled, or losses if ``leave``."""
+    """Run the first phase; block ``rank + 1`` becomes the sum, the others are overwritten, with errors if ``leave``."""
     n, i = ring.size, ring.rank
     raw = sent = 0
     for s in range(1, n):
@@ -84,8 +84,8 @@ def reduce_scatter(
         payload = encode(codec, outgoing, leave=leave, observe=observe)
         raw += outgoing.nbytes
         sent += memoryview(payload).nbytes
-        came = _hop(ring, payload, codec, target.size)
-        decode_adding(codec, came, target, rank=i, peer=(i - 1) % n)
+        incoming = _hop(ring, payload, codec, target.size)
+        decode_adding(codec, incoming, target, rank=i, peer=(i - 1) % n)
     return Traffic(raw, sent)
 
 
@@ -96,12 +96,12 @@ def all_gather(
     sizes: Sequence[int],
     put: Callable[[int, Float32s, Payload], None],
 ) -> Traffic:
-    """The second phase: ``put(k, values, payload)`` is called for every block, with the same bits on all ranks.
+    """Run the second phase: ``put(k, values, payload)`` is called for every block, with the same bits on all ranks.
 
     Args:
-        payload: block ``rank + 1`` as ``hop.encode`` gave it; what comes in is passed on as it is.
-        sizes: values a block.
-        put: must copy what it needs of the values; may keep the payload.
+        payload: block ``rank + 1``, encoded; received payloads are passed on unchanged.
+        sizes: number of values of each block.
+        put: function that copies what it needs of the values; it may keep the payload.
     """
     n, i = ring.size, ring.rank
     scratch = np.empty(max(sizes), np.float32)

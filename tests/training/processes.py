@@ -1,0 +1,32 @@
+"""One group of four processes for all laws of hooks and executors: starting processes costs far more than the laws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from lightloom.training.transport.worker import Worker
+from tests.training.hooks import fsdp_workers, optical_workers, workers
+from tests.training.schedules import execution_workers
+
+
+def everything(worker: Worker) -> dict[str, Any]:
+    """The results of every rank, exchanged while all live; then the errors of survivors when two ranks are killed."""
+    torch.set_num_threads(1)
+    survivors = dist.new_group([rank for rank in range(worker.size) if rank != workers.VICTIM])
+    own = {
+        "schedules": execution_workers.everything(worker),
+        "ddp": workers.everything(worker),
+        "optical": optical_workers.everything(worker),
+        "optical_single": optical_workers.single(worker),
+        "fsdp": fsdp_workers.everything(worker),
+    }
+    results: list[dict[str, Any]] = [{}] * worker.size
+    dist.all_gather_object(results, own)
+    return {
+        "results": results,
+        "killed": workers.killed(worker),
+        "left_alone": execution_workers.left_alone(worker, survivors),
+    }

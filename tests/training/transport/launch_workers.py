@@ -1,0 +1,36 @@
+"""What the processes of the launcher's tests do; each function runs in every rank of a gloo group."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+
+from lightloom.training.transport.worker import Worker
+
+
+def hang(worker: Worker) -> None:
+    time.sleep(600)
+
+
+def speak(worker: Worker) -> list[int]:
+    """Rank 0 returns at once; the last one checks that it stays in the group nevertheless."""
+    print("hello from a worker")  # noqa: T201
+    group = torch.distributed.group.WORLD
+    assert group is not None
+    store = group.get_group_store()
+    if worker.rank == 0:
+        store.set("process", str(os.getpid()))
+    else:
+        process = int(store.get("process"))
+        time.sleep(0.5)
+        os.kill(process, 0)
+    return [worker.rank, worker.size, worker.arguments["number"]]
+
+
+def fail_at_once(worker: Worker) -> None:
+    """The last rank fails while the others wait for it."""
+    if worker.rank == worker.size - 1:
+        raise ValueError("no such thing")
+    torch.distributed.barrier()
