@@ -30,7 +30,7 @@ def build(collective, fabric, *, striped=False):
 LAZY = Algorithm(name="lazy", build=build, summary="sends to the wrong ranks")
 """
 _USE = """
-import json
+import contextlib, io, json, sys
 import numpy as np
 from lightloom.accelerators.load import load_accelerator
 from lightloom.collectives.evaluate import evaluate
@@ -47,7 +47,19 @@ exchange = Collective("all-reduce", 8, 256e6)
 seconds = [evaluate(find("ring"), exchange, fabric.group(8, 8)).cost.time for fabric in (rail, switch)]
 codec = find_codec("float16:2")
 values = np.array([0.5, -3.25, 1e9], np.float32)
+
+
+def command(line):
+    from lightloom.cli.main import main
+
+    sys.argv, output = ["lightloom", *line.split(), "--json"], io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        main()
+    return json.loads(output.getvalue())
+
+
 print(json.dumps({
+    "commands": {line.split()[0]: command(line) for line in sys.argv[1:]},
     "seconds": seconds,
     "star": evaluate(find("star"), Collective("all-gather", 8, 8e6), load_fabric("switch", 8)).cost.steps,
     "synthesized": find("synthesized").refusal("all-gather", rail),
@@ -64,47 +76,48 @@ training: {precision: bf16}
 """
 
 
-class Environment:
-    """A fresh virtual environment with the plug-ins, and this one's packages behind it."""
+_COMMANDS = (
+    "catalog",
+    "compress profile small-mlp --codec float16:0 --steps 1",
+    "plan small-mlp --cluster rails.yaml --compression float16:0 --strategy ddp",
+    "collective all-reduce --fabric rail --ranks 16 --nbytes 256MB",
+)
 
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder / "venv", with_pip=False, symlinks=True)
-        self.python = folder / "venv" / "bin" / "python"
-        site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
-        source = shutil.copytree(PLUGINS, folder / "plugins")
-        command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
-        subprocess.run([*command, "--target", str(site), str(source)], check=True)
-        paths = [str(Path(lightloom.__file__).parents[1]), sysconfig.get_path("purelib")]
-        (site / "behind.pth").write_text("\n".join(paths))
-        self.folder, self.site = folder, site
 
-    def add_a_faulty_algorithm(self) -> None:
-        (self.site / "lazy_plugin.py").write_text(_LAZY)
-        information = self.site / "lazy-1.0.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy\nVersion: 1.0\n")
-        (information / "entry_points.txt").write_text("[lightloom.algorithms]\nlazy = lazy_plugin:LAZY\n")
-
-    def run(self, *arguments: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        done = subprocess.run(
-            [str(self.python), *arguments], capture_output=True, text=True, check=False, env=kept, cwd=self.folder
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def command(self, *arguments: str) -> Any:
-        code = "from lightloom.cli.main import main; main()"
-        return json.loads(self.run("-c", code, *arguments, "--json"))
+def _install(folder: Path) -> Path:
+    """Install the plug-ins and a faulty algorithm beside this environment's packages; return the interpreter."""
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+    source = shutil.copytree(PLUGINS, folder / "plugins")
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
+    options = ["--no-compile", "--disable-pip-version-check", "--target", str(site)]
+    subprocess.run([*command, *options, str(source)], check=True)
+    paths = [str(Path(lightloom.__file__).parents[1]), sysconfig.get_path("purelib")]
+    (site / "behind.pth").write_text("\n".join(paths))
+    (site / "lazy_plugin.py").write_text(_LAZY)
+    information = site / "lazy-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[lightloom.algorithms]\nlazy = lazy_plugin:LAZY\n")
+    return folder / "venv" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment(tmp_path_factory.mktemp("plugins"))
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a script in a fresh virtual environment computes with the plug-ins, and the documents of commands there."""
+    folder = tmp_path_factory.mktemp("plugins")
+    python = _install(folder)
+    (folder / "rails.yaml").write_text(_CLUSTER)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [str(python), "-c", _USE, *_COMMANDS], capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def test_each_plug_in_works_from_python(environment: Environment) -> None:
-    values = json.loads(environment.run("-c", _USE))
+def test_each_plug_in_works_from_python(values: dict[str, Any]) -> None:
     rail, switch = values["seconds"]
     assert rail == pytest.approx(switch, rel=0.01) and rail > 8e-3
     assert values["star"] == 2
@@ -112,8 +125,8 @@ def test_each_plug_in_works_from_python(environment: Environment) -> None:
     assert values["decoded"][:2] == [0.5, -3.25] and values["rate"] == 50e12
 
 
-def test_each_plug_in_works_by_command(environment: Environment) -> None:
-    catalog = environment.command("catalog")
+def test_each_plug_in_works_by_command(values: dict[str, Any]) -> None:
+    documents = values["commands"]
     for section, name in (
         ("models", "small-mlp"),
         ("fabrics", "rail"),
@@ -121,17 +134,20 @@ def test_each_plug_in_works_by_command(environment: Environment) -> None:
         ("codecs", "float16"),
         ("algorithms", "star"),
     ):
-        assert name in {row["name"] for row in catalog[section]}, section
-    (environment.folder / "rails.yaml").write_text(_CLUSTER)
-    profile = environment.command("compress", "profile", "small-mlp", "--codec", "float16:0", "--steps", "2")
-    assert "float16:0" in json.dumps(profile)
-    plan = environment.command("plan", "small-mlp", "--cluster", "rails.yaml", "--compression", "float16:0")
-    assert plan["ranking"] and all(row["verified"] for row in plan["ranking"])
-    environment.add_a_faulty_algorithm()
-    ranked = environment.command("collective", "all-reduce", "--fabric", "rail", "--ranks", "16", "--nbytes", "256MB")
-    assert "star" in {row["algorithm"] for row in ranked["rows"]} and all(row["verified"] for row in ranked["rows"])
-    assert [row["why"] for row in ranked["refused"] if row["algorithm"] == "lazy"] != []
-    assert "lazy" not in {row["algorithm"] for row in ranked["rows"]}
+        assert name in {row["name"] for row in documents["catalog"][section]}, section
+    assert "float16:0" in json.dumps(documents["compress"])
+    assert "star" in {row["algorithm"] for row in documents["collective"]["rows"]}
+
+
+@pytest.mark.parametrize(("command", "rows"), [("plan", "ranking"), ("collective", "rows")])
+def test_a_faulty_plug_in_is_refused_with_a_reason_and_the_others_are_ranked(
+    values: dict[str, Any], command: str, rows: str
+) -> None:
+    document = values["commands"][command]
+    assert document[rows] and all(row["verified"] for row in document[rows])
+    assert "lazy" not in json.dumps(document[rows])
+    (refusal,) = (row for row in document["refused"] if row["algorithm"] == "lazy")
+    assert "chunk" in refusal["why"] or "rank" in refusal["why"]
 
 
 def test_the_page_shows_the_files_of_the_distribution() -> None:
