@@ -14,6 +14,7 @@ from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Kind
+from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression, gradient_bytes
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
@@ -197,6 +198,11 @@ class GroupPrices:
         self, algorithm: str, ranks: int, ratio: float, stride: int, kind: Kind
     ) -> Sequence[tuple[SchedulePrices, LowerPrice]]:
         candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
+        if not candidates:
+            part = self._part(ranks, stride)
+            assert part is not None
+            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part))
+            raise UnsupportedError("; ".join(dict.fromkeys(filter(None, failures))))
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
     def _line(self, prices: SchedulePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
