@@ -37,17 +37,27 @@ def test_the_notebook_has_no_outputs() -> None:
 
 
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All cells but the last, which launches two processes."""
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     monkeypatch.chdir(NOTEBOOK.parent)
-    monkeypatch.setenv("PYTHONPATH", ":".join(path for path in sys.path if path))
     names: dict[str, object] = {"__name__": "__main__"}
-    shown = [execute(cell, names) for cell in cells()]
+    *quick, launch = cells()
+    assert "torch.distributed.run" in launch
+    shown = [execute(cell, names) for cell in quick]
     pages = [page() for value in shown if (page := getattr(value, "_repr_html_", None))]
     assert len(pages) == 3 and all("<svg" in page and "<table>" in page and "<script" not in page for page in pages)
     text = capsys.readouterr().out
     assert "optree: all-gather of 15.26 MiB over 16 ranks" in text and "verified" in text
     assert re.search(r"(rank|chunk|lightpath|step) \d+", text.splitlines()[1])
-    loss = re.search(r"loss ([\d.]+) -> ([\d.]+); gradients ([\d.]+) times smaller", text)
+
+
+@pytest.mark.slow
+def test_the_notebook_trains(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    monkeypatch.chdir(NOTEBOOK.parent)
+    monkeypatch.setenv("PYTHONPATH", ":".join(path for path in sys.path if path))
+    execute(cells()[-1], {"__name__": "__main__"})
+    loss = re.search(r"loss ([\d.]+) -> ([\d.]+); gradients ([\d.]+) times smaller", capsys.readouterr().out)
     assert loss and float(loss[2]) < float(loss[1]) and float(loss[3]) > 1.5
 
 

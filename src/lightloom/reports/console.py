@@ -93,7 +93,7 @@ def ranking_table(
             "checks": _checks(row),
         }
         chosen = ("time" if name == "where the time goes" else name for name, _ in layout.columns)
-        table.add_row(Text(str(place)), title_cell, *(cells[each] for each in chosen))
+        table.add_row(Text(str(place)), title_cell, *(cells[name] for name in chosen))
     return table
 
 

@@ -27,15 +27,15 @@ def perfetto_trace(timeline: Timeline, *, title: str, provenance: Mapping[str, A
     events += [
         {
             "ph": "X",
-            "name": each.name,
-            "cat": each.category,
+            "name": interval.name,
+            "cat": interval.category,
             "pid": 1,
-            "tid": threads[each.resource],
-            "ts": each.start * MICROSECONDS,
-            "dur": each.duration * MICROSECONDS,
-            "args": dict(each.details),
+            "tid": threads[interval.resource],
+            "ts": interval.start * MICROSECONDS,
+            "dur": interval.duration * MICROSECONDS,
+            "args": dict(interval.details),
         }
-        for each in timeline.intervals
+        for interval in timeline.intervals
     ]
     return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"provenance": dict(provenance)}}
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lightloom.collectives.evaluate import Evaluation
 from lightloom.core.claims import Claim
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.parallelism.plan import MemoryUse
@@ -168,7 +167,7 @@ class Report:
 
     title: str
     headline: str
-    """What was found, in a few words."""
+    """The result in a few words."""
     explanation: str = ""
     """Why, in one sentence."""
     facts: tuple[tuple[str, str], ...] = ()
@@ -191,21 +190,6 @@ class Report:
     tables: tuple[Table, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """As ``core.provenance.provenance`` gives it."""
-
-
-def collective_rows(evaluations: Iterable[Evaluation]) -> tuple[CollectiveRow, ...]:
-    """The rows of evaluated collectives, in the order given; all of them passed the verifier."""
-    return tuple(
-        CollectiveRow(
-            algorithm=each.algorithm.name,
-            steps=each.cost.steps,
-            time=each.cost.time,
-            lower_bound=each.bound.time,
-            bound_by=each.bound.bound_by,
-            energy=each.cost.energy,
-        )
-        for each in evaluations
-    )
 
 
 def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:

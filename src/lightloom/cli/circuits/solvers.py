@@ -42,7 +42,7 @@ class Request(NamedTuple):
     time_limit: float
     """Seconds of wall time."""
     holds: int | None
-    """None: as few as are found to do."""
+    """None for as few as suffice."""
     objective: Literal["max-min", "throughput"]
 
 

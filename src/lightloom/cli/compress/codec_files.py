@@ -97,9 +97,9 @@ def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
     except CodecError as error:
         raise CodecError(f"{str(source)!r}: {error}") from error
     for family in codecs().values():
-        found = _of_parameter(family, header)
-        if found is not None:
-            return header, found
+        codec = _of_parameter(family, header)
+        if codec is not None:
+            return header, codec
     raise CodecError(f"{str(source)!r} is of codec {header.codec} with parameter {header.parameter}, unknown here")
 
 

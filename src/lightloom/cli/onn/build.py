@@ -132,8 +132,8 @@ def _print(document: Document, out: Path | None, figure: Path | None) -> None:
             console.print(f"{name}: {path}", soft_wrap=True)
 
 
-def _bound(found: Document) -> str:
-    return f"{found['noise_bound_of_any_network']:.3g}"
+def _bound(document: Document) -> str:
+    return f"{document['noise_bound_of_any_network']:.3g}"
 
 
 def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, as_json: bool) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.reports.figures.palette import FAINT, INK
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+
+    from lightloom.core.arrays import Floats
+
+    Panels: TypeAlias = Axes | Sequence[Axes]
 
 FORMATS = (".svg", ".png", ".pdf")
 _SALT = "lightloom"
@@ -70,6 +77,54 @@ def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
             return draw(*args, **kwargs)
 
     return drawn
+
+
+def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of one panel without a box; sizes are in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    return figure, axes
+
+
+def hide_spines(axes: Axes, *more: str) -> None:
+    """Hide the top and the right side of a panel's box, and ``more`` of its sides."""
+    axes.spines[["top", "right", *more]].set_visible(False)
+
+
+def headline(figure: Figure | SubFigure, text: str) -> None:
+    """Write the title of a figure at its left."""
+    figure.suptitle(plain(text), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
+
+
+def integer_ticks(axis: Axis, most: int) -> None:
+    """Put at most so many ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most, integer=True))
+
+
+def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:
+    """Draw the colour bar of an image of shares, in percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    bar = figure.colorbar(image, ax=axes, aspect=aspect, pad=0.015, fraction=0.035, format=PercentFormatter(1))
+    bar.set_label(label)
+    bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
+
+
+def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label: str, aspect: float) -> None:
+    """Draw the colour bar of numbered things, such as ranks: ``colours`` are RGB, shape [things, 3]."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    legend = ScalarMappable(Normalize(-0.5, len(colours) - 0.5), ListedColormap(colours))
+    bar = figure.colorbar(legend, ax=axes, aspect=aspect, pad=0.015, fraction=0.035)
+    bar.set_label(label)
+    bar.locator = MaxNLocator(5, integer=True)
+    bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
 
 
 def plain(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lightloom.core.units import format_time
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import hide_spines, plain, single_panel, styled
 from lightloom.reports.figures.palette import SHARES
 
 if TYPE_CHECKING:
@@ -19,12 +19,10 @@ _WIDTH = 9.0
 def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
     """One bar for each ``(name, breakdown)``, the first on top; breakdowns as ``Timeline.breakdown()`` gives them, of a
     step or of what ``per`` says."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
-    figure = Figure(figsize=(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
     totals = [sum(breakdown.values()) for _, breakdown in rows]
     longest = max(totals, default=0.0) or 1e-9
     scale, unit = (1e6, "microseconds") if longest < 2e-4 else (1e3, "milliseconds")
@@ -43,8 +41,7 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlim(0, longest * scale * 1.1)
     axes.set_xlabel(f"{unit} a {per}")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    hide_spines(axes, "left")
     handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]
     if handles:
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.photonics.link_budget import LinkBudget, dbm
-from lightloom.reports.figures.base import styled
+from lightloom.reports.figures.base import integer_ticks, single_panel, styled
 from lightloom.reports.figures.palette import FAINT, SHARES
 
 if TYPE_CHECKING:
@@ -30,13 +30,9 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 
     Where there is no limit, or a very far one, a lightpath of 256 links.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     reach = budget.reach(taps)
     links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(7.2, 3.4)
     light, need = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
     for length, colour, name in ((links + 1, FAINT, "one link more"), (links, light, "light in the fibre")):
         served = min(taps, length)
@@ -50,7 +46,7 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     axes.axhline(floor + budget.margin, color=need, lw=0.6, ls=":", label="the same with margin")
     axes.set_xlabel("links from the sender")
     axes.set_ylabel("dBm of one wavelength")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    integer_ticks(axes.xaxis, 10)
     destinations = "one destination" if taps == 1 else f"up to {taps} destinations"
     far = "no limit" if reach is None else f"{reach} links"
     axes.set_title(f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import plain, single_panel, styled
 from lightloom.reports.figures.palette import INK, TASKS
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 @styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s``, the sound ring first."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 1.2 + 0.36 * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
     times = [row["time_s"] * 1e6 for row in rows]
     bounds = [row["lower_bound_s"] * 1e6 for row in rows]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, single_panel, styled
 from lightloom.reports.figures.occupancy import lightpaths, link_use
 from lightloom.reports.figures.palette import cyclic_colours, light_ramp
 
@@ -27,15 +28,11 @@ def steps_shown(steps: int, panels: int = 4) -> list[int]:
 
 @styled
 def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Bytes on each link in each step, as a share of the fullest."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
+    """Draw the bytes on each link in each step, as a share of the fullest."""
     use = link_use(schedule, fabric)
     load = use.downsampled(_MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
-    figure = Figure(figsize=(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2))), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
     image = axes.imshow(
         load / most,
         aspect="auto",
@@ -47,49 +44,40 @@ def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
     )
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
     title += f"mean load {load.mean() / most:.0%} of the largest"
-    figure.suptitle(plain(title), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
+    headline(figure, title)
     axes.set_xlabel(f"link (0: {fabric.link_name(0)}, {fabric.links - 1}: {fabric.link_name(fabric.links - 1)})")
     axes.set_ylabel("step")
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    bar = figure.colorbar(image, ax=axes, aspect=20, pad=0.015, fraction=0.035, format=PercentFormatter(1))
-    bar.set_label("load")
-    bar.outline.set_visible(False)
+    integer_ticks(axes.yaxis, 5)
+    integer_ticks(axes.xaxis, 8)
+    share_bar(figure, image, axes, "load", 20)
     return figure
 
 
 @styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap, Normalize
+    """Draw the source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
     colours = cyclic_colours(fabric.channels)
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
-    figure.suptitle(plain(title), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
-    axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-    for each, step in zip(axes, shown, strict=True):
+    headline(figure, title)
+    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    for axes, step in zip(panels, shown, strict=True):
         now = paths.of_step(step)
-        _circuits(each, now.destination, now.source, colours[now.channel], n)
-        each.set_title(f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports")
-        each.set_xlabel("destination rank")
-        for axis in (each.xaxis, each.yaxis):
-            axis.set_major_locator(MaxNLocator(5, integer=True))
-    axes[0].set_ylabel("source rank")
-    legend = ScalarMappable(Normalize(-0.5, fabric.channels - 0.5), ListedColormap(colours))
-    bar = figure.colorbar(legend, ax=axes, aspect=20, pad=0.015, fraction=0.035)
-    bar.set_label("switch plane")
-    bar.locator = MaxNLocator(5, integer=True)
-    bar.outline.set_visible(False)
+        _circuits(axes, now.destination, now.source, colours[now.channel], n)
+        axes.set_title(f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports")
+        axes.set_xlabel("destination rank")
+        for axis in (axes.xaxis, axes.yaxis):
+            integer_ticks(axis, 5)
+    panels[0].set_ylabel("source rank")
+    number_bar(figure, colours, panels, "switch plane", 20)
     return figure
 
 
-def _circuits(axes: Axes, x: Any, y: Any, colours: Any, ranks: int) -> None:
+def _circuits(axes: Axes, x: Ints, y: Ints, colours: Floats, ranks: int) -> None:
     side = float(np.clip(150 / ranks, 1.2, 10))
     # Many thousand squares are smaller and faster as one picture.
     axes.scatter(x, y, s=side**2, c=colours, marker="s", linewidths=0, rasterized=len(x) > 2000)

@@ -138,7 +138,7 @@ def _runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
     """Every run as (run, first link, link after the last), cut in two where it passes the end of its track."""
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
-            each[:, run] for each in (print_.base, print_.start, print_.length, print_.period)
+            part[:, run] for part in (print_.base, print_.start, print_.length, print_.period)
         )
         start = start % period
         reach = start + length

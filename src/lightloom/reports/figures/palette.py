@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
 
 INK = "#1b2330"
 """Text and axes of figures; pages replace it by their own text colour."""
@@ -48,13 +55,11 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """Kinds of split."""
 
 
-def cyclic_colours(count: int) -> Any:
-    """``count`` colours around the circle of hues, equally light, as RGB floats of shape [count, 3].
+def cyclic_colours(count: int) -> Floats:
+    """Return ``count`` colours around the circle of hues, equally light, as RGB floats of shape [count, 3].
 
     OKLCH with fixed lightness and chroma, so that no rank stands out and the first follows on the last.
     """
-    import numpy as np
-
     lightness, chroma = 0.72, 0.125
     hue = 2 * np.pi * np.arange(count) / count + 0.5
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
@@ -72,14 +77,13 @@ def cyclic_colours(count: int) -> Any:
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def light_ramp() -> Any:
-    """A colour map from nothing (the ground shows) to full light."""
+def light_ramp() -> ListedColormap:
+    """Return a colour map from nothing (the ground shows) to full light."""
     return ramp((0.86, 0.47, 0.10))
 
 
-def ramp(colour: Any, least: float = 0.03) -> Any:
-    """A colour map from ``least`` opaque to full in one colour."""
-    import numpy as np
+def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
+    """Return a colour map from ``least`` opaque to full in one colour."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     colours = np.tile([*to_rgb(colour), 1.0], (256, 1))

@@ -43,17 +43,17 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    named = _spread(sorted(front, key=lambda each: -each.energy), _MOST_NAMES)
-    sites = list(dict.fromkeys(each.site for each in points))
+    named = _spread(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
+    sites = list(dict.fromkeys(point.site for point in points))
     marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
     figure = Figure(figsize=(9.0, max(4.2, 1.4 + _ROW * len(named))), layout="constrained")
     axes, side = figure.subplots(1, 2, width_ratios=(5, 3.4))
     for kind, colour in KINDS.items():
         for site in sites:
-            here = [each for each in points if each.kind == kind and each.site == site]
+            here = [point for point in points if point.kind == kind and point.site == site]
             axes.scatter(
-                [e.time for e in here],
-                [e.energy for e in here],
+                [point.time for point in here],
+                [point.energy for point in here],
                 s=22,
                 marker=marks[site],
                 color=colour,
@@ -62,9 +62,9 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
                 zorder=2,
             )
     _scales(axes, points)
-    _line(axes, sorted(front, key=lambda each: each.time))
+    _line(axes, sorted(front, key=lambda point: point.time))
     _names(figure, axes, side, named)
-    used = {each.kind for each in points}
+    used = {point.kind for point in points}
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
     handles = [
         Line2D([], [], marker="o", color=colour, label=kind, **dot) for kind, colour in KINDS.items() if kind in used
@@ -80,8 +80,8 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for axis, values, words in (
-        (axes.xaxis, [each.time for each in points], format_time),
-        (axes.yaxis, [each.energy for each in points], format_energy),
+        (axes.xaxis, [point.time for point in points], format_time),
+        (axes.yaxis, [point.energy for point in points], format_energy),
     ):
         least, most = min(values), max(values)
         air = max((most / least) ** 0.06, 1.06)
@@ -101,7 +101,7 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _line(axes: Axes, front: Sequence[Point]) -> None:
-    times, joules = [each.time for each in front], [each.energy for each in front]
+    times, joules = [point.time for point in front], [point.energy for point in front]
     axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
     axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
 
@@ -114,14 +114,17 @@ def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
     side.set_xlim(0, 1)
     side.set_ylim(0, 1)
     heights = _heights(
-        [axes.transAxes.inverted().transform(axes.transData.transform((e.time, e.energy)))[1] for e in named]
+        [
+            axes.transAxes.inverted().transform(axes.transData.transform((point.time, point.energy)))[1]
+            for point in named
+        ]
     )
-    for each, height in zip(named, heights, strict=True):
-        where = f"{each.site}, {format_time(each.time)}, {format_energy(each.energy)}"
-        text = "\n".join([*wrap(each.name, _LETTERS, break_on_hyphens=False), where])
+    for point, height in zip(named, heights, strict=True):
+        where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
+        text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
         side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
         link = ConnectionPatch(
-            (each.time, each.energy),
+            (point.time, point.energy),
             (0.02, height),
             "data",
             "data",
@@ -135,15 +138,15 @@ def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
         figure.add_artist(link)
 
 
-def _heights(wanted: Sequence[float]) -> list[float]:
-    """Heights from 0 to 1 in falling order, near those wanted, apart enough for names."""
-    stride = min(1 / len(wanted), 0.12)
-    found: list[float] = []
-    for place, height in enumerate(wanted):
-        lowest = stride * (len(wanted) - place - 0.5)
-        highest = found[-1] - stride if found else 1 - stride / 2
-        found.append(min(max(height, lowest), highest))
-    return found
+def _heights(preferred: Sequence[float]) -> list[float]:
+    """Return heights from 0 to 1 in falling order, near the preferred ones, with room for names between."""
+    stride = min(1 / len(preferred), 0.12)
+    heights: list[float] = []
+    for place, height in enumerate(preferred):
+        lowest = stride * (len(preferred) - place - 0.5)
+        highest = heights[-1] - stride if heights else 1 - stride / 2
+        heights.append(min(max(height, lowest), highest))
+    return heights
 
 
 def _spread(front: Sequence[Point], most: int) -> list[Point]:

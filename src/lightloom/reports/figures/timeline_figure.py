@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightloom.core.units import format_time
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import hide_spines, plain, single_panel, styled
 from lightloom.reports.figures.palette import FAINT, SHARES, TASKS
 from lightloom.simulation.timeline import SHARES as SHARE_OF
 from lightloom.simulation.timeline import Interval, Timeline
@@ -52,58 +52,62 @@ def kind_of(interval: Interval) -> str:
 
 
 def stretches(intervals: Sequence[Interval], least: float) -> list[Stretch]:
-    """Intervals of one resource; neighbours of one kind are joined when they compute, or are shorter than ``least``."""
-    found: list[Stretch] = []
-    for each in intervals:
-        key = kind_of(each)
-        before = found[-1] if found else None
-        if before is not None and before.key == key and each.start - before.end < least / 4:
-            narrow = min(each.duration, before.end - before.start) < least
-            if narrow or SHARE_OF[each.category] == "compute":
-                found[-1] = Stretch(key, before.start, each.end)
+    """Return the stretches of one resource.
+
+    Neighbours of one kind are joined when they compute, or are shorter than ``least``.
+    """
+    joined: list[Stretch] = []
+    for interval in intervals:
+        key = kind_of(interval)
+        before = joined[-1] if joined else None
+        if before is not None and before.key == key and interval.start - before.end < least / 4:
+            narrow = min(interval.duration, before.end - before.start) < least
+            if narrow or SHARE_OF[interval.category] == "compute":
+                joined[-1] = Stretch(key, before.start, interval.end)
                 continue
-        if each.duration > 0:
-            found.append(Stretch(key, each.start, each.end))
-    return found
+        if interval.duration > 0:
+            joined.append(Stretch(key, interval.start, interval.end))
+    return joined
 
 
 def waits(timeline: Timeline) -> list[Stretch]:
-    """What the step waits for, moment by moment; per key the lengths add up to ``timeline.breakdown()``."""
-    times = np.unique([0.0, *(t for each in timeline.intervals for t in (each.start, each.end))])
+    """Return what the step waits for, moment by moment; the lengths of each key add up to ``timeline.breakdown()``."""
+    times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
     active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
-    for each in timeline.intervals:
-        change = active[SHARE_OF[each.category]]
-        change[np.searchsorted(times, each.start)] += 1
-        change[np.searchsorted(times, each.end)] -= 1
+    for interval in timeline.intervals:
+        change = active[SHARE_OF[interval.category]]
+        change[np.searchsorted(times, interval.start)] += 1
+        change[np.searchsorted(times, interval.end)] -= 1
     key = np.full(len(times), "idle_s", dtype=object)
     for share in reversed(_PRECEDENCE):
         key[np.cumsum(active[share]) > 0] = _PRECEDENCE[share]
-    found: list[Stretch] = []
+    stretched: list[Stretch] = []
     for start, end, name in zip(times[:-1], times[1:], key[:-1], strict=True):
-        if found and found[-1].key == name:
-            found[-1] = Stretch(name, found[-1].start, float(end))
+        if stretched and stretched[-1].key == name:
+            stretched[-1] = Stretch(name, stretched[-1].start, float(end))
         else:
-            found.append(Stretch(name, float(start), float(end)))
-    return found
+            stretched.append(Stretch(name, float(start), float(end)))
+    return stretched
 
 
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
-    """The resources that get a lane, those that compute first: half of ``most`` for these, the rest for what sends.
+    """Return the resources that get a lane, the busiest of those that compute first.
 
-    Of more than fit, the busiest. In the order of their first use, numbered ones by their numbers.
+    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest. Lanes are in
+    the order of their first use, numbered ones by their numbers.
     """
-    on: dict[str, list[Interval]] = {}
-    for each in timeline.intervals:
-        on.setdefault(each.resource, []).append(each)
-    computing = [name for name, found in on.items() if SHARE_OF[found[0].category] == "compute"]
-    sending = [name for name in on if name not in set(computing)]
-    load = {name: sum(each.duration for each in found) for name, found in on.items()}
+    by_resource: dict[str, list[Interval]] = {}
+    for interval in timeline.intervals:
+        by_resource.setdefault(interval.resource, []).append(interval)
+    computing = [name for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"]
+    sending = [name for name in by_resource if name not in set(computing)]
+    load = {name: sum(interval.duration for interval in intervals) for name, intervals in by_resource.items()}
     half = max(most - len(sending), most // 2)
-    kept = sorted(computing, key=lambda name: -load[name])[:half]
-    kept += sorted(sending, key=lambda name: -load[name])[: most - len(kept)]
+    chosen = sorted(computing, key=lambda name: -load[name])[:half]
+    chosen += sorted(sending, key=lambda name: -load[name])[: most - len(chosen)]
     prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
-    kept.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
-    return {name: on[name] for name in kept}
+    chosen.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
+    return {name: by_resource[name] for name in chosen}
 
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
@@ -114,27 +118,24 @@ def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
 @styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
-    lanes = [(name, stretches(found, _NARROW * total), TASKS) for name, found in shown.items()]
+    lanes = [(name, stretches(intervals, _NARROW * total), TASKS) for name, intervals in shown.items()]
     lanes.append(("waits for", waits(timeline), SHARES))
     lane = 0.5 if len(lanes) <= 8 else 0.32
-    figure = Figure(figsize=(_WIDTH, 1.25 + lane * len(lanes)), layout="constrained")
-    axes = figure.subplots()
-    for row, (_, found, colours) in enumerate(lanes):
-        for each in found:
-            _draw(axes, row, each, colours, total)
+    figure, axes = single_panel(_WIDTH, 1.25 + lane * len(lanes))
+    for row, (_, lane_stretches, colours) in enumerate(lanes):
+        for stretch in lane_stretches:
+            _draw(axes, row, stretch, colours, total)
     axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_xlim(0, total * 1e3)
     axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    used = {each.key for _, found, _ in lanes[:-1] for each in found}
+    hide_spines(axes, "left")
+    used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
     handles = [Patch(color=colour, label=words) for key, (words, colour) in TASKS.items() if key in used]
     if handles:
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))

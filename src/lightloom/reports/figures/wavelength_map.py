@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.units import format_size
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, styled
 from lightloom.reports.figures.link_map import circuit_map, link_load_map, steps_shown
 from lightloom.reports.figures.occupancy import Lightpaths, channel_map, in_steps, lightpaths, link_use, utilisation
 from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours, light_ramp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 _WAYS = ("clockwise", "counter-clockwise")
 _WIDTH = 9.0
@@ -44,7 +45,7 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """What the picture shows, in one or two sentences."""
+    """Return what the picture shows, in one or two sentences."""
     collective = schedule.collective
     article = "an" if collective.kind.startswith("a") else "a"
     what = (
@@ -87,18 +88,16 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
     title += f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit"
     parts: Any = figure.subfigures(2, 1, height_ratios=[0.7 + panel * len(ways), 2.1]) if rest else None
     top = figure if parts is None else parts[0]
-    top.suptitle(plain(title), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
+    headline(top, title)
     _panels(top, paths, fabric, ways, shown, schedule.steps)
     if parts is not None:
         _heat(parts[1], schedule, fabric, ways)
     return figure
 
 
-def _panels(figure: Any, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap, Normalize
-    from matplotlib.ticker import MaxNLocator
-
+def _panels(
+    figure: Figure | SubFigure, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int
+) -> None:
     n = fabric.ranks
     colours = cyclic_colours(n)
     axes = figure.subplots(len(ways), len(shown), squeeze=False, sharex=True, sharey=True)
@@ -108,33 +107,28 @@ def _panels(figure: Any, paths: Lightpaths, fabric: Fabric, ways: list[int], sho
             _paint(axes[row][column], sources[way * n : (way + 1) * n].T, colours, fabric)
         axes[0][column].set_title(f"step {step + 1} of {steps}")
         axes[-1][column].set_xlabel("link")
-        axes[-1][column].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        integer_ticks(axes[-1][column].xaxis, 5)
     for row, way in enumerate(ways):
         axes[row][0].set_ylabel(f"{_WAYS[way]}\n{_channel_word(fabric)}")
-        axes[row][0].yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    legend = ScalarMappable(Normalize(-0.5, n - 0.5), ListedColormap(colours))
-    bar = figure.colorbar(legend, ax=axes, aspect=25, pad=0.015, fraction=0.035)
-    bar.set_label("source rank")
-    bar.locator = MaxNLocator(5, integer=True)
-    bar.outline.set_visible(False)
+        integer_ticks(axes[row][0].yaxis, 4)
+    number_bar(figure, colours, axes.ravel().tolist(), "source rank", 25)
 
 
 def _channel_word(fabric: Fabric) -> str:
-    fibres = int(getattr(fabric, "fibres", 1))
+    fibres = fabric.channels // fabric.fibre_channels
     return "wavelength" if fibres == 1 else f"wavelength, {fibres} fibres"
 
 
-def _paint(axes: Axes, sources: Any, colours: Any, fabric: Fabric) -> None:
+def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
     """One direction in one step; ``sources`` has shape [channels, links]."""
     channels, links = sources.shape
     picture = np.zeros((channels, links, 4))
     lit = sources >= 0
-    picture[lit] = np.concatenate([colours[sources[lit]], np.ones((int(lit.sum()), 1))], axis=-1)
+    picture[lit] = np.concatenate([colours[sources[lit]], np.ones((np.count_nonzero(lit), 1))], axis=-1)
     axes.imshow(
         picture, origin="lower", aspect="auto", interpolation="none", extent=(-0.5, links - 0.5, -0.5, channels - 0.5)
     )
-    wavelengths = int(getattr(fabric, "wavelengths", channels))
-    for edge in range(wavelengths, channels, wavelengths):
+    for edge in range(fabric.fibre_channels, channels, fabric.fibre_channels):
         axes.axhline(edge - 0.5, color=INK, linewidth=0.8)
     if links <= 16 and channels <= 8:
         axes.hlines(np.arange(1, channels) - 0.5, -0.5, links - 0.5, color=FAINT, linewidth=0.4)
@@ -143,17 +137,15 @@ def _paint(axes: Axes, sources: Any, colours: Any, fabric: Fabric) -> None:
             axes.text(link, channel, str(sources[channel, link]), ha="center", va="center", fontsize=7, color="#10151d")
 
 
-def _heat(figure: Any, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
+def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
     n = fabric.ranks
     use = link_use(schedule, fabric)
     share = use.amount / (fabric.channels * _steps_in_bins(use.amount.shape[0], use.steps_per_bin, schedule.steps))
     most = float(share.max(initial=0.0)) or 1.0
-    axes = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
-    for each, way in zip(axes, ways, strict=True):
+    panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
+    for axes, way in zip(panels, ways, strict=True):
         picture = share[:, way * n : (way + 1) * n]
-        image = each.imshow(
+        image = axes.imshow(
             picture,
             aspect="auto",
             interpolation="none",
@@ -162,17 +154,15 @@ def _heat(figure: Any, schedule: Schedule, fabric: Fabric, ways: list[int]) -> N
             vmax=most,
             extent=(-0.5, n - 0.5, schedule.steps + 0.5, 0.5),
         )
-        each.set_title(f"{_WAYS[way]}: {picture.mean():.0%} lit")
-        each.set_xlabel("link")
-        each.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        each.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes[0].set_ylabel("step")
-    bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.015, fraction=0.035, format=PercentFormatter(1))
-    bar.set_label("wavelengths lit")
-    bar.outline.set_visible(False)
+        axes.set_title(f"{_WAYS[way]}: {picture.mean():.0%} lit")
+        axes.set_xlabel("link")
+        integer_ticks(axes.xaxis, 5)
+        integer_ticks(axes.yaxis, 5)
+    panels[0].set_ylabel("step")
+    share_bar(figure, image, panels, "wavelengths lit", 25)
 
 
-def _steps_in_bins(bins: int, per_bin: int, steps: int) -> Any:
+def _steps_in_bins(bins: int, per_bin: int, steps: int) -> Ints:
     sizes = np.full(bins, per_bin)
     sizes[-1] = steps - per_bin * (bins - 1)
     return sizes[:, None]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.photonics.averaging.proved.noise import TARGET
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import hide_spines, plain, single_panel, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -21,7 +22,7 @@ _COLOURS = ("#3b62ad", "#e0892b", "#5ba8a0", "#c2449a", "#7d6bc4", "#c9603a")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoiseCurve:
-    """What one network does."""
+    """Error rates of one network."""
 
     name: str
     sigmas: NDArray[np.float64]
@@ -43,31 +44,11 @@ def noise_steps(limit: float, bound: float, points: int = 33) -> NDArray[np.floa
 
 @styled
 def noise_figure(curves: Sequence[NoiseCurve], bound: float, title: str = "") -> Figure:
-    """Both axes logarithmic; ``bound`` is `averaging.noise.input_bound`, infinite where there is none."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 4.4), layout="constrained")
-    axes = figure.subplots()
+    """Draw curves on logarithmic axes; ``bound`` is `averaging.noise.input_bound`, infinite where there is none."""
+    figure, axes = single_panel(8.0, 4.4)
     floor = min(0.3 / max(curve.evaluations for curve in curves), (1 - TARGET) / 10)
     for index, curve in enumerate(curves):
-        colour = _COLOURS[index % len(_COLOURS)]
-        wrong = curve.error_rates > 0
-        label = plain(curve.name) if curve.limit is None else f"{plain(curve.name)}: limit {curve.limit:.2g}"
-        axes.plot(
-            curve.sigmas[wrong], curve.error_rates[wrong], "o-", color=colour, markersize=2.6, lw=1.4, label=label
-        )
-        axes.plot(
-            curve.sigmas[~wrong],
-            np.full((~wrong).sum(), floor),
-            "o",
-            color=colour,
-            markersize=3.2,
-            markerfacecolor="white",
-            markeredgewidth=0.8,
-            clip_on=False,
-        )
-        if curve.limit:
-            axes.plot([curve.limit] * 2, [floor, 1 - TARGET], color=colour, lw=0.9, ls=":")
+        _draw(axes, curve, _COLOURS[index % len(_COLOURS)], floor)
     axes.axhline(1 - TARGET, color=FAINT, lw=0.8)
     axes.annotate(
         f"1 in {1 / (1 - TARGET):,.0f}",
@@ -93,14 +74,25 @@ def noise_figure(curves: Sequence[NoiseCurve], bound: float, title: str = "") ->
             color=INK,
             fontsize=7.5,
         )
-    every = np.concatenate([curve.sigmas for curve in curves])
-    axes.set(xscale="log", yscale="log", xlim=(every.min(), every.max()), ylim=(floor, 1.3))
+    sigmas = np.concatenate([curve.sigmas for curve in curves])
+    axes.set(xscale="log", yscale="log", xlim=(sigmas.min(), sigmas.max()), ylim=(floor, 1.3))
     axes.set_xlabel("noise on every signal, relative to its full scale")
     axes.set_ylabel("share of inputs averaged wrongly")
     axes.text(0.0, -0.16, "hollow: none wrong", transform=axes.transAxes, fontsize=7.5, color=INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    hide_spines(axes)
     axes.legend(loc="upper left")
     if title:
         axes.set_title(plain(title))
     return figure
+
+
+def _draw(axes: Axes, curve: NoiseCurve, colour: str, floor: float) -> None:
+    """Draw one curve; rates of zero are hollow dots at ``floor``."""
+    wrong = curve.error_rates > 0
+    label = plain(curve.name) if curve.limit is None else f"{plain(curve.name)}: limit {curve.limit:.2g}"
+    axes.plot(curve.sigmas[wrong], curve.error_rates[wrong], "o-", color=colour, markersize=2.6, lw=1.4, label=label)
+    zeros = np.full((~wrong).sum(), floor)
+    (dots,) = axes.plot(curve.sigmas[~wrong], zeros, "o", color=colour, markersize=3.2, clip_on=False)
+    dots.set(markerfacecolor="white", markeredgewidth=0.8)
+    if curve.limit:
+        axes.plot([curve.limit] * 2, [floor, 1 - TARGET], color=colour, lw=0.9, ls=":")

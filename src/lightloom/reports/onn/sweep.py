@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import hide_spines, plain, styled
 from lightloom.reports.figures.palette import INK
 
 if TYPE_CHECKING:
@@ -38,19 +38,18 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
     rows = -(-len(sweeps) // columns)
     figure = Figure(figsize=(max(3.1 * columns, 4.6), 2.7 * rows + 0.3), layout="constrained")
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    for panel, found in zip(panels, sweeps, strict=False):
-        values = np.array([row["value"] for row in found["rows"]])
+    for panel, sweep in zip(panels, sweeps, strict=False):
+        values = np.array([row["value"] for row in sweep["rows"]])
         mean, least, largest = (
-            100 * np.array([row[name] for row in found["rows"]]) for name in ("mean", "least", "largest")
+            100 * np.array([row[name] for row in sweep["rows"]]) for name in ("mean", "least", "largest")
         )
         panel.fill_between(values, least, largest, color=_COLOUR, alpha=0.18, lw=0)
         panel.plot(values, mean, "o-", color=_COLOUR, lw=1.4, markersize=3)
         if (values > 0).all() and values.max() > 20 * values.min():
             panel.set_xscale("log")
-        panel.set_xlabel(WORDS.get(found["parameter"], found["parameter"]))
+        panel.set_xlabel(WORDS.get(sweep["parameter"], sweep["parameter"]))
         panel.set_ylim(-3, 104)
-        for side in ("top", "right"):
-            panel.spines[side].set_visible(False)
+        hide_spines(panel)
     for panel in panels[len(sweeps) :]:
         panel.axis("off")
     for panel in panels[::columns]:

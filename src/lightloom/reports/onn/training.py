@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lightloom.reports.figures.base import plain, styled
+from lightloom.reports.figures.base import hide_spines, plain, single_panel, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,10 +19,7 @@ _WRONG, _LOSS = "#c9603a", "#3b62ad"
 def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
     """``history`` has epoch, accuracy and loss; ``points`` of the grid are behind an accuracy. Nothing wrong shows as
     less than one wrong point."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(7.0, 3.6)
     epochs = np.array([epoch_record["epoch"] for epoch_record in history])
     wrong = np.array([1 - epoch_record["accuracy"] for epoch_record in history])
     none = 0.5 / points
@@ -39,8 +36,7 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
     )
     axes.plot(epochs, [epoch_record["loss"] for epoch_record in history], "-", color=_LOSS, lw=1.0, label="loss")
     axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    hide_spines(axes)
     axes.legend(loc="upper right")
     if title:
         axes.set_title(plain(title))
