@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,9 @@ def test_algorithms_that_need_longer_lightpaths_are_refused_rows() -> None:
 
 def test_a_placed_plan_reaches_the_rail_plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(PLUGINS), *sys.path])
-    from lightloom_example_plugins.rail import Rail
-
+    rail = import_module("lightloom_example_plugins.rail")
     on = load_cluster("terarack-64", {"ranks": 16, "fabric": {"base": "ethernet-400g"}})
-    rails = replace(on, fabric=Rail(ranks=16, domain_size=4), reference=None)
+    rails = replace(on, fabric=rail.Rail(ranks=16, domain_size=4), reference=None)
     request = SearchRequest(strategies=("placed",), compare=False, global_batches=(32,))
     found = search(transformer(2, 128), rails, request)
     assert found.ranking and found.winner.step_time > 0
