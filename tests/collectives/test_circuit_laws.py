@@ -39,7 +39,7 @@ def schedule(*circuits: dict[str, int]) -> Schedule:
         steps=len(circuits),
         step=steps,
         lightpath=steps,
-        **columns,  # type: ignore[arg-type]
+        **columns,
     )
 
 
