@@ -93,14 +93,14 @@ def _cells(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         column.astype(np.int64) for column in (schedule.source, schedule.destination, schedule.chunk)
     )
     to = destination % period
-    # Chunks of a root have no owner to be turned with; their schedules are never folded.
+    # Chunks of a root have no owner to rotate with; their schedules are never folded.
     share = max(chunks // ranks, 1)
     owner, inner = np.divmod(chunk, share)
     if kind == "all-to-all":
         block = share // ranks
         inner = (inner // block - destination + to) % ranks * block + inner % block
-    turned_chunk = chunk if period == ranks else (owner - destination + to) % ranks * share + inner
-    origin, target = source * chunks + chunk, to * chunks + turned_chunk
+    rotated_chunk = chunk if period == ranks else (owner - destination + to) % ranks * share + inner
+    origin, target = source * chunks + chunk, to * chunks + rotated_chunk
     if kind == "all-to-all":
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
         held = cells // chunks == cells % chunks // share

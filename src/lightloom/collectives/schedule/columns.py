@@ -121,33 +121,33 @@ class Schedule:
         if folding is None:
             return self
         ranks, rows, copies = self.collective.ranks, len(self), folding.copies
-        turn = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
+        shift = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
         paths = folding.channel.shape[1]
         columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
-        channel = folding.channel[turn // folding.period, columns["lightpath"]]
+        channel = folding.channel[shift // folding.period, columns["lightpath"]]
         return replace(
             self,
             **columns
             | {
-                "lightpath": columns["lightpath"] + turn // folding.period * paths,
-                "source": columns["source"] + turn,
-                "destination": (columns["destination"] + turn) % ranks,
-                "chunk": self._turned(columns["chunk"].astype(np.int64), turn),
+                "lightpath": columns["lightpath"] + shift // folding.period * paths,
+                "source": columns["source"] + shift,
+                "destination": (columns["destination"] + shift) % ranks,
+                "chunk": self._rotated(columns["chunk"].astype(np.int64), shift),
                 "fibre": channel // fibre_channels,
                 "first_wavelength": channel % fibre_channels,
             },
             folding=None,
         )
 
-    def _turned(self, chunk: Any, turn: Any) -> Any:
+    def _rotated(self, chunk: Any, shift: Any) -> Any:
         """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
         ranks = self.collective.ranks
         pieces = self.chunks // ranks
         owner, inner = np.divmod(chunk, pieces)
         if self.collective.kind == "all-to-all":
             block = pieces // ranks
-            inner = (inner // block + turn) % ranks * block + inner % block
-        return (owner + turn) % ranks * pieces + inner
+            inner = (inner // block + shift) % ranks * block + inner % block
+        return (owner + shift) % ranks * pieces + inner
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
         """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""

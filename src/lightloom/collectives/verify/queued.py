@@ -129,8 +129,8 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int
         )
     holder = np.full(fabric.links * fabric.channels, -1, np.int64)
     for copy, channels in enumerate(channel):
-        turn = copy * period
-        runs = fabric.footprint((source + turn) % fabric.ranks, (destination + turn) % fabric.ranks, route)
+        shift = copy * period
+        runs = fabric.footprint((source + shift) % fabric.ranks, (destination + shift) % fabric.ranks, route)
         at, cell = kernels.claim(runs, channels, count, fabric.channels, holder)
         if at >= 0:
             link, clash = divmod(int(cell), fabric.channels)
@@ -210,7 +210,7 @@ class _Cells:
     origin: NDArray[np.int64]
     """Cell that a row reads: [row]."""
     target: NDArray[np.int64]
-    """Cell that a row writes, turned back into the first period: [row]."""
+    """Cell that a row writes, rotated back into the first period: [row]."""
     begins: NDArray[np.int64]
     """Cells that hold a contribution before."""
     ends: NDArray[np.int64]
@@ -222,7 +222,7 @@ class _Cells:
         period = ranks if schedule.folding is None else schedule.folding.period
         chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period
         origin = schedule.source * np.int64(chunks) + chunk
-        target = to * chunks + _turned_back(schedule, chunk, schedule.destination - to)
+        target = to * chunks + _rotated_back(schedule, chunk, schedule.destination - to)
         everything = np.arange(period * chunks) if kind != "all-to-all" else np.zeros(0, np.int64)
         rank, inside = np.divmod(everything, chunks)
         owned = inside // max(chunks // ranks, 1) == rank
@@ -247,7 +247,7 @@ class _Cells:
         return parts
 
 
-def _turned_back(schedule: Schedule, chunk: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rotated_back(schedule: Schedule, chunk: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
     """The chunks that so many ranks before are to their owners, and destinations, what these are here."""
     ranks = schedule.collective.ranks
     if schedule.folding is None:
@@ -256,5 +256,5 @@ def _turned_back(schedule: Schedule, chunk: NDArray[np.int64], turn: NDArray[np.
     inner = chunk % pieces
     if schedule.collective.kind == "all-to-all":
         block = pieces // ranks
-        inner = (inner // block - turn) % ranks * block + inner % block
-    return (chunk // pieces - turn) % ranks * pieces + inner
+        inner = (inner // block - shift) % ranks * block + inner % block
+    return (chunk // pieces - shift) % ranks * pieces + inner

@@ -7,30 +7,12 @@ each word that is not empty in the level above.
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
-
-
-class _Queues(NamedTuple):
-    """Transmissions by queue, the most urgent first, and those that wait."""
-
-    start: Ints
-    """First place of each queue: [queue + 1]."""
-    ranked: Int32s
-    """First reception of the transmission at each place: [place]."""
-    place: Int32s
-    """Place of each transmission: [reception]."""
-    low: Column
-    """Bits of the places that wait: [place / 64]."""
-    high: Column
-    """Bits of the words of ``low`` that are not empty: [place / 4096]."""
-    waiting: Ints
-    """Transmissions that wait: [queue]."""
 
 
 @njit(cache=True)
@@ -42,15 +24,20 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
         busy: seconds for which a transmission holds its lightpath: [queue].
         begin: out, seconds at which each reception begins to be sent: [reception].
     """
-    several = len(sends.fellow) > 0
-    start, place = np.zeros(len(busy) + 1, np.int64), np.full(len(sends.tap), -1, np.int32)
-    ranked = _rank(queue, sends, start, place)
+    # Arrays as variables of their own: reading them out of a tuple in a loop takes time.
+    tap, child, sibling, fellow = sends.tap, sends.child, sends.sibling, sends.fellow
+    several = len(fellow) > 0
+    path: Ints = np.full(len(tap), -1, np.int64)
+    for reception in range(len(tap)):
+        if tap[reception] >= 0:
+            path[reception] = queue[tap[reception]]
+    # First place of each queue, and place of each transmission in its queue.
+    start, place = np.zeros(len(busy) + 1, np.int64), np.full(len(tap), -1, np.int32)
+    ranked = _rank(path, sends, start, place)
     words = len(ranked) // 64 + 1
     low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
     sending, marked = np.zeros(len(busy), np.bool_), np.zeros(len(busy), np.bool_)
-    # Built here, not by a function that returns it: compiled code freed the arrays of such a tuple too early.
-    queues = _Queues(start, ranked, place, low, high, np.zeros(len(busy), np.int64))
-    touched = np.empty(len(busy), np.int64)
+    waiting, touched = np.zeros(len(busy), np.int64), np.empty(len(busy), np.int64)
     # An event is twice the reception that arrives, or twice the queue that is free, and 1.
     events = [(0.0, 2 * root) for root in sends.roots]
     end = 0.0
@@ -68,46 +55,53 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
             end = max(end, now)
             cell = event >> 1
             while cell >= 0:
-                to = np.int64(sends.child[cell])
+                to = np.int64(child[cell])
                 while to >= 0:
-                    which = np.int64(queue[sends.tap[to]])
-                    _wait(queues, which, np.int64(queues.place[to]))
+                    which = path[to]
+                    _wait(low, high, np.int64(place[to]))
+                    waiting[which] += 1
                     if not marked[which]:
                         marked[which], touched[count] = True, which
                         count += 1
-                    to = np.int64(sends.sibling[to])
-                cell = np.int64(sends.fellow[cell]) if several else np.int64(-1)
-                later = delay[sends.tap[cell]] - delay[sends.tap[event >> 1]] if cell >= 0 else 0.0
+                    to = np.int64(sibling[to])
+                cell = np.int64(fellow[cell]) if several else np.int64(-1)
+                later = delay[tap[cell]] - delay[tap[event >> 1]] if cell >= 0 else 0.0
                 if later > 0:
                     heapq.heappush(events, (now + later, 2 * cell))
                     break
         for k in range(count):
             which = touched[k]
             marked[which] = False
-            if sending[which] or queues.waiting[which] == 0:
+            if sending[which] or waiting[which] == 0:
                 continue
-            i = _most_urgent(queues, which)
+            i = np.int64(ranked[_most_urgent(low, high, start[which])])
+            waiting[which] -= 1
             sending[which] = True
             heapq.heappush(events, (now + busy[which], 2 * which + 1))
-            heapq.heappush(events, (now + delay[sends.tap[i]], 2 * i))
+            heapq.heappush(events, (now + delay[tap[i]], 2 * i))
             while i >= 0:
                 begin[i] = now
-                i = np.int64(sends.fellow[i]) if several else np.int64(-1)
+                i = np.int64(fellow[i]) if several else np.int64(-1)
     return end
 
 
 @njit(cache=True)
-def _rank(queue: Int32s, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
+def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
     """Transmissions by queue and urgency, by number where they are equally urgent.
 
     Args:
-        start, place: out, as in :class:`_Queues`; ``place`` comes in as −1.
+        path: queue of each transmission: [reception].
+        start: out, first place of each queue: [queue + 1].
+        place: out, place of each transmission, and −1, as it comes in, of other receptions: [reception].
+
+    Returns:
+        First reception of the transmission at each place: [place].
     """
     for above in range(len(place)):
         to = sends.child[above]
         while to >= 0:
             place[to] = 0
-            start[queue[sends.tap[to]] + 1] += 1
+            start[path[to] + 1] += 1
             to = sends.sibling[to]
     for which in range(len(start) - 1):
         start[which + 1] += start[which]
@@ -115,7 +109,7 @@ def _rank(queue: Int32s, sends: Transmissions, start: Ints, place: Int32s) -> In
     following = start[:-1].copy()
     for i in range(len(place)):
         if place[i] == 0:
-            which = queue[sends.tap[i]]
+            which = path[i]
             ranked[following[which]] = i
             following[which] += 1
     for which in range(len(start) - 1):
@@ -128,38 +122,35 @@ def _rank(queue: Int32s, sends: Transmissions, start: Ints, place: Int32s) -> In
 
 
 @njit(cache=True)
-def _wait(queues: _Queues, which: int, at: int) -> None:
-    """Let the transmission at a place wait in its queue."""
-    queues.low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
-    queues.high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
-    queues.waiting[which] += 1
+def _wait(low: Column, high: Column, at: int) -> None:
+    """Let the transmission at a place wait: in ``low`` [place / 64], and in ``high`` [place / 4096] for its word."""
+    low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+    high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
 
 
 @njit(cache=True)
-def _most_urgent(queues: _Queues, which: int) -> int:
-    """Take the most urgent transmission from a queue in which some wait."""
-    at = queues.start[which]
+def _most_urgent(low: Column, high: Column, at: int) -> int:
+    """Take the first place that waits from a place on, where one does."""
     word = at >> 6
-    bits = queues.low[word] >> np.uint64(at & 63)
+    bits = low[word] >> np.uint64(at & 63)
     if bits:
         at += _lowest(bits)
     else:
         word += 1
         group = word >> 6
-        bits = queues.high[group] >> np.uint64(word & 63)
+        bits = high[group] >> np.uint64(word & 63)
         if bits:
             word += _lowest(bits)
         else:
             group += 1
-            while queues.high[group] == 0:
+            while high[group] == 0:
                 group += 1
-            word = (group << 6) + _lowest(queues.high[group])
-        at = (word << 6) + _lowest(queues.low[word])
-    queues.low[word] &= ~(np.uint64(1) << np.uint64(at & 63))
-    if queues.low[word] == 0:
-        queues.high[word >> 6] &= ~(np.uint64(1) << np.uint64(word & 63))
-    queues.waiting[which] -= 1
-    return np.int64(queues.ranked[at])  # type: ignore[return-value]
+            word = (group << 6) + _lowest(high[group])
+        at = (word << 6) + _lowest(low[word])
+    low[word] &= ~(np.uint64(1) << np.uint64(at & 63))
+    if low[word] == 0:
+        high[word >> 6] &= ~(np.uint64(1) << np.uint64(word & 63))
+    return at
 
 
 @njit(cache=True)

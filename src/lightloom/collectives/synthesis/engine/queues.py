@@ -49,16 +49,16 @@ class Wiring:
 
 
 def gather_rows(forest: Forest) -> Rows:
-    """Rows of an all-gather, turned to the first period from wherever in the tree their senders are."""
+    """Rows of an all-gather, rotated into the first period of ranks."""
     paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
     piece, root, rank = at = np.nonzero(forest.tap >= 0)
     tap = forest.tap[at]
     sender = paths.origin[tap].astype(np.int64)
-    turn = sender - sender % paths.period
-    chunk = (root - turn) % ranks * pieces + piece
+    shift = sender - sender % paths.period
+    chunk = (root - shift) % ranks * pieces + piece
     stores = np.zeros(len(tap), np.bool_)
     return Rows(
-        paths.queue[tap].astype(np.int64), sender - turn, (rank - turn) % ranks, chunk, stores, forest.begin[at]
+        paths.queue[tap].astype(np.int64), sender - shift, (rank - shift) % ranks, chunk, stores, forest.begin[at]
     )
 
 
@@ -70,13 +70,13 @@ def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
     """
     gather, period, (pieces, _, ranks) = gather_rows(forest), forest.paths.period, forest.tap.shape
     source = gather.destination % period
-    turn = gather.destination - source
+    shift = gather.destination - source
     owner, piece = np.divmod(gather.chunk, pieces)
     return Rows(
         queue(gather.queue, source),
         source,
-        (gather.source - turn) % ranks,
-        (owner - turn) % ranks * pieces + piece,
+        (gather.source - shift) % ranks,
+        (owner - shift) % ranks * pieces + piece,
         np.ones(len(source), np.bool_),
         -gather.when,
     )

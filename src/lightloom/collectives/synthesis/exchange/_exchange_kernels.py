@@ -151,7 +151,7 @@ def lay_paths(routes: Routes, delay: Floats, begin: Ints, path: Int32s, left: Fl
 
 @njit(cache=True)
 def fill_rows(hops: Hops, sent: Ints, rows: HopRows) -> None:
-    """Columns of a schedule, turned to where a circuit starts in the first period.
+    """Fill the columns of a schedule, rotated to where each circuit starts in the first period.
 
     Args:
         sent: hops by circuit, in the order sent: [hop].
@@ -171,7 +171,7 @@ def fill_rows(hops: Hops, sent: Ints, rows: HopRows) -> None:
         rows.step[i] = rows.step[i - 1] + 1 if circuit == before else 0
         before = circuit
         rows.lightpath[i] = circuit
-        turn = sender[sent[i]] - hops.start[circuit]
+        shift = sender[sent[i]] - hops.start[circuit]
         source, rank = carried[sent[i]] // ranks, carried[sent[i]] % ranks
         rows.destination[i] = (hops.start[circuit] + hops.length[circuit]) % ranks
-        rows.chunk[i] = (source - turn) % ranks * ranks + (rank - turn) % ranks
+        rows.chunk[i] = (source - shift) % ranks * ranks + (rank - shift) % ranks

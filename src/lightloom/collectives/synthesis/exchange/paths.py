@@ -104,7 +104,7 @@ def route(
     return Routed(ring, routes, busy, delay, load, longest)
 
 
-def glance(wiring: Wiring, exchange: Exchange, sources: int) -> float:
+def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
     """Seconds that a schedule may take, from the longest of the cheapest paths and the heaviest load on them."""
     routed = route(wiring, exchange, 1, sources)
     if routed is None:

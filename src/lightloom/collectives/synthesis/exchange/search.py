@@ -1,8 +1,8 @@
-"""The best wiring for an all-to-all on a ring: many looked at, the best of them tried, then steps from the leaders.
+"""The best wiring for an all-to-all on a ring: many are estimated, the best of them tried, then varied.
 
-A look adds up the longest of the cheapest paths and the heaviest load of a few sources; a trial schedules the blocks
-of some sources as if they were all; the leaders are planned in full. Deterministic: the effort is counted in hops, not
-in seconds, and random choices are seeded.
+An estimate adds up the longest of the cheapest paths and the heaviest load of a few sources; a trial schedules the
+blocks of some sources as if they were all; the leaders are planned in full. Deterministic: the effort is counted in
+hops, not in seconds, and random choices are seeded.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.exchange.circuits import Wiring
 from lightloom.collectives.synthesis.exchange.designs import Designs
-from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, glance, plan
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, estimate, plan
 from lightloom.core.arrays import Floats
 
 EFFORT = 12_000_000
 """Hops that a search may schedule, up to 300 ranks; about three CPU seconds."""
 _RANKS, _GROWTH = 300, 0.8
 """From so many ranks on effort grows with this power of the ranks."""
-_LOOKED, _TRIED, _STEPPED = 0.15, 0.45, 0.8
-"""Of the effort, spent by the end of each part; the rest is for plans in full."""
+_ESTIMATED, _TRIED, _STEPPED = 0.15, 0.45, 0.8
+"""Shares of the effort that are spent by the end of each part; the rest is for plans in full."""
 _NEAR = 1.003
 """Times the bound at which a search is content."""
-_GLANCE, _SOURCES, _BLOCKS = 3, 10, 1 << 14
-"""Sources of a look; of a trial, or as many as have so many blocks."""
+_ESTIMATE_SOURCES, _SOURCES, _BLOCKS = 3, 10, 1 << 14
+"""Sources of an estimate; of a trial, or as many as have so many blocks."""
 _HOPELESS = 1.15
 """Times the best trial so far: what takes longer by its paths or its loads alone."""
 _MOST_ROWS = 8_000_000
-"""Of a schedule."""
+"""Most rows of a schedule."""
 _MISSES = 500
 """Random choices that lead nowhere, after which there is nothing left to choose."""
 _KEPT, _FINAL = 6, 4
@@ -58,30 +58,30 @@ class ExchangeSearch:
         if simplest.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
             return neighbours, simplest
         self._seconds[neighbours] = self._best = simplest.time
-        for wiring in self._looked_at(_LOOKED * effort):
+        for wiring in self._by_estimate(_ESTIMATED * effort):
             if self._spent < _TRIED * effort:
                 self._try(wiring)
         self._walk(_STEPPED * effort)
         return self._planned(effort, (neighbours, simplest))
 
-    def _looked_at(self, effort: float) -> list[Wiring]:
+    def _by_estimate(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
         seconds: dict[Wiring, float] = {}
         for wiring in self._designs.plain():
             if wiring is not None and self._designs.fits(wiring):
-                seconds[wiring] = self._look(wiring)
+                seconds[wiring] = self._estimate(wiring)
         misses = 0
         while self._spent < effort and misses < _MISSES:
             wiring = self._designs.random()
             if wiring is not None and wiring not in seconds and self._designs.fits(wiring):
-                seconds[wiring] = self._look(wiring)
+                seconds[wiring] = self._estimate(wiring)
             else:
                 misses += 1
         return sorted(seconds, key=lambda design: seconds[design])
 
-    def _look(self, wiring: Wiring) -> float:
-        self._spent += _GLANCE * self._ranks
-        return glance(wiring, self._exchange, _GLANCE)
+    def _estimate(self, wiring: Wiring) -> float:
+        self._spent += _ESTIMATE_SOURCES * self._ranks
+        return estimate(wiring, self._exchange, _ESTIMATE_SOURCES)
 
     def _walk(self, effort: float) -> None:
         rng, misses = np.random.default_rng(1), 0

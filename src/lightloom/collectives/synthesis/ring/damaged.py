@@ -118,13 +118,13 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
         return None
     blocked, ends = _blocked(fabric), fabric.blocked_ends()
     broken = np.flatnonzero(blocked.all(axis=1))
-    turn = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
+    shift = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
     free = ~blocked
     free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
     parts = []
     for level in range(len(plan.levels) - 1, -1, -1):
         for direction in (0, 1):
-            source, destination, planned = _level(plan, level, direction, turn, lit, fabric.channels)
+            source, destination, planned = _level(plan, level, direction, shift, lit, fabric.channels)
             usable = planned & _free_all_along(free, source, destination, direction, fabric.ranks)
             if ends is not None:
                 usable &= ~ends[source, direction] & ~ends[destination, direction]
@@ -149,7 +149,7 @@ def _strongly_connected(circuits: StandingCircuits) -> bool:
 
 
 def _level(
-    plan: HubCircuits, level: int, direction: int, turn: int, lit: Ints, channels: int
+    plan: HubCircuits, level: int, direction: int, shift: int, lit: Ints, channels: int
 ) -> tuple[Ints, Ints, Mask]:
     """Ends of a level's circuits in one direction, and the channels that each plans to use: [circuit, channel]."""
     source = np.flatnonzero(plan.next[level, direction] >= 0)
@@ -162,7 +162,7 @@ def _level(
         first = plan.channel(level, number[source if direction == 0 else destination])
         planned[:] = False
         np.put_along_axis(planned, lit[first[:, None] + np.arange(chords.width)], True, axis=1)
-    return (source + turn) % plan.ranks, (destination + turn) % plan.ranks, planned
+    return (source + shift) % plan.ranks, (destination + shift) % plan.ranks, planned
 
 
 def _free_all_along(free: Mask, source: Ints, destination: Ints, direction: int, ranks: int) -> Mask:

@@ -71,9 +71,9 @@ def exchange_over_lift(collective: Collective, lift: Lift, pieces: int, note: st
     degree, period = lift.ahead.shape
     ways = _Ways(lift.origin, lift.circuit, np.repeat(np.arange(degree), period), lift.hops)
     rows = ways.rows(pieces)
-    turn = rows["source"] // period * period
+    shift = rows["source"] // period * period
     for name in ("owner", "reader", "source", "destination"):
-        rows[name] = (rows[name] - turn) % collective.ranks
+        rows[name] = (rows[name] - shift) % collective.ranks
     return _schedule(collective, rows, ways.plane, pieces, note, period)
 
 

@@ -1,0 +1,132 @@
+"""Bounds are the numbers that their formulas give, worked out here once more in plain terms."""
+
+from __future__ import annotations
+
+import pytest
+
+from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from tests.collectives.strategies import wdm_ring
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 9, 40, 41])
+@pytest.mark.parametrize("degree", [1, 2, 3, 6])
+def test_ranks_by_hops_fill_a_tree(ranks: int, degree: int) -> None:
+    """A breadth-first walk over a tree in which every rank has so many children."""
+    depth = [0]
+    while len(depth) < ranks:
+        level = depth[-1] + 1
+        depth += [level] * min(degree**level, ranks - len(depth))
+    assert ranks_by_hops(ranks, degree) == [depth.count(level) for level in range(1, depth[-1] + 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("ranks", "degree"), [(2, 1), (5, 2), (7, 2), (8, 2), (13, 3), (14, 3), (9, 12)])
+@pytest.mark.parametrize("setup", [0.0, 2e-5, 1.0])
+def test_degree_bounds(kind: Kind, ranks: int, degree: int, setup: float) -> None:
+    """Circuits that stand make some data take hops; circuits that change cost a second set-up."""
+    nbytes = 7e5 * ranks
+    fabric = CircuitSwitch(ranks=ranks, degree=degree, bandwidth=5e9, hop_latency=3e-6, reconfiguration_time=setup)
+    hop, convert = fabric.neighbour_latency(), fabric.step_overhead
+    share = nbytes / ranks / (degree * fabric.channel_bandwidth)
+    if kind == "all-to-all":
+        share = Collective(kind, ranks, nbytes).nbytes_per_rank / (degree * fabric.channel_bandwidth)
+    levels = ranks_by_hops(ranks, degree)
+    received = {"broadcast": ranks, "reduce": ranks, "all-reduce": 2 * (ranks - 1)}.get(kind, ranks - 1)
+    farthest = len(levels) * hop + (len(levels) - 1) * convert
+    if kind == "all-to-all":
+        passes = sum(level * number for level, number in enumerate(levels, start=1))
+        standing = max(farthest, hop + passes * share)
+    elif kind in ("all-gather", "reduce-scatter"):
+        behind = [sum(levels[k:]) for k in range(len(levels))]
+        standing = max((k + 1) * hop + k * convert + behind[k] * share for k in range(len(levels)))
+    else:
+        standing = max(farthest, hop + received * share)
+    changing = max(setup, hop + received * share)
+    seconds = degree_seconds(Collective(kind, ranks, nbytes), fabric)
+    assert seconds == pytest.approx(setup + convert + min(standing, changing), rel=1e-12)
+    assert lower_bound(Collective(kind, ranks, nbytes), fabric).time >= seconds * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_a_switch_bounds_what_a_port_carries(kind: Kind, ranks: int) -> None:
+    rate, nbytes = 3e9, 6e5 * ranks
+    fabric = PacketSwitch(ranks=ranks, hop_latency=2e-6, bandwidth=rate)
+    share = nbytes / ranks
+    port = {"all-reduce": 2 * (ranks - 1) * share, "broadcast": nbytes, "reduce": nbytes}.get(kind, (ranks - 1) * share)
+    bound = lower_bound(Collective(kind, ranks, nbytes), fabric)
+    assert bound.time == pytest.approx(fabric.neighbour_latency() + port / rate, rel=1e-12)
+    far = lower_bound(Collective(kind, ranks, 1e-9), fabric)
+    assert far.time == pytest.approx(fabric.diameter_latency(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("wavelengths", "transceivers", "taps", "hops"),
+    [
+        # All pairs of 16 ranks need 32 wavelengths each way and 15 lightpaths from every rank.
+        (32, None, 1, 1),
+        (31, None, 1, 2),
+        (32, 15, 1, 1),
+        (32, 14, 1, 2),
+        # 2 + 4 + 8 ranks within three hops, and one more in a fourth.
+        (1, None, 1, 4),
+        (40, 2, 1, 4),
+        (40, 3, 1, 3),
+        (1, None, 2, 2),
+        (1, None, 8, 1),
+        (40, 3, 5, 1),
+    ],
+)
+def test_hops_over_circuits_that_stand(
+    kind: Kind, wavelengths: int, transceivers: int | None, taps: int, hops: int
+) -> None:
+    """A root needs no more than the tree of circuits below it; all other kinds need lightpaths between all pairs."""
+    fabric = wdm_ring(
+        16,
+        wavelengths,
+        transceivers=transceivers,
+        multicast_taps=taps,
+        conversion_time=1e-6,
+        hop_latency=1e-8,
+        reconfiguration_time=1.0,
+    )
+    bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 16, 1.0), fabric)}
+    # 31 wavelengths each way leave a root for all 15 others, though they do not join all pairs.
+    expected = 1 if kind in ("broadcast", "reduce") and wavelengths == 31 else hops
+    assert bounds[f"{expected} hops on circuits that stand, or circuits set twice"] == pytest.approx(
+        expected * (1e-6 + fabric.neighbour_latency()), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_circuits_set_twice_and_light_that_does_not_reach(kind: Kind) -> None:
+    fabric = wdm_ring(17, 1, conversion_time=1e-6, reconfiguration_time=5e-7, lightpath_reach=3)
+    bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 17, 1.0), fabric)}
+    twice = next(seconds for name, seconds in bounds.items() if "set twice" in name)
+    assert twice == pytest.approx(5e-7 + 1e-6 + fabric.neighbour_latency(), rel=1e-12)
+    # Eight links to the opposite rank in hops of three.
+    assert bounds["3 hops, as light reaches 3 links"] == pytest.approx(3 * (1e-6 + fabric.neighbour_latency()))
+
+
+@pytest.mark.parametrize(("taps", "kind", "uses"), [(1, "all-to-all", 72), (2, "all-gather", 16), (2, "broadcast", 16)])
+def test_links_that_data_must_use(taps: int, kind: Kind, uses: int) -> None:
+    """Blocks of an all-to-all pass floor(N²/4) links for every byte held in the end; tapped light passes N − 1."""
+    fabric = wdm_ring(17, 3, multicast_taps=taps, conversion_time=1e-6)
+    bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 17, 1e9), fabric)}
+    total = 2 * 17 * 3 * fabric.channel_bandwidth
+    expected = 1e-6 + fabric.neighbour_latency() + 1e9 * uses / total
+    assert bounds["the links that so few hops must use"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_paper_model_adds_set_up_and_conversion_to_what_must_move() -> None:
+    fabric = wdm_ring(8, 4, conversion_time=1e-6, reconfiguration_time=2e-6, hop_latency=1e-3)
+    bound = lower_bound(Collective("all-gather", 8, 1e6), fabric, "paper")
+    # Seven shares enter a rank over both sides' wavelengths.
+    assert bound.time == pytest.approx(3e-6 + 7 / 8 * 1e6 / (2 * 4 * fabric.channel_bandwidth), rel=1e-12)
+    assert bound.to_json() == {"lower_bound_s": bound.time, "bound_by": bound.bound_by}
