@@ -157,7 +157,7 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
         "gap": turns.gap,
         "gap_to_counts": 1 - turns.max_min / counts_bound,
         "gap_with_duty": 1 - duty * turns.max_min / relaxed.service,
-        "lost": turns.lost,
+        "lost": turns.unassigned,
         "bound_cpu_s": bound_s,
         "one_hold_cpu_s": once_s,
         "turns_cpu_s": turns_s,

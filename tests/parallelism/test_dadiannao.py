@@ -14,7 +14,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.mesh import Mesh
 from lightloom.parallelism.dadiannao import (
-    Link,
+    ChipLink,
     Network,
     broadcast_time,
     check_rack,
@@ -43,7 +43,7 @@ networks = st.builds(
     products=st.floats(1e6, 1e11),
     inputs=st.floats(1e4, 1e9),
 )
-links = st.builds(Link, bandwidth=st.floats(1e8, 1e12), latency=st.floats(0, 1e-6), phy_power=st.floats(0.1, 10))
+links = st.builds(ChipLink, bandwidth=st.floats(1e8, 1e12), latency=st.floats(0, 1e-6), phy_power=st.floats(0.1, 10))
 RESNET152 = Network(
     name="ResNet152", layers=363, synapses=229 * MIB, neurons=7014 / 32 * MIB, products=1e10, inputs=1e8
 )
@@ -57,7 +57,7 @@ def test_chips_hold_everything_and_one_less_would_not(network: Network, batch: i
 
 
 @given(network=networks, batch=st.integers(1, 512), link=links, chips=st.integers(1, 2000))
-def test_layers_broadcast_one_after_the_other(network: Network, batch: int, link: Link, chips: int) -> None:
+def test_layers_broadcast_one_after_the_other(network: Network, batch: int, link: ChipLink, chips: int) -> None:
     share = network.synapses / network.layers / chips
     one_by_one = network.layers * broadcast_time(share, chips, link)
     assert communication_time(network, batch, chips, link) == pytest.approx(one_by_one)
@@ -65,8 +65,8 @@ def test_layers_broadcast_one_after_the_other(network: Network, batch: int, link
 
 
 @given(network=networks, batch=st.integers(1, 512), link=links)
-def test_model_parallelism_sends_inputs_and_grows_with_the_batch(network: Network, batch: int, link: Link) -> None:
-    free = Link(bandwidth=link.bandwidth, latency=0.0)
+def test_model_parallelism_sends_inputs_and_grows_with_the_batch(network: Network, batch: int, link: ChipLink) -> None:
+    free = ChipLink(bandwidth=link.bandwidth, latency=0.0)
     once, more = (communication_time(network, each, 64, free, "model") for each in (1, batch))
     assert more == pytest.approx(batch * once)
     assert communication_time(network, batch, 64, link) == communication_time(network, 1, 64, link)
@@ -78,19 +78,19 @@ def test_hops_of_the_topologies_are_ordered(chips: int) -> None:
     assert tree_hops(chips) <= ring_hops(chips)
     root = isqrt(chips)
     assert 2 * (root - 1) <= mesh_hops(chips) < 2 * root
-    assert broadcast_time(1.0, chips, Link(bandwidth=inf, latency=1.0)) == mesh_hops(chips)
+    assert broadcast_time(1.0, chips, ChipLink(bandwidth=inf, latency=1.0)) == mesh_hops(chips)
 
 
 @given(network=networks, link=links, chips=st.integers(1, 2000), seconds=st.tuples(*[st.floats(1e-9, 1)] * 2))
 def test_energy_is_power_times_the_seconds_in_which_it_works(
-    network: Network, link: Link, chips: int, seconds: tuple[float, float]
+    network: Network, link: ChipLink, chips: int, seconds: tuple[float, float]
 ) -> None:
     computing, sending = seconds
     found = step(CHIP, link, chips=chips, computation=computing, communication=sending)
     assert link.phy_power is not None
     assert found.energy == pytest.approx(chips * (7.96 * computing + 4 * link.phy_power * sending))
     assert found.edp == pytest.approx((found.energy or 0) * (computing + sending))
-    silent = step(CHIP, Link(bandwidth=1.0, latency=0.0), chips=chips, computation=computing, communication=sending)
+    silent = step(CHIP, ChipLink(bandwidth=1.0, latency=0.0), chips=chips, computation=computing, communication=sending)
     assert silent.energy is None
     assert silent.edp is None
 
@@ -130,7 +130,7 @@ def test_a_batch_below_one_is_refused() -> None:
 
 
 def test_links_of_the_chip() -> None:
-    assert link_of(CHIP, "25-E") == Link(bandwidth=3.2e9, latency=80e-9, phy_power=2.0)
+    assert link_of(CHIP, "25-E") == ChipLink(bandwidth=3.2e9, latency=80e-9, phy_power=2.0)
     assert link_of(CHIP, "3200-O").phy_power is None
 
 
@@ -161,13 +161,13 @@ def test_a_graph_is_counted_for_one_sample() -> None:
 
 @settings(max_examples=20)
 @given(rows=st.integers(1, 5), columns=st.integers(1, 5), share=st.floats(1, 1e7), link=links)
-def test_equation_3_is_a_schedule(rows: int, columns: int, share: float, link: Link) -> None:
+def test_equation_3_is_a_schedule(rows: int, columns: int, share: float, link: ChipLink) -> None:
     if rows * columns < 2:
         return
     fabric = Mesh(ranks=rows * columns, rows=rows, bandwidth=link.bandwidth, hop_latency=link.latency)
     schedule = mesh_broadcast(fabric, share)
     built = cost(schedule, fabric).time
-    shares = broadcast_time(share, fabric.ranks, Link(bandwidth=link.bandwidth, latency=0.0))
+    shares = broadcast_time(share, fabric.ranks, ChipLink(bandwidth=link.bandwidth, latency=0.0))
     assert schedule.steps == rows + columns - 2
     assert built == pytest.approx((rows + columns - 2) * link.latency + shares)
     closed = broadcast_time(share, fabric.ranks, link)
@@ -177,11 +177,11 @@ def test_equation_3_is_a_schedule(rows: int, columns: int, share: float, link: L
 
 @settings(max_examples=10)
 @given(side=st.integers(2, 4), share=st.floats(1, 1e7), link=links)
-def test_both_axes_at_once_halve_the_bytes_and_meet_the_bound(side: int, share: float, link: Link) -> None:
+def test_both_axes_at_once_halve_the_bytes_and_meet_the_bound(side: int, share: float, link: ChipLink) -> None:
     fabric = Mesh(ranks=side**2, bandwidth=link.bandwidth, hop_latency=link.latency)
     schedule = mesh_broadcast(fabric, share, both_axes=True)
     built = cost(schedule, fabric).time
-    doubled = Link(bandwidth=2 * link.bandwidth, latency=link.latency)
+    doubled = ChipLink(bandwidth=2 * link.bandwidth, latency=link.latency)
     assert built == pytest.approx(broadcast_time(share, fabric.ranks, doubled))
     bound = lower_bound(schedule.collective, fabric).time
     assert bound * (1 - 1e-9) <= built <= (bound + schedule.steps * link.latency) * (1 + 1e-9)

@@ -40,7 +40,6 @@ def test_figure_4_keeps_its_degrees() -> None:
     assert np.array_equal(dense[:4, :4], dense[4:, 4:])
     assert not dense[:4, 4:].any()
     assert {tuple(pair) for pair in np.argwhere(data.toarray())} <= {(r, (r + 4) % 8) for r in range(8)}
-    assert plan.counterparts(1).tolist() == [1, 5]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
@@ -49,7 +48,7 @@ def test_one_device_a_group_is_data_parallelism(groups: int) -> None:
     balanced = partition(graph, seconds(graph), 1, 0.0)
     plan = planned(balanced, 1, groups, Reach(1))
     settings = TrainingSettings(batch_per_rank=8)
-    exchanged = data_parallel(graph, groups, settings).exchanged_bytes
+    exchanged = sum(exchange.nbytes for exchange in data_parallel(graph, groups, settings).exchanges)
     assert plan.gradient_bytes.tolist() == [exchanged]
     assert plan.traffic().model_parallel.nnz == 0
     sent = plan.traffic().data_parallel.sum(axis=1)

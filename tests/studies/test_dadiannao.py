@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.claims import Claim
-from lightloom.parallelism.dadiannao import Link, chips_needed, literal_hops
+from lightloom.parallelism.dadiannao import ChipLink, chips_needed, literal_hops
 from lightloom.studies import load
 from lightloom.studies.base import Study
 from lightloom.studies.dadiannao import beyond, fit
@@ -224,9 +224,9 @@ def test_beyond_400_gigabits(name: str) -> None:
 
 def test_an_infinitely_fast_link_leaves_computation() -> None:
     network = printed()["VGG16"]
-    found = run(network, 32, Link(bandwidth=inf, latency=0.0), FITTED)
+    found = run(network, 32, ChipLink(bandwidth=inf, latency=0.0), FITTED)
     assert found.communication == 0
-    assert found.computation == run(network, 32, Link(bandwidth=1e9, latency=1e-3), FITTED).computation
+    assert found.computation == run(network, 32, ChipLink(bandwidth=1e9, latency=1e-3), FITTED).computation
 
 
 def test_a_ring_is_slower_than_electrical_links_at_batch_256() -> None:
@@ -240,8 +240,8 @@ def test_scaling_both_parts_of_a_step_changes_no_percentage(constants: Constants
     slow = Constants(passes=2 * constants.passes, synapse=2 * constants.synapse)
     half = (MIXED[0] / 2, MIXED[1] / 2, MIXED[2] / 2)
     network = printed()["VGG16"]
-    one = run(network, 32, Link(bandwidth=MIXED[0], latency=8e-8), constants)
-    two = run(network, 32, Link(bandwidth=half[0], latency=16e-8), slow)
+    one = run(network, 32, ChipLink(bandwidth=MIXED[0], latency=8e-8), constants)
+    two = run(network, 32, ChipLink(bandwidth=half[0], latency=16e-8), slow)
     assert two.time == pytest.approx(2 * one.time)
 
 

@@ -129,7 +129,7 @@ def test_a_placement_exists_where_sweeps_chase_one_another() -> None:
 def test_counts_that_no_wavelengths_can_serve() -> None:
     nodes, links, wavelengths = circuits.LONG
     case = circuits.solve(circuits.ahead(nodes, links), wavelengths)
-    assert case.lost > 0
+    assert case.unassigned > 0
     assert case.fast.max_min <= case.fast.bound < case.optimum
     assert case.fast.max_min == np.floor(case.fast.bound)
 

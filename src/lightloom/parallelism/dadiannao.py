@@ -60,7 +60,7 @@ def network_of(graph: ComputeGraph) -> Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class ChipLink:
     """A link between neighbouring chips."""
 
     bandwidth: float
@@ -71,14 +71,14 @@ class Link:
     """Watts of one PHY; None when no source gives them."""
 
 
-def link_of(chip: DaDianNao, name: str) -> Link:
+def link_of(chip: DaDianNao, name: str) -> ChipLink:
     """One of the chip's kinds of links.
 
     Raises:
         UnknownNameError: the chip has no such links.
     """
     link = chip.link(name)
-    return Link(bandwidth=link.bandwidth, latency=link.latency, phy_power=link.phy_power)
+    return ChipLink(bandwidth=link.bandwidth, latency=link.latency, phy_power=link.phy_power)
 
 
 def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
@@ -131,7 +131,7 @@ def tree_hops(chips: int) -> float:
     return ceil(log2(chips))
 
 
-def broadcast_time(share: float, chips: int, link: Link, hops: Hops = mesh_hops) -> float:
+def broadcast_time(share: float, chips: int, link: ChipLink, hops: Hops = mesh_hops) -> float:
     """Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p − 1)/BW."""
     return hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
 
@@ -142,12 +142,12 @@ def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
 
 
 def communication_time(
-    network: Network, batch: int, chips: int, link: Link, strategy: Strategy = "data", hops: Hops = mesh_hops
+    network: Network, batch: int, chips: int, link: ChipLink, strategy: Strategy = "data", hops: Hops = mesh_hops
 ) -> float:
     """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes."""
     moved = broadcast_bytes(network, batch, strategy)
     latencies = network.layers * broadcast_time(0.0, chips, link, hops)
-    return latencies + broadcast_time(moved / chips, chips, Link(bandwidth=link.bandwidth, latency=0.0))
+    return latencies + broadcast_time(moved / chips, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))
 
 
 def computation_time(network: Network, batch: int, chips: int, chip: DaDianNao) -> float:
@@ -189,7 +189,7 @@ class Step:
         return None if (energy := self.energy) is None else energy * self.time
 
 
-def step(chip: DaDianNao, link: Link, *, chips: int, computation: float, communication: float) -> Step:
+def step(chip: DaDianNao, link: ChipLink, *, chips: int, computation: float, communication: float) -> Step:
     """Return a step of these seconds at the peak powers of the chip and of its PHYs."""
     return Step(
         chips=chips,

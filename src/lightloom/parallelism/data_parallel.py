@@ -10,7 +10,7 @@ section 3.2.
 from __future__ import annotations
 
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.plan import Exchange, MemoryUse, ParallelPlan, ParameterGroup, local_graph
+from lightloom.parallelism.plan import MemoryUse, ParallelPlan, ParameterGroup, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -24,14 +24,7 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
     groups = buckets(local, settings)
     end = 2 * len(local.operators)
     exchanges = tuple(
-        Exchange(
-            name=f"all-reduce {group.name}",
-            kind="all-reduce",
-            nbytes=float(group.parameters * settings.gradient_bytes),
-            group=index,
-            starts_after=end - 1 - group.first,
-            needed_by=end,
-        )
+        group.exchange("all-reduce", index, settings.gradient_bytes, end - 1 - group.first, end)
         for index, group in enumerate(groups)
     )
     held = float(local.parameters + local.unused_parameters)

@@ -37,7 +37,7 @@ class ExpertSplit:
 
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
     """Tokens go where the first of a chain of products with experts reads them, and come back from the last."""
-    held = np.array([each.kind == "experts" for each in graph.operators], np.bool_)
+    held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward
     inside: dict[str, bool] = {}
     common, works = 0, True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.arrays import Floats, Int32s
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Placement
@@ -70,10 +70,6 @@ class HybridPlan:
         """Bytes [k] that a device sends to its successor: 2 (l − 1)/l of its gradients, a ring all-reduce."""
         sent: Floats = 2 * (self.groups - 1) / self.groups * self.gradient_bytes
         return sent
-
-    def counterparts(self, device: int) -> Ints:
-        """Return the ranks [l] that hold the same part of the model, in the order of their ring."""
-        return np.arange(self.groups) * self.k + device
 
     @cached_property
     def _traffic(self) -> Traffic:

@@ -43,7 +43,20 @@ class ParameterGroup:
     operators: tuple[str, ...]
     """Names of the operators in it that have parameters."""
     parameters: int
-    """Elements."""
+    """Number of parameters."""
+
+    def exchange(
+        self, kind: Kind, index: int, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
+    ) -> Exchange:
+        """Return the collective of this group, which is number ``index``, with so many bytes for each parameter."""
+        return Exchange(
+            name=f"{kind} {self.name}{suffix}",
+            kind=kind,
+            nbytes=float(self.parameters * parameter_bytes),
+            group=index,
+            starts_after=starts_after,
+            needed_by=needed_by,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +143,6 @@ class ParallelPlan:
     def update(self) -> int:
         """Position of the optimizer's step."""
         return 2 * len(self.graph.operators)
-
-    @property
-    def exchanged_bytes(self) -> float:
-        """Sum of ``nbytes`` over the exchanges of a step."""
-        return sum(exchange.nbytes for exchange in self.exchanges)
 
 
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:

@@ -71,16 +71,9 @@ def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> li
     for index, group in enumerate(groups):
         # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
         behind = index - settings.prefetch - 1
-        gathers.append(
-            Exchange(
-                name=f"all-gather {group.name} forward",
-                kind="all-gather",
-                nbytes=float(group.parameters * settings.sharded_parameter_bytes),
-                group=index,
-                starts_after=groups[behind].last if behind >= 0 else START,
-                needed_by=group.first,
-            )
-        )
+        starts = groups[behind].last if behind >= 0 else START
+        nbytes = settings.sharded_parameter_bytes
+        gathers.append(group.exchange("all-gather", index, nbytes, starts, group.first, suffix=" forward"))
     return gathers
 
 
@@ -91,26 +84,11 @@ def _backward(groups: Sequence[ParameterGroup], operators: int, settings: Traini
     for index in range(len(groups) - 1, -1, -1):
         begins = end - 1 - groups[index].last
         while waiting >= max(0, index - settings.prefetch):
-            unit = groups[waiting]
-            issued.append(
-                Exchange(
-                    name=f"all-gather {unit.name} backward",
-                    kind="all-gather",
-                    nbytes=float(unit.parameters * settings.sharded_parameter_bytes),
-                    group=waiting,
-                    starts_after=begins - 1,
-                    needed_by=end - 1 - unit.last,
-                )
-            )
+            unit, nbytes = groups[waiting], settings.sharded_parameter_bytes
+            needed = end - 1 - unit.last
+            issued.append(unit.exchange("all-gather", waiting, nbytes, begins - 1, needed, suffix=" backward"))
             waiting -= 1
-        issued.append(
-            Exchange(
-                name=f"reduce-scatter {groups[index].name}",
-                kind="reduce-scatter",
-                nbytes=float(groups[index].parameters * settings.sharded_gradient_bytes),
-                group=index,
-                starts_after=end - 1 - groups[index].first,
-                needed_by=end,
-            )
-        )
+        unit = groups[index]
+        starts = end - 1 - unit.first
+        issued.append(unit.exchange("reduce-scatter", index, settings.sharded_gradient_bytes, starts, end))
     return issued

@@ -8,7 +8,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import gcd, isqrt
@@ -88,40 +88,25 @@ class Strategies:
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
         """One row."""
-        counts = {
-            "dp": strategy.dp,
-            "tp": strategy.tp,
-            "pp": strategy.pp,
-            "micro_batches": strategy.micro_batches,
-            "global_batch": strategy.global_batch,
+        indices = {
             "sharding": SHARDINGS.index(strategy.sharding),
             "recomputation": RECOMPUTATIONS.index(strategy.recomputation),
             "algorithm": 0,
-            "virtual_stages": strategy.virtual_stages,
-            "ep": strategy.ep,
         }
-        columns: dict[str, Any] = {name: np.array([value], np.int64) for name, value in counts.items()}
-        columns |= {"ratio": np.array([strategy.ratio]), "sequence_parallel": np.array([strategy.sequence_parallel])}
+        columns: dict[str, Any] = {name: np.array([value]) for name, value in (strategy._asdict() | indices).items()}
         return cls(algorithms=(strategy.algorithm,), **columns)
 
     def __len__(self) -> int:
         return len(self.dp)
 
     def __getitem__(self, row: int) -> Strategy:
-        return Strategy(
-            dp=int(self.dp[row]),
-            tp=int(self.tp[row]),
-            pp=int(self.pp[row]),
-            micro_batches=int(self.micro_batches[row]),
-            global_batch=int(self.global_batch[row]),
-            sharding=SHARDINGS[self.sharding[row]],
-            recomputation=RECOMPUTATIONS[self.recomputation[row]],
-            algorithm=self.algorithms[self.algorithm[row]],
-            ratio=float(self.ratio[row]),
-            sequence_parallel=bool(self.sequence_parallel[row]),
-            virtual_stages=int(self.virtual_stages[row]),
-            ep=int(self.ep[row]),
-        )
+        values: dict[str, Any] = {name: getattr(self, name)[row].item() for name in Strategy._fields}
+        values |= {
+            "sharding": SHARDINGS[self.sharding[row]],
+            "recomputation": RECOMPUTATIONS[self.recomputation[row]],
+            "algorithm": self.algorithms[self.algorithm[row]],
+        }
+        return Strategy(**values)
 
     @property
     def samples(self) -> Ints:
@@ -136,7 +121,7 @@ class Strategies:
 
     def rows(self, which: Any) -> Strategies:
         """The rows of a mask or of indices."""
-        columns = {each.name: getattr(self, each.name)[which] for each in fields(self) if each.name != "algorithms"}
+        columns = {name: getattr(self, name)[which] for name in Strategy._fields}
         return replace(self, **columns)
 
 
@@ -210,6 +195,6 @@ def strategy_space(
 @cache
 def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
     """Divisors of a number in ascending order, at most ``most``."""
-    small = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
-    divisors = dict.fromkeys([*small, *(number // each for each in reversed(small))])
-    return tuple(each for each in divisors if most is None or each <= most)
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    divisors = dict.fromkeys([*small, *(number // divisor for divisor in reversed(small))])
+    return tuple(divisor for divisor in divisors if most is None or divisor <= most)

@@ -119,4 +119,4 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
     walk = deque(seen)
     while walk[0] != at:
         walk.popleft()
-    return [tasks[each].name for each in (*reversed(walk), walk[-1])]
+    return [tasks[index].name for index in (*reversed(walk), walk[-1])]

@@ -48,29 +48,17 @@ def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[In
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = events.start, events.end
-    intervals = [
-        Interval(
-            resource=f"device {device[x]}",
-            category=category,
-            name=f"{label[x]} {category}",
-            start=float(start[node]),
-            end=float(end[node]),
-        )
+    tasks = [
+        (device[x], category, f"{label[x]} {category}", node)
         for category, nodes in (("forward", work.forward), ("backward", work.backward))
         for x, node in enumerate(nodes.tolist())
     ]
-    intervals += [
-        Interval(
-            resource=f"device {d}",
-            category="update",
-            name=f"optimizer update {d}",
-            start=float(start[node]),
-            end=float(end[node]),
-        )
-        for d, node in enumerate(work.update.tolist())
-        if end[node] > start[node]
+    updates = enumerate(work.update.tolist())
+    tasks += [(d, "update", f"optimizer update {d}", node) for d, node in updates if end[node] > start[node]]
+    return [
+        Interval(resource=f"device {d}", category=category, name=name, start=float(start[node]), end=float(end[node]))
+        for d, category, name, node in tasks
     ]
-    return intervals
 
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
@@ -95,9 +83,9 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
         nbytes = np.add.reduceat(nbytes[order], first)
         count = (last - first + 1).tolist()
         pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
-        labels = [f"{each} parcels" for each in count]
+        labels = [f"{parcels} parcels" for parcels in count]
     else:
-        labels = [names[each] for each in message[node].tolist()]
+        labels = [names[index] for index in message[node].tolist()]
     return [
         Interval(resource=resources[p], category="transmission", name=label, start=a, end=b, details={"bytes": size})
         for p, label, a, b, size in zip(

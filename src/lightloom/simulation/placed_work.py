@@ -185,11 +185,11 @@ class _Builder:
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
         none = np.full(len(passes), -1)
         columns = [(passes, seconds, np.zeros(len(passes)), none), *self._hops]
-        resource, amount, delay, pipe = (np.concatenate([each[i] for each in columns]) for i in range(4))
-        before, after = (np.concatenate([each[i] for each in self._pairs]).astype(np.int32) for i in (0, 1))
+        resource, amount, delay, pipe = map(np.concatenate, zip(*columns, strict=True))
+        before, after = (np.concatenate(nodes).astype(np.int32) for nodes in zip(*self._pairs, strict=True))
         first, follower, waits = kernels.rows(before, after, self._size)
         nodes = Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
-        messages = Messages(*(np.concatenate([each[i] for each in self._messages]) for i in range(7)))
+        messages = Messages(*map(np.concatenate, zip(*self._messages, strict=True)))
         ports = int(self._circuits.port.max(initial=-1)) + 1
         return PlacedWork(
             nodes=nodes,
@@ -202,7 +202,7 @@ class _Builder:
         )
 
     def _along(self, kind: MessageKind, shared: Ints, sendable: Ints, *, inwards: bool, waiting: Ints) -> None:
-        """Shares along the copies of a parameter, from each part to its neighbour and on, both ways.
+        """Shares along the copies of a parameter, from each part to its neighbour and on, in both directions.
 
         Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
         from the side on which it is. ``sendable`` [n] is what a part waits for before it sends, ``waiting`` [n]
@@ -232,11 +232,11 @@ class _Builder:
         circuits = self._circuits
         nbytes = np.where(source == destination, 0.0, nbytes)
         needed = nbytes > 0
-        start, way = circuits.paths(np.where(needed, source, 0), np.where(needed, destination, 0))
+        start, path = circuits.paths(np.where(needed, source, 0), np.where(needed, destination, 0))
         hops = np.maximum(np.diff(start), 1)
         first = self._size + np.cumsum(hops) - hops
         pipe = np.full(int(hops.sum()), -1)
-        pipe[np.repeat(needed, hops)] = way
+        pipe[np.repeat(needed, hops)] = path
         moved = pipe >= 0
         resource, delay = np.full(len(pipe), -1), np.zeros(len(pipe))
         resource[moved] = self._plan.k + circuits.port[pipe[moved]]

@@ -16,7 +16,6 @@ from lightloom.parallelism.circuits import (
     Timing,
     Traffic,
     longest_first,
-    most_bytes,
     play_once,
     play_replanned,
     ring,
@@ -117,18 +116,6 @@ def test_relaying_on_an_overfull_ring() -> None:
     played = play_once(traffic, ring.assign_longest(traffic, fabric), fabric, Timing(1e-4, 2e-5))
     assert len(played.relayed)
     assert played.carried == pytest.approx(traffic.nbytes * played.hops)
-
-
-def test_bytes_matter_more_than_pairs_where_they_should() -> None:
-    """In one hold, `most_bytes` moves at least what `longest_first` moves."""
-    traffic = neighbours(12, 6, 1)
-    fabric = CircuitSwitch(ranks=12, degree=3, bandwidth=1e9)
-    capacity = 1e-3 * fabric.bandwidth
-    moved = [
-        np.minimum(traffic.nbytes, plan(traffic, capacity).counts(traffic)[0] * capacity).sum()
-        for plan in (most_bytes(fabric), longest_first(fabric))
-    ]
-    assert moved[0] >= moved[1]
 
 
 def test_disconnected_demands_are_refused() -> None:

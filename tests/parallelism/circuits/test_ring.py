@@ -64,7 +64,7 @@ def test_assignments_are_legal(traffic: Traffic, wavelengths: int, fibres: int, 
     fabric = WdmRing(ranks=traffic.ranks, wavelengths=wavelengths, fibres=fibres)
     found = ring.assign(traffic, fabric, holds)
     verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
-    assert found.lost == 0
+    assert found.unassigned == 0
     assert found.max_min <= found.bound * (1 + 1e-6)
 
 
@@ -100,8 +100,8 @@ def test_three_arcs_of_load_two_lose_one() -> None:
     fabric = WdmRing(ranks=3, wavelengths=2)
     traffic = Traffic.of([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
     counts = np.array([[0, 0], [1, 2], [1, 2], [0, 0], [0, 0], [1, 2]])
-    circuits, lost = ring.realise(traffic, fabric, counts)
-    assert lost == 1
+    circuits, unassigned = ring.realise(traffic, fabric, counts)
+    assert unassigned == 1
     verify(circuits, fabric)
     assert len(circuits) == counts.sum() - 1
 

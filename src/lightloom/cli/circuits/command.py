@@ -103,7 +103,7 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Doc
         "max_min": assignment.max_min,
         "bound": assignment.bound,
         "gap": assignment.gap,
-        "without_wavelength": assignment.lost,
+        "without_wavelength": assignment.unassigned,
         "verified": True,
         "finish_s": played.makespan,
         "holds_begun": played.holds,
@@ -137,8 +137,8 @@ def _print(document: Document, solved: Solved, on: Fabric, origin: str) -> None:
         ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),
         ("relayed", f"{relays} pairs, {format_size(document['relayed_bytes'])}" if relays else "nothing"),
     ]
-    if assignment.lost:
-        facts.append(("lost", f"{assignment.lost} circuits that loads admit found no wavelength"))
+    if assignment.unassigned:
+        facts.append(("unassigned", f"{assignment.unassigned} circuits that loads admit found no wavelength"))
     console = make_console()
     console.print(facts_table(facts, title=f"circuits on a {on.kind_name}"))
     console.print(origin, style="dim")

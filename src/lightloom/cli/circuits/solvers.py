@@ -150,8 +150,8 @@ def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
             f"the circuit program gives some of {len(traffic)} pairs no circuit in {counted(holds)} "
             f"({exact.status}): expected --holds of more than {holds}, more wavelengths, or --solver fast, which relays"
         )
-    granted, lost = ring.realise(traffic, on, exact.counts, holds)
-    return [_solved(Assignment(traffic, granted, relaxation.service, lost), request, exact)]
+    granted, unassigned = ring.realise(traffic, on, exact.counts, holds)
+    return [_solved(Assignment(traffic, granted, relaxation.service, unassigned), request, exact)]
 
 
 def _ring_holds(traffic: Traffic, on: Fabric) -> int:

@@ -2,8 +2,7 @@
 
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits
 from lightloom.parallelism.circuits.holds import Timing
-from lightloom.parallelism.circuits.play import Planner, Played, play_once, play_replanned
-from lightloom.parallelism.circuits.replan import longest_first, most_bytes
+from lightloom.parallelism.circuits.play import Planner, Played, longest_first, play_once, play_replanned
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify, verify_permutations
 
@@ -15,7 +14,6 @@ __all__ = [
     "Timing",
     "Traffic",
     "longest_first",
-    "most_bytes",
     "play_once",
     "play_replanned",
     "verify",

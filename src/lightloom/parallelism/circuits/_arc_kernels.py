@@ -75,41 +75,41 @@ def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> i
 
 @njit(cache=True)
 def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) -> int:
-    """Send circuits the other way until no link carries more than ``capacity``, while each change lowers the excess.
+    """Reverse circuits until no link carries more than ``capacity``, while each change lowers the excess.
 
-    ``counts`` [pair, way] and ``load`` [way, link] are changed in place. Way 1 runs over the links that way 0 leaves
-    out, in its own direction. Returns the excess left, summed over links.
+    ``counts`` [pair, direction] and ``load`` [direction, link] are changed in place. A circuit in direction 1
+    crosses the links that the same pair leaves out in direction 0. Returns the excess left, summed over links.
     """
     nodes, source, ahead = pairs.nodes, pairs.source, pairs.ahead
     over = np.zeros((2, 2 * nodes + 1), np.int64)
     full = np.zeros((2, 2 * nodes + 1), np.int64)
     excess = 0
-    for way in range(2):
+    for direction in range(2):
         for link in range(nodes):
-            excess += max(0, load[way, link] - capacity)
+            excess += max(0, load[direction, link] - capacity)
     while excess > 0:
-        for way in range(2):
+        for direction in range(2):
             for k in range(2 * nodes):
-                now = load[way, k % nodes]
-                over[way, k + 1] = over[way, k] + (now > capacity)
-                full[way, k + 1] = full[way, k] + (now >= capacity)
-        best, pair, old_way = 0, -1, 0
+                now = load[direction, k % nodes]
+                over[direction, k + 1] = over[direction, k] + (now > capacity)
+                full[direction, k + 1] = full[direction, k] + (now >= capacity)
+        best, pair, old_direction = 0, -1, 0
         for p in range(len(source)):
             a, b, c = source[p], source[p] + ahead[p], source[p] + nodes
             if counts[p, 0] > 0:
                 gain = over[0, b] - over[0, a] - (full[1, c] - full[1, b])
                 if gain > best:
-                    best, pair, old_way = gain, p, 0
+                    best, pair, old_direction = gain, p, 0
             if counts[p, 1] > 0:
                 gain = over[1, c] - over[1, b] - (full[0, b] - full[0, a])
                 if gain > best:
-                    best, pair, old_way = gain, p, 1
+                    best, pair, old_direction = gain, p, 1
         if pair < 0:
             return excess
         excess -= best
-        counts[pair, old_way] -= 1
-        counts[pair, 1 - old_way] += 1
-        step = 1 if old_way == 0 else -1
+        counts[pair, old_direction] -= 1
+        counts[pair, 1 - old_direction] += 1
+        step = 1 if old_direction == 0 else -1
         a, b, c = source[pair], source[pair] + ahead[pair], source[pair] + nodes
         for k in range(a, b):
             load[0, k % nodes] -= step
@@ -119,22 +119,22 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
 
 
 @njit(cache=True)
-def occupy(way: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
-    """Mark the channels of arcs in ``taken`` [way, link, word], one bit a channel."""
+def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
+    """Mark the channels of arcs in ``taken`` [direction, link, word], one bit a channel."""
     for i in range(len(start)):
         bit = np.uint64(1) << np.uint64(channel[i] % 64)
         for k in range(length[i]):
-            taken[way[i], (start[i] + k) % nodes, channel[i] // 64] |= bit
+            taken[direction[i], (start[i] + k) % nodes, channel[i] // 64] |= bit
 
 
 @njit(cache=True)
-def first_free(way: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
+def first_free(direction: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
     """Return the lowest channel that is free on all links of an arc, or −1."""
     full = ~np.uint64(0)
     for word in range(taken.shape[2]):
         mask = np.uint64(0)
         for k in range(length):
-            mask |= taken[way, (start + k) % nodes, word]
+            mask |= taken[direction, (start + k) % nodes, word]
             if mask == full:
                 break
         if mask == full:
@@ -150,8 +150,8 @@ def first_free(way: int, start: int, length: int, nodes: int, channels: int, tak
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
     """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit.
 
-    The shorter way first. ``counts`` [pair] and ``taken`` [way, link, word] are changed in place; a pair has enough at
-    ``most`` [pair]. Returns [circuit, 3]: pair, way, channel.
+    The shorter direction first. ``counts`` [pair] and ``taken`` [direction, link, word] are changed in place; a pair
+    has enough at ``most`` [pair]. Returns [circuit, 3]: pair, direction, channel.
     """
     nodes, source, ahead, nbytes = pairs
     queue = [(-nbytes[p] / (counts[p] + 1), p) for p in range(len(source))]
@@ -162,15 +162,15 @@ def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints)
         placed = False
         if counts[pair] < most[pair]:
             for attempt in range(2):
-                way = attempt if 2 * ahead[pair] <= nodes else 1 - attempt
-                start = source[pair] if way == 0 else (source[pair] + ahead[pair]) % nodes
-                length = ahead[pair] if way == 0 else nodes - ahead[pair]
-                channel = first_free(way, start, length, nodes, channels, taken)
+                direction = attempt if 2 * ahead[pair] <= nodes else 1 - attempt
+                start = source[pair] if direction == 0 else (source[pair] + ahead[pair]) % nodes
+                length = ahead[pair] if direction == 0 else nodes - ahead[pair]
+                channel = first_free(direction, start, length, nodes, channels, taken)
                 if channel >= 0:
                     bit = np.uint64(1) << np.uint64(channel % 64)
                     for k in range(length):
-                        taken[way, (start + k) % nodes, channel // 64] |= bit
-                    circuits.append((pair, way, channel))
+                        taken[direction, (start + k) % nodes, channel // 64] |= bit
+                    circuits.append((pair, direction, channel))
                     placed = True
                     break
         if placed:

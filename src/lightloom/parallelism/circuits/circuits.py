@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
@@ -58,6 +60,27 @@ def smallest_counts(nbytes: Floats, service: float) -> Ints:
     return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
 
 
+def fill_longest(nbytes: Floats, counts: Ints, take: Callable[[int], bool]) -> Ints:
+    """Give circuits one at a time to the transfer that is still the longest with the added circuit.
+
+    Args:
+        nbytes: bytes of each transfer, shape [transfer].
+        counts: circuits that each transfer has already, shape [transfer].
+        take: takes what one more circuit of a transfer needs, or returns False where it is not free.
+    """
+    counts = counts.copy()
+    queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(nbytes.tolist(), counts.tolist(), strict=True))]
+    heapify(queue)
+    while queue:
+        transfer = queue[0][1]
+        if take(transfer):
+            counts[transfer] += 1
+            heapreplace(queue, (-nbytes[transfer] / (counts[transfer] + 1), transfer))
+        else:
+            heappop(queue)
+    return counts
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Circuits for a traffic matrix, beside the number that no assignment can exceed."""
@@ -66,8 +89,8 @@ class Assignment:
     circuits: Circuits
     bound: float
     """Upper bound of :attr:`max_min`: the optimum if a circuit could have any width."""
-    lost: int = 0
-    """Circuits that segment loads admit, but that found no wavelength that is free all the way."""
+    unassigned: int = 0
+    """Circuits that segment loads admit, but that found no wavelength that is free on all their links."""
 
     @property
     def max_min(self) -> float:

@@ -70,7 +70,8 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     matrix = plan.traffic().total
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
     if traffic is None:
-        return [_nothing(plan.k)]
+        none = np.empty(0, np.int64)
+        return [GroupCircuits.of_codes(plan.k, none, bandwidth=np.empty((1, 0)), latency=np.empty(0))]
     if fabric.switch_planes:
         candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
@@ -97,13 +98,11 @@ def worst_group(
     serving = traffic.find(circuits.source, circuits.destination)
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
     np.maximum.at(latency, pipe[serving], seconds)
-    return GroupCircuits(
-        k=plan.k,
-        source=codes // (2 * plan.k),
-        destination=codes % (2 * plan.k),
+    return GroupCircuits.of_codes(
+        plan.k,
+        codes,
         bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
         latency=latency,
-        port=np.arange(len(codes)),
         timing=timing,
         assignment=assignment,
     )
@@ -126,25 +125,11 @@ def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
     """Return source and destination, numbered as pipes are, and bytes of all that a group sends."""
-    model, data = (each[: plan.k].tocoo() for each in plan.traffic())
+    model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic())
     source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
     nbytes: Floats = np.concatenate([model.data, data.data])
     sent = nbytes > 0
     return source[sent].astype(np.int64), destination[sent].astype(np.int64), nbytes[sent]
-
-
-def _nothing(k: int) -> GroupCircuits:
-    none = np.empty(0, np.int64)
-    return GroupCircuits(
-        k=k,
-        source=none,
-        destination=none,
-        bandwidth=np.empty((1, 0)),
-        latency=np.empty(0),
-        port=none,
-        timing=None,
-        assignment=None,
-    )
 
 
 def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
@@ -235,13 +220,5 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route))
     np.maximum.at(port, pipe, ports.port)
-    return GroupCircuits(
-        k=plan.k,
-        source=codes // (2 * plan.k),
-        destination=codes % (2 * plan.k),
-        bandwidth=bandwidth[None],
-        latency=latency,
-        port=codes // (2 * plan.k) + plan.k * port,
-        timing=None,
-        assignment=None,
-    )
+    ports_of_pipes = codes // (2 * plan.k) + plan.k * port
+    return GroupCircuits.of_codes(plan.k, codes, bandwidth=bandwidth[None], latency=latency, port=ports_of_pipes)

@@ -12,6 +12,9 @@ from scipy import sparse
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
+from lightloom.parallelism.circuits.traffic import Traffic
+
+Objective = Literal["max-min", "throughput"]
 
 _OPTIMAL, _LIMIT, _INFEASIBLE, _SOLVER_ERROR = 0, 1, 2, 4
 
@@ -35,6 +38,45 @@ class Counts:
     """Of each pair and route, shape [pair, route]."""
     status: Literal["optimal", "time limit"]
     gap: float
+
+
+def most_service(
+    limits: sparse.csr_array,
+    granted: sparse.csr_array,
+    traffic: Traffic,
+    objective: Objective,
+    *,
+    least: float,
+    most: float,
+    time_limit: float,
+) -> Solution:
+    """Maximise an objective on ``granted · v``, the circuits of each pair, with ``least <= limits · v <= most``.
+
+    max-min: the largest t with ``granted · v >= t · T`` for every demand, T relative to the largest; throughput: the
+    largest ``T · granted · v``. Each of v is a whole number from 0 to ``most``.
+
+    Args:
+        time_limit: seconds of wall time.
+
+    Raises:
+        InputError: as :func:`maximise`.
+    """
+    rows, cells = limits.shape
+    integral = np.ones(cells + 1, dtype=bool)
+    integral[-1] = False
+    highest = np.append(np.full(cells, most), np.inf)
+    demands = sparse.csr_array(-traffic.relative[:, None])
+    matrix = sparse.block_array([[limits, None], [granted, demands]], format="csr")
+    lower = np.concatenate([np.full(rows, least), np.zeros(len(traffic))])
+    upper = np.concatenate([np.full(rows, most), np.full(len(traffic), np.inf)])
+    gain = np.zeros(cells + 1)
+    if objective == "max-min":
+        gain[-1] = 1.0
+    else:
+        gain[:-1] = granted.T @ traffic.relative
+        highest[-1] = 0.0
+    solution = maximise(gain, matrix, lower, upper, integral, highest, time_limit)
+    return Solution(solution.values[:-1], solution.status, solution.gap)
 
 
 def maximise(

@@ -34,6 +34,30 @@ class GroupCircuits:
     assignment: Assignment | None
     """Circuits on the whole fabric, verified; None on packet switches."""
 
+    @classmethod
+    def of_codes(
+        cls,
+        k: int,
+        codes: Ints,
+        *,
+        bandwidth: Floats,
+        latency: Floats,
+        port: Ints | None = None,
+        timing: Timing | None = None,
+        assignment: Assignment | None = None,
+    ) -> GroupCircuits:
+        """Return the pipes of codes ``source · 2 k + destination``, by default with a port for each pipe."""
+        return cls(
+            k=k,
+            source=codes // (2 * k),
+            destination=codes % (2 * k),
+            bandwidth=bandwidth,
+            latency=latency,
+            port=np.arange(len(codes)) if port is None else port,
+            timing=timing,
+            assignment=assignment,
+        )
+
     @property
     def mean_bandwidth(self) -> Floats:
         """Bytes per second [pipe] over a whole cycle of holds, reconfigurations included."""

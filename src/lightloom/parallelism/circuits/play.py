@@ -16,6 +16,8 @@ from scipy import sparse
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
+from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Circuits
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.sharing import Sharing, direct, share, with_relays
@@ -104,6 +106,25 @@ def play_replanned(
         if not len(state.waiting):
             return Played(state.finish, state.hops, state.carried, hold + 1)
     raise _unfinished(state, traffic, most_holds)
+
+
+def longest_first(fabric: Fabric) -> Planner:
+    """Return a planner that gives each circuit to the longest transfer, and none that a pair cannot fill.
+
+    Raises:
+        InputError: the fabric has neither wavelengths around a ring nor switch planes.
+    """
+
+    def plan(traffic: Traffic, circuit_bytes: float) -> Circuits:
+        most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
+        if fabric.wavelength_routed:
+            return ring.assign_longest(traffic, fabric, most)
+        none = np.zeros(len(traffic), np.int64)
+        return switch.realise(traffic, fabric, switch.fill_ports(traffic, fabric.channels, none, most))
+
+    if not fabric.assigns_circuits:
+        raise InputError(f"circuits on a {fabric.kind_name}: {NEEDS_CIRCUITS}")
+    return plan
 
 
 class _State:

@@ -13,7 +13,7 @@ from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits.group import default_timing, least_of_groups, pipes_of
 from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.circuits.replan import longest_first
+from lightloom.parallelism.circuits.play import longest_first
 from lightloom.parallelism.circuits.tiled import longest_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
@@ -26,7 +26,7 @@ Regrant = Callable[[Floats], Floats]
 def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
     """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
 
-    Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`replan.longest_first`;
+    Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`play.longest_first`;
     on a ring of several groups the same in each, `tiled.longest_tiled`); every grant is verified. Nothing is relayed: a
     pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
 
@@ -56,14 +56,11 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     latency = np.zeros(len(codes))
     route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
-    pipes = GroupCircuits(
-        k=plan.k,
-        source=codes // (2 * plan.k),
-        destination=codes % (2 * plan.k),
+    pipes = GroupCircuits.of_codes(
+        plan.k,
+        codes,
         bandwidth=np.full((1, len(codes)), fabric.channel_bandwidth, np.float64),
         latency=latency,
-        port=np.arange(len(codes)),
         timing=timing,
-        assignment=None,
     )
     return pipes, regrant

@@ -23,9 +23,9 @@ _HALVINGS = 12
 def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
     """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
 
-    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two ways as the relaxation does
-    and sent the other way where a link overflows, all find a wavelength. Free wavelengths then go to the longest
-    transfers; where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
+    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two directions as the relaxation
+    does and reversed where a link overflows, all find a wavelength. Free wavelengths then go to the longest transfers;
+    where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
 
     Args:
         holds: of the cycle over which circuits take turns.
@@ -83,10 +83,10 @@ def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -
 def realise(
     traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
-    """Return circuits with wavelength continuity for counts [pair, way], and how many found no wavelength.
+    """Return circuits with wavelength continuity for counts [pair, direction], and how many found no wavelength.
 
-    Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, both
-    ways, on whatever is free.
+    Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
+    both directions, on whatever is free.
 
     Args:
         fill: then give free wavelengths to the longest transfers, up to ``most`` [pair] each.
@@ -97,12 +97,12 @@ def realise(
     pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
     taken = np.zeros((2, nodes, -(-channels // 64)), np.uint64)
     rows = []
-    for way in (0, 1):
-        pair, start, length = _arcs(traffic, counts, way)
+    for direction in (0, 1):
+        pair, start, length = _arcs(traffic, counts, direction)
         colour, _ = colour_arcs(start, length, nodes, channels)
         colour = _largest_classes(colour, length, channels)
         coloured = colour >= 0
-        rows.append(np.column_stack([pair, np.full_like(pair, way), colour])[coloured])
+        rows.append(np.column_stack([pair, np.full_like(pair, direction), colour])[coloured])
         kernels.occupy(rows[-1][:, 1], start[coloured], length[coloured], colour[coloured], nodes, taken)
     granted = np.bincount(np.concatenate(rows)[:, 0], minlength=len(traffic))
     requested = counts.sum(axis=1)
@@ -111,13 +111,13 @@ def realise(
     if fill:
         most = np.full(len(traffic), 2 * channels, np.int64) if most is None else most
         rows.append(kernels.fill(pairs, channels, most, granted, taken))
-    pair, way, colour = np.concatenate(rows).T
+    pair, direction, colour = np.concatenate(rows).T
     hold, channel = np.divmod(colour, fabric.channels)
-    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], way, channel), dropped
+    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], direction, channel), dropped
 
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
-    """Counts [pair, way] of the best service found up to ``high``, by bisection; none where ``first`` does not fit."""
+    """Return counts [pair, direction] of the best service up to ``high``, by bisection; 0 if ``first`` does not fit."""
     best = np.zeros((len(traffic), 2), np.int64)
     middle, low = first, 0.0
     for _ in range(_HALVINGS):
@@ -135,10 +135,10 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Return counts [pair, way] of at least ``service`` that links can carry and wavelengths can colour, or None.
+    """Return counts [pair, direction] of at least ``service`` that links can carry and wavelengths colour, or None.
 
-    Divided as the relaxation does, else the shorter way round: the relaxation fills links, which fewer circuits than it
-    promises need not.
+    Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits
+    than it promises need not.
     """
     needed = smallest_counts(traffic.relative, service)
     ahead = (traffic.destination - traffic.source) % traffic.ranks
@@ -150,7 +150,7 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 
 
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
-    """Return the whole circuits of each pair and way near the given shares, and whether the links can carry them."""
+    """Return whole circuits [pair, direction] near the given shares, and whether the links can carry them."""
     from lightloom.parallelism.circuits import _arc_kernels as kernels
 
     nodes = traffic.ranks
@@ -158,22 +158,22 @@ def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: i
     running = np.floor(np.cumsum(needed * clockwise_share) + 0.5)
     clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, needed)
     counts = np.column_stack([clockwise, needed - clockwise])
-    load = np.stack([arc_load(*_arcs(traffic, counts, way)[1:], nodes) for way in (0, 1)])
+    load = np.stack([arc_load(*_arcs(traffic, counts, direction)[1:], nodes) for direction in (0, 1)])
     pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
     return counts, kernels.reverse_circuits(pairs, channels, counts, load) == 0
 
 
-def _arcs(traffic: Traffic, counts: Ints, way: int) -> tuple[Ints, Ints, Ints]:
-    """Return the pair, first link and number of links of each circuit of one way."""
-    pair = np.repeat(np.arange(len(traffic)), counts[:, way])
+def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, Ints]:
+    """Return the pair, first link and number of links of each circuit of one direction."""
+    pair = np.repeat(np.arange(len(traffic)), counts[:, direction])
     first, last = traffic.source[pair], traffic.destination[pair]
-    if way != CLOCKWISE:
+    if direction != CLOCKWISE:
         first, last = last, first
     return pair, first, (last - first) % traffic.ranks
 
 
 def _colours(traffic: Traffic, counts: Ints, enough: int) -> int:
-    return max(colour_arcs(*_arcs(traffic, counts, way)[1:], traffic.ranks, enough)[1] for way in (0, 1))
+    return max(colour_arcs(*_arcs(traffic, counts, direction)[1:], traffic.ranks, enough)[1] for direction in (0, 1))
 
 
 def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:

@@ -69,21 +69,22 @@ def check_ring(traffic: Traffic, fabric: Fabric) -> None:
     """Refuse what ring assignments do not model.
 
     Raises:
-        InputError: the sizes differ, or a rank has fewer transceivers than channels both ways.
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
     """
     traffic.check_fits(fabric)
     if fabric.transmitters is not None and fabric.transmitters < 2 * fabric.channels:
         raise InputError(
             f"{fabric.transmitters} transceivers a rank: expected none stated, or at least the {2 * fabric.channels} "
-            "channels both ways (circuits are assigned by link loads alone)"
+            "channels in both directions (circuits are assigned by link loads alone)"
         )
 
 
 def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
-    """Columns: clockwise [pair], counter-clockwise [pair], loads [way, link], long [way], t; in shares of a link.
+    """Return equations over clockwise [pair], counter-clockwise [pair], loads and long [direction, ...], and t.
 
-    Pairs are those ``inside`` the first period, links its own. ``long`` counts circuits of the whole ring that are
-    longer than half of it, and those of just half as halves.
+    All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
+    ``long`` [direction] counts circuits of the whole ring that are longer than half of it, and those of just half as
+    halves.
     """
     nodes, pairs = traffic.ranks, len(inside)
     source, destination = traffic.source[inside], traffic.destination[inside]
@@ -96,8 +97,8 @@ def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
         (pair, np.full(pairs, t), -traffic.relative[inside]),
     ]
     row = pairs
-    for way, (first, last) in enumerate(((source, destination), (destination, source))):
-        arcs, loads = way * pairs, 2 * pairs + way * period
+    for direction, (first, last) in enumerate(((source, destination), (destination, source))):
+        arcs, loads = direction * pairs, 2 * pairs + direction * period
         length = (last - first) % nodes
         start = first % period
         entries += [
@@ -114,7 +115,7 @@ def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
         ]
         copies = nodes // period
         entries += [
-            (np.array([level + 1]), np.array([long + way]), 1.0),
+            (np.array([level + 1]), np.array([long + direction]), 1.0),
             (np.full(pairs, level + 1), arcs + pair, -copies * ((2 * length > nodes) + 0.5 * (2 * length == nodes))),
         ]
         row += period + 2

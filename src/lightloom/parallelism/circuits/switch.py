@@ -7,20 +7,15 @@ all there is to decide. H holds are H·Q planes, in turn.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heapreplace
-from typing import Literal
-
 import numpy as np
-from scipy import sparse
 
 from lightloom.collectives.schedule.wavelengths import colour_planes
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
+from lightloom.parallelism.circuits.circuits import Assignment, Circuits, fill_longest, smallest_counts
+from lightloom.parallelism.circuits.milp import Objective
 from lightloom.parallelism.circuits.traffic import Traffic
-
-Objective = Literal["max-min", "throughput"]
 
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
@@ -104,31 +99,6 @@ def throughput_counts(traffic: Traffic, planes: int) -> Ints:
     return np.where(chosen[traffic.source, traffic.destination], planes, 0)
 
 
-def served_counts(traffic: Traffic, planes: int, circuit_bytes: float) -> Ints:
-    """Circuits that move the most bytes in one hold: largest ``sum min(T_ij, x_ij · circuit_bytes)``, shape [pair].
-
-    Exact: each pair gains ``circuit_bytes`` by each of its first ``floor(T / circuit_bytes)`` circuits and what is
-    left by one more; gains fall, and a transportation programme has whole vertices, so the linear one is solved.
-    """
-    from scipy.optimize import linprog
-
-    full_circuits = np.floor(traffic.nbytes / circuit_bytes)
-    gains = np.concatenate([np.full(len(traffic), circuit_bytes), traffic.nbytes - full_circuits * circuit_bytes])
-    limits = np.concatenate([np.minimum(full_circuits, planes), np.ones(len(traffic))])
-    lines = np.concatenate([traffic.source, traffic.source, *2 * (traffic.ranks + traffic.destination,)])
-    columns = np.tile(np.arange(2 * len(traffic)), 2)
-    sums = sparse.csr_array((np.ones(len(lines)), (lines, columns)), shape=(2 * traffic.ranks, 2 * len(traffic)))
-    solution = linprog(
-        -gains / circuit_bytes,
-        A_ub=sums,
-        b_ub=np.full(2 * traffic.ranks, planes),
-        bounds=np.column_stack([np.zeros_like(limits), limits]),
-        method="highs-ds",
-    )
-    counts: Ints = np.rint(solution.x).astype(np.int64).reshape(2, -1).sum(axis=0)
-    return counts
-
-
 def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:
     """Give free ports one at a time to the pair whose transfer is still the longest with the added circuit.
 
@@ -136,22 +106,21 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
         counts: circuits that each pair has already, shape [pair].
         most: circuits that each pair can use, shape [pair]; unlimited if not given.
     """
-    counts = counts.copy()
     free = planes - _line_sums(traffic, counts.astype(np.float64)).astype(np.int64)
     entrance = traffic.ranks + traffic.destination
-    queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(traffic.nbytes.tolist(), counts.tolist(), strict=True))]
-    heapify(queue)
-    while queue:
-        pair = queue[0][1]
-        sender, receiver = traffic.source[pair], entrance[pair]
-        if free[sender] and free[receiver] and (most is None or counts[pair] < most[pair]):
-            free[sender] -= 1
-            free[receiver] -= 1
-            counts[pair] += 1
-            heapreplace(queue, (-traffic.nbytes[pair] / (counts[pair] + 1), pair))
-        else:
-            heappop(queue)
-    return counts
+    remaining = None if most is None else most - counts
+
+    def take(pair: int) -> bool:
+        ports = traffic.source[pair], entrance[pair]
+        if not free[ports[0]] or not free[ports[1]] or (remaining is not None and remaining[pair] <= 0):
+            return False
+        for port in ports:
+            free[port] -= 1
+        if remaining is not None:
+            remaining[pair] -= 1
+        return True
+
+    return fill_longest(traffic.nbytes, counts, take)
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from scipy import sparse
 
-from lightloom.core.arrays import Floats
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.circuits.milp import Counts, maximise
+from lightloom.parallelism.circuits.milp import Counts, Objective, most_service
 from lightloom.parallelism.circuits.switch import check_degree
 from lightloom.parallelism.circuits.traffic import Traffic
-
-Objective = Literal["max-min", "throughput"]
 
 
 def solve_permutations(
@@ -42,8 +37,8 @@ def solve_permutations(
     served = np.arange(planes)[:, None] * n * n + cell
     pairs = np.tile(np.arange(len(traffic)), planes)
     granted = sparse.csr_array((np.ones(served.size), (pairs, served.ravel())), shape=(len(traffic), cells))
-    values, status, gap = _solve(ones, granted, traffic, objective, 1.0, 1.0, time_limit)
-    return Counts(np.rint(granted @ values).astype(np.int64)[:, None], status, gap)
+    solution = most_service(ones, granted, traffic, objective, least=1.0, most=1.0, time_limit=time_limit)
+    return Counts(np.rint(granted @ solution.values).astype(np.int64)[:, None], solution.status, solution.gap)
 
 
 def solve_multiplicities(
@@ -65,35 +60,6 @@ def solve_multiplicities(
         (np.ones(2 * len(traffic)), (lines, np.tile(pairs, 2))), shape=(2 * fabric.ranks, len(traffic))
     )
     granted = sparse.eye_array(len(traffic), format="csr")
-    values, status, gap = _solve(sums, granted, traffic, objective, 0.0, float(fabric.channels * holds), time_limit)
-    return Counts(values.astype(np.int64)[:, None], status, gap)
-
-
-def _solve(
-    sums: sparse.csr_array,
-    granted: sparse.csr_array,
-    traffic: Traffic,
-    objective: Objective,
-    least: float,
-    most: float,
-    time_limit: float,
-) -> tuple[Floats, Literal["optimal", "time limit"], float]:
-    """Both programs: ``least <= sums · v <= most`` and the objective on ``granted · v``, the circuits of each pair."""
-    lines, cells = sums.shape
-    relative = traffic.relative
-    integral = np.ones(cells + 1, dtype=bool)
-    integral[-1] = False
-    highest = np.full(cells + 1, most)
-    highest[-1] = np.inf
-    demands = sparse.csr_array(-relative[:, None])
-    matrix = sparse.block_array([[sums, None], [granted, demands]], format="csr")
-    low = np.concatenate([np.full(lines, least), np.zeros(len(traffic))])
-    high = np.concatenate([np.full(lines, most), np.full(len(traffic), np.inf)])
-    gain = np.zeros(cells + 1)
-    if objective == "max-min":
-        gain[-1] = 1.0
-    else:
-        gain[:-1] = granted.T @ relative
-        highest[-1] = 0.0
-    solution = maximise(gain, matrix, low, high, integral, highest, time_limit)
-    return solution.values[:-1], solution.status, solution.gap
+    most = float(fabric.channels * holds)
+    solution = most_service(sums, granted, traffic, objective, least=0.0, most=most, time_limit=time_limit)
+    return Counts(solution.values.astype(np.int64)[:, None], solution.status, solution.gap)

@@ -5,20 +5,20 @@
     └──→┘              └──→┘              └──→┘             circuits within groups share a wavelength
     └──────────────────┴──────────────────┴───────···       those to the next group tile the ring, a wavelength a device
 
-Groups that have their circuits in different holds would not be alike. Within a group circuits take the way that stays
-in it, so that they are intervals of its links, which need no more wavelengths than the busiest link has circuits.
+Groups that have their circuits in different holds would not be alike. Within a group circuits take the direction that
+stays in it, so that they are intervals of its links, which need no more wavelengths than the busiest link has circuits.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
-from lightloom.parallelism.circuits.circuits import Assignment, Circuits, smallest_counts
+from lightloom.parallelism.circuits.circuits import Assignment, Circuits, fill_longest, smallest_counts
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
 from lightloom.parallelism.circuits.traffic import Traffic
 
@@ -32,7 +32,7 @@ class _Pipes(NamedTuple):
     destination: Ints
     """From k on: of the next group."""
     nbytes: Floats
-    way: Ints
+    direction: Ints
     first: Ints
     """First of the links that a circuit occupies, 0 ... k − 1, in the direction of the clock."""
     last: Ints
@@ -80,7 +80,7 @@ def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int)
         np.tile(colour % holds, groups),
         first + np.tile(pipes.source[pipe], groups),
         (first + np.tile(pipes.destination[pipe], groups)) % traffic.ranks,
-        np.tile(pipes.way[pipe], groups),
+        np.tile(pipes.direction[pipe], groups),
         np.tile(colour // holds, groups),
     )
 
@@ -89,19 +89,19 @@ def _pipes(traffic: Traffic, k: int) -> _Pipes:
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k
-    way = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE)
+    direction = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE)
     if traffic.ranks == 2 * k:
-        way = np.where(next_group & (source % 2 == 1), COUNTERCLOCKWISE, way)
+        direction = np.where(next_group & (source % 2 == 1), COUNTERCLOCKWISE, direction)
     first = np.where(next_group, 0, np.minimum(source, destination))
     last = np.where(next_group, k, np.maximum(source, destination))
-    return _Pipes(source, destination, traffic.nbytes[inside], way, first, last)
+    return _Pipes(source, destination, traffic.nbytes[inside], direction, first, last)
 
 
 def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
-    """Return the number of circuits on each link [way, k]."""
+    """Return the number of circuits on each link [direction, k]."""
     change = np.zeros((2, k + 1), np.int64)
-    np.add.at(change, (pipes.way, pipes.first), counts)
-    np.subtract.at(change, (pipes.way, pipes.last), counts)
+    np.add.at(change, (pipes.direction, pipes.first), counts)
+    np.subtract.at(change, (pipes.direction, pipes.last), counts)
     return np.cumsum(change, axis=1)[:, :k]
 
 
@@ -124,31 +124,29 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
 
 def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
     """Give free wavelengths one at a time to the transfer that is still the longest with the added circuit."""
-    most = np.full(len(counts), channels) if most is None else most
-    counts, load = counts.copy(), _loads(pipes, k, counts)
-    queue = [(-t / (x + 1), p) for p, (t, x) in enumerate(zip(pipes.nbytes.tolist(), counts.tolist(), strict=True))]
-    heapify(queue)
-    while queue:
-        pipe = queue[0][1]
-        taken = load[pipes.way[pipe], pipes.first[pipe] : pipes.last[pipe]]
-        if counts[pipe] < most[pipe] and taken.max() < channels:
-            taken += 1
-            counts[pipe] += 1
-            heapreplace(queue, (-pipes.nbytes[pipe] / (counts[pipe] + 1), pipe))
-        else:
-            heappop(queue)
-    return counts
+    remaining = (np.full(len(counts), channels) if most is None else most) - counts
+    load = _loads(pipes, k, counts)
+
+    def take(pipe: int) -> bool:
+        crossed = load[pipes.direction[pipe], pipes.first[pipe] : pipes.last[pipe]]
+        if remaining[pipe] <= 0 or crossed.max() >= channels:
+            return False
+        crossed += 1
+        remaining[pipe] -= 1
+        return True
+
+    return fill_longest(pipes.nbytes, counts, take)
 
 
 def _colours(pipes: _Pipes, pipe: Ints) -> Ints:
     """Return a wavelength of each circuit: the lowest that is free where it begins."""
     colour = np.empty(len(pipe), np.int64)
     first, last = pipes.first[pipe], pipes.last[pipe]
-    for way in (CLOCKWISE, COUNTERCLOCKWISE):
+    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
         free: list[int] = []
         busy: list[tuple[int, int]] = []
         used = 0
-        circuits = np.flatnonzero(pipes.way[pipe] == way)
+        circuits = np.flatnonzero(pipes.direction[pipe] == direction)
         for circuit in circuits[np.lexsort((pipe[circuits], -last[circuits], first[circuits]))].tolist():
             while busy and busy[0][0] <= first[circuit]:
                 heappush(free, heappop(busy)[1])

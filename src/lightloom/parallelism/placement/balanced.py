@@ -24,9 +24,9 @@ class BalancedGraph:
     operator: Int32s
     part: Int32s
     forward: Floats
-    """Seconds."""
+    """Duration of the forward pass, in seconds."""
     backward: Floats
-    """Seconds."""
+    """Duration of the backward pass, in seconds."""
     parameters: Ints
     """Elements that are this part's own: they sum to the operator's, also where every part holds a copy of all."""
     memory: Floats
@@ -46,11 +46,6 @@ class BalancedGraph:
     def size(self) -> int:
         """Sub-operators."""
         return len(self.operator)
-
-    @property
-    def exchanged_bytes(self) -> float:
-        """Bytes over all edges, forward, were every sub-operator on a device of its own."""
-        return float(self.nbytes.sum())
 
     def label(self, x: int) -> str:
         """Return the display name of a sub-operator: operator and part."""

@@ -22,10 +22,10 @@ from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.splits import (
     SPLITS,
-    Exchange,
     Layout,
     Need,
     Split,
+    Transfers,
     axis_size,
     bounds,
     exchange,
@@ -99,7 +99,7 @@ class Partitions:
                 f"of shape ({len(graph.operators)}, 2) for {graph.name!r}"
             )
         self._balanced: dict[tuple[int, ...], BalancedGraph] = {}
-        self._exchanges: dict[tuple[Layout, Need, int], tuple[Exchange, float]] = {}
+        self._exchanges: dict[tuple[Layout, Need, int], tuple[Transfers, float]] = {}
 
     def __call__(self, k: int, quantum: float) -> BalancedGraph:
         """Return the balanced graph; equal numbers of parts give the same object."""
@@ -166,7 +166,7 @@ class Partitions:
 
     def _exchange(
         self, operator: Operator, position: int, choice: _Choice, source: Operator, produced: _Choice
-    ) -> tuple[Exchange, float]:
+    ) -> tuple[Transfers, float]:
         consumed = need(operator, *choice, position)
         key = (layout(source, *produced), consumed, axis_size(source, consumed.axis))
         if key not in self._exchanges:
@@ -239,7 +239,7 @@ def _joined(columns: list[Floats]) -> Floats:
     return np.concatenate(columns) if columns else np.empty(0)
 
 
-def _edges(blocks: list[tuple[Exchange, int, int, int]], size: int) -> tuple[Ints, NDArray[np.int32], Floats, Ints]:
+def _edges(blocks: list[tuple[Transfers, int, int, int]], size: int) -> tuple[Ints, NDArray[np.int32], Floats, Ints]:
     """Edge columns sorted by consumer; an operator that reads one tensor twice has it sent once."""
     source = np.concatenate([np.empty(0, np.int64), *(sent.source + a for sent, a, _, _ in blocks)])
     destination = np.concatenate([np.empty(0, np.int64), *(sent.destination + b for sent, _, b, _ in blocks)])

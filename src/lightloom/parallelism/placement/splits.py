@@ -119,7 +119,7 @@ class Need(NamedTuple):
     """Elements of the axis that one output reads; 1 without a halo."""
 
 
-class Exchange(NamedTuple):
+class Transfers(NamedTuple):
     """Fractions of a tensor sent from producer parts to consumer parts, one row for each pair that exchanges any."""
 
     source: Ints
@@ -208,7 +208,7 @@ def _padding(consumed: Need, size: int, stride: int) -> int:
     return (consumed.size - 1) * stride + consumed.kernel - size
 
 
-def exchange(produced: Layout, consumed: Need, size: int) -> Exchange:
+def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
     """Return what each producer part sends to each consumer part.
 
     Args:
@@ -223,14 +223,14 @@ def exchange(produced: Layout, consumed: Need, size: int) -> Exchange:
     content = (_AXES.get(consumed.axis, 0) if size > 1 else 0) << 60 | low << 30 | high
     if produced.axis == consumed.axis and size > 1:
         source, destination, elements = _overlaps(bounds(produced.size, produced.parts, produced.unit), low, high)
-        return Exchange(source, destination, elements / size, content[destination])
+        return Transfers(source, destination, elements / size, content[destination])
     destination, source = np.divmod(np.arange(consumed.parts * produced.parts), produced.parts)
     held = (
         np.ones(produced.parts)
         if produced.partial
         else np.diff(bounds(produced.size, produced.parts, produced.unit)) / produced.size
     )
-    return Exchange(source, destination, held[source] * ((high - low) / size)[destination], content[destination])
+    return Transfers(source, destination, held[source] * ((high - low) / size)[destination], content[destination])
 
 
 _AXES = {axis: index + 1 for index, axis in enumerate(("sample", "channel", "sequence", *_SPACE))}
@@ -245,7 +245,7 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     return source, destination, elements
 
 
-def exchanged_fraction(produced: Layout, consumed: Need, sent: Exchange) -> float:
+def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> float:
     """Return the share of a tensor that leaves its device when equal parts of producer and consumer share one."""
     # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
     if produced.parts <= consumed.parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from lightloom.core.claims import Claim
-from lightloom.parallelism.dadiannao import Hops, Link, link_of, mesh_hops, ring_hops, tree_hops
+from lightloom.parallelism.dadiannao import ChipLink, Hops, link_of, mesh_hops, ring_hops, tree_hops
 from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.model import FITTED, MIXED, Figures, chip, links, mean, saved, time_of
 
@@ -14,10 +14,10 @@ SPEEDS = ("400-O", "800-O", "1600-O", "3200-O")
 TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tree_hops}
 
 
-def link(name: str) -> Link:
+def link(name: str) -> ChipLink:
     """Return a link; ``infinite`` has infinite bandwidth, ``ideal`` also no latency."""
     if name in ("infinite", "ideal"):
-        return Link(bandwidth=inf, latency=link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
+        return ChipLink(bandwidth=inf, latency=link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
     return link_of(chip(), name)
 
 
@@ -33,7 +33,7 @@ def both_axes() -> Figures:
     fast.
     """
     electrical = links(MIXED)["25-E"]
-    doubled = Link(bandwidth=2 * electrical.bandwidth, latency=electrical.latency)
+    doubled = ChipLink(bandwidth=2 * electrical.bandwidth, latency=electrical.latency)
     return saved(doubled, electrical, FITTED, time_of)
 
 

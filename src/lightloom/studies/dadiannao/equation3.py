@@ -6,7 +6,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.core.claims import Claim
 from lightloom.fabrics.mesh import Mesh
-from lightloom.parallelism.dadiannao import Link, broadcast_time, link_of, literal_hops, mesh_hops
+from lightloom.parallelism.dadiannao import ChipLink, broadcast_time, link_of, literal_hops, mesh_hops
 from lightloom.studies.dadiannao import PAPER
 from lightloom.studies.dadiannao.mesh_broadcast import mesh_broadcast
 from lightloom.studies.dadiannao.model import chip
@@ -15,7 +15,7 @@ _SHARE = 2.0**20
 _SQUARE, _OBLONG, _LARGE = 64, 35, 904
 
 
-def built_time(chips: int, link: Link, share: float = _SHARE, *, both_axes: bool = False) -> float:
+def built_time(chips: int, link: ChipLink, share: float = _SHARE, *, both_axes: bool = False) -> float:
     """Return the duration of the broadcast on the most square mesh of so many chips, in seconds."""
     fabric = Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
     return cost(mesh_broadcast(fabric, share, both_axes=both_axes), fabric).time

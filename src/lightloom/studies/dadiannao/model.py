@@ -17,8 +17,8 @@ from functools import cache
 
 from lightloom.accelerators.dadiannao import DaDianNao, load_dadiannao
 from lightloom.parallelism.dadiannao import (
+    ChipLink,
     Hops,
-    Link,
     Network,
     Step,
     Strategy,
@@ -74,12 +74,12 @@ def chip() -> DaDianNao:
     return load_dadiannao()
 
 
-def links(bandwidths: Bandwidths) -> dict[str, Link]:
+def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
     """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
     found = {}
     for name, bandwidth in zip(LINKS, bandwidths, strict=True):
         table = link_of(chip(), name)
-        found[name] = Link(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
+        found[name] = ChipLink(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
     return found
 
 
@@ -96,7 +96,7 @@ def strategy(name: str, batch: int) -> Strategy:
 def run(
     network: Network,
     batch: int,
-    link: Link,
+    link: ChipLink,
     constants: Constants,
     *,
     parallel: Strategy | None = None,
@@ -117,8 +117,8 @@ def run(
 
 
 def saved(
-    link: Link,
-    base: Link,
+    link: ChipLink,
+    base: ChipLink,
     constants: Constants,
     what: Callable[[Step], float | None],
     *,

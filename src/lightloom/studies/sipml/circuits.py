@@ -32,7 +32,7 @@ class RingCase(NamedTuple):
     fabric: WdmRing
     optimum: float
     """Circuits of the worst pair by the integer program: link loads, no wavelengths."""
-    lost: int
+    unassigned: int
     """Circuits of that program's answer for which no wavelength was found."""
     fast: Assignment
 
@@ -57,11 +57,11 @@ def solve(matrix: Floats, wavelengths: int) -> RingCase:
     """Assign circuits by the integer program and by the fast algorithm, and verify them."""
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
     counted = ring_milp.solve(traffic, fabric)
-    circuits, lost = ring.realise(traffic, fabric, counted.counts)
+    circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
     fast = ring.assign(traffic, fabric)
     for each in (circuits, fast.circuits):
         verify(each, fabric)
-    return RingCase(traffic, fabric, least_service(counted.counts.sum(axis=1), traffic), lost, fast)
+    return RingCase(traffic, fabric, least_service(counted.counts.sum(axis=1), traffic), unassigned, fast)
 
 
 def claims() -> tuple[Claim, ...]:
@@ -77,7 +77,7 @@ def _rings() -> list[Claim]:
     for name, case, expected in cases:
         why = (
             "optimum of the integer program in the authors' simulator, solved anew (no text prints one); "
-            f"{case.lost} of its circuits find no wavelength"
+            f"{case.unassigned} of its circuits find no wavelength"
         )
         rows.append(PAPER.claim("example.ring_{name}_program", case.optimum, paper=expected, why=why, name=name))
         rows.append(PAPER.claim("example.ring_{name}_fast", case.fast.max_min, paper=expected, name=name))
