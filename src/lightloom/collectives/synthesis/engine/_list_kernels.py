@@ -38,6 +38,8 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
     low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
     sending, marked = np.zeros(len(busy), np.bool_), np.zeros(len(busy), np.bool_)
     waiting, touched = np.zeros(len(busy), np.int64), np.empty(len(busy), np.int64)
+    # Without copies, a lightpath's transmissions arrive in the order sent, so that only the first needs an event.
+    last, following = np.full(len(busy), -1, np.int64), np.full(0 if several else len(tap), -1, np.int32)
     # An event is twice the reception that arrives, or twice the queue that is free, and 1.
     events = [(0.0, 2 * root) for root in sends.roots]
     end = 0.0
@@ -54,6 +56,12 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
                 continue
             end = max(end, now)
             cell = event >> 1
+            if not several and path[cell] >= 0:
+                behind = np.int64(following[cell])
+                if behind >= 0:
+                    heapq.heappush(events, (begin[behind] + delay[tap[behind]], 2 * behind))
+                else:
+                    last[path[cell]] = -1
             while cell >= 0:
                 to = np.int64(child[cell])
                 while to >= 0:
@@ -78,7 +86,11 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
             waiting[which] -= 1
             sending[which] = True
             heapq.heappush(events, (now + busy[which], 2 * which + 1))
-            heapq.heappush(events, (now + delay[tap[i]], 2 * i))
+            if several or last[which] < 0:
+                heapq.heappush(events, (now + delay[tap[i]], 2 * i))
+            else:
+                following[last[which]] = i
+            last[which] = i
             while i >= 0:
                 begin[i] = now
                 i = np.int64(fellow[i]) if several else np.int64(-1)
