@@ -199,7 +199,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*_SMALL, "--set", "accelerator.memory=1KiB"], "expected more memory, more ranks or a smaller global batch"),
     (
         ["hdc", "--cluster", "optinc-4", "--strategy", "placed"],
-        "expected wdm-ring, circuit-switch, switch or two-tier-switch",
+        "wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes",
     ),
     ([*_SMALL, "--compression-ratio", "8"], "--compression-ratio needs --compression CODEC"),
 ]

@@ -51,7 +51,7 @@ def test_results_page_and_document_agree(sweep, tmp_path: Path) -> None:  # type
     assert again.code == 0
     assert f"{len(rows)} points: 0 computed, {len(rows)} taken from an earlier run" in again.out
     fewer = sweep(_FEW, "--out", out, "--jobs", "1")
-    assert "rows in the folder are of other points or of other code" in fewer.out
+    assert "rows in the folder belong to other points or to other code" in fewer.out
 
 
 @pytest.mark.parametrize(

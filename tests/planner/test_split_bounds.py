@@ -160,7 +160,7 @@ def test_reach_leaves_a_circuit_to_the_next_group() -> None:
     few = load_cluster("terarack-64", {"ranks": 8, "fabric.transceivers": 6}).fabric
     assert peers(few) == 6
     assert exchanging(Reach(8), 64) == [1, 2, 5]
-    with pytest.raises(UnsupportedError, match="placed plans on a mesh: expected wavelengths"):
+    with pytest.raises(UnsupportedError, match="placed plans on mesh: expected wavelengths"):
         peers(load_cluster("terarack-64", {"ranks": 16, "fabric": {"base": "mesh"}}).fabric)
 
 

@@ -52,7 +52,7 @@ COMMANDS = {
     "catalog": Entry(
         "lightloom.cli.catalog",
         "catalog",
-        "List models, clusters, fabrics, accelerators and algorithms; or show one entry with its sources.",
+        "List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources.",
     ),
     "schema": Entry(
         "lightloom.cli.schema", "schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."

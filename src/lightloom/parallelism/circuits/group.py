@@ -212,7 +212,7 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     ports = None if fabric.exclusive else fabric.ports(traffic.source, traffic.destination)
     if ports is None:
         raise UnsupportedError(
-            f"placed plans on a {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
+            f"placed plans on {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
         )
     pipe, codes = pipes_of(plan.k, traffic)
     bandwidth, latency, port = np.full(len(codes), np.inf), np.zeros(len(codes)), np.zeros(len(codes), np.int64)

@@ -112,8 +112,10 @@ def _settled(problem: Problem, method: str, device: Int32s, rounds: int) -> Iter
 
 def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
     """Return the least capacity, within 1 per mille, at which ``width`` devices filled in order do."""
-    low, high = max(float(memory.sum()) / width, float(memory.max(initial=0.0))), float(memory.sum())
     sums = np.cumsum(memory)
+    # The running sum itself: another order of summing may round to less, and leave the last node without a device.
+    high = float(sums[-1]) if len(sums) else 0.0
+    low = max(high / width, float(memory.max(initial=0.0)))
     device = fill(sums, high)
     for _ in range(40):
         if high <= low * 1.001:

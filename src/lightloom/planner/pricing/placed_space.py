@@ -55,7 +55,7 @@ def peers(fabric: Fabric) -> int:
     ends = np.arange(2)
     if fabric.in_network_reduction or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
         raise UnsupportedError(
-            f"placed plans on a {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
+            f"placed plans on {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
         )
     if not fabric.exclusive:
         return fabric.ranks

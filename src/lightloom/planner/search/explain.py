@@ -116,16 +116,22 @@ def _parts(cost: Cost) -> str:
 
 
 def _compressed(search: PlanSearch) -> str:
-    """What compression does to the winning plan, whether it is the one with or the one without."""
+    """What compression does to the winning plan, with or without it; or else to the best plan that compresses."""
     winner = search.winner
-    tried = winner if winner.compression else next((p for p in search.ranking if p.uncompressed is winner), None)
+    compressed = [plan for plan in search.ranking if plan.compression]
+    best = next(iter(compressed), None)
+    tried = winner if winner.compression else next((p for p in compressed if p.uncompressed is winner), best)
     if tried is None or tried.compression is None:
         reason = next((row.why for row in search.refused if row.compression), None)
         return f"compression does not apply: {reason}" if reason else ""
-    codec, effect = tried.compression, verdict(tried)
+    codec, verdict_of_codec = tried.compression, verdict(tried)
+    where = "" if tried is winner or tried.uncompressed is winner else f"in {_name(tried)} "
+    effect = str(verdict_of_codec or "has no equal plan without it to be compared with")
+    if verdict_of_codec is None and tried is winner:
+        effect = "is part of the winner"
     return (
         f"{codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
-        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {effect or 'is part of the winner'}"
+        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {where}{effect}"
     )
 
 
