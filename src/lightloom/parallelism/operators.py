@@ -80,6 +80,7 @@ class OperatorColumns:
         samples: Ints,
         tp: Ints,
         recomputation: Ints,
+        *,
         sequence_parallel: Mask | None = None,
         ep: Ints | None = None,
     ) -> tuple[Floats, Floats]:

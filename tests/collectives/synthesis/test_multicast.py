@@ -149,8 +149,8 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_more_effort_is_never_worse() -> None:
-    problem = (64, 8, 10, None, 1e3, Timing(BANDWIDTH, 1e-6), 1.8e-6)
-    times = [MulticastSearch(*problem).run(effort)[1].time for effort in (20_000, 200_000)]
+    problem = (64, 8, 10, None, 1e3, Timing(BANDWIDTH, 1e-6))
+    times = [MulticastSearch(*problem, bound=1.8e-6).run(effort)[1].time for effort in (20_000, 200_000)]
     assert times[1] <= times[0]
 
 

@@ -146,26 +146,28 @@ class Job:
             combination.samples,
             combination.tp,
             combination.recomputation,
-            combination.sequence_parallel,
-            combination.ep,
+            sequence_parallel=combination.sequence_parallel,
+            ep=combination.ep,
         )
-        there, back = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
-        back = back + combination.recomputation[:, None] * there
-        forward, backward, there, back = (self.sums(each, edges)[row] for each in (forward, backward, there, back))
-        whole, experts = (each[row] for each in self.held_parameters(combination, edges))
+        sent_forward, sent_backward = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
+        sent_backward = sent_backward + combination.recomputation[:, None] * sent_forward
+        forward, backward, sent_forward, sent_backward = (
+            self.sums(seconds, edges)[row] for seconds in (forward, backward, sent_forward, sent_backward)
+        )
+        dense, experts = (parameters[row] for parameters in self.held_parameters(combination, edges))
         gather, exchange = replica_exchanges(
-            self.settings, rows, self.fabric, whole, experts, exchange_time, sharing=sharing
+            self.settings, rows, self.fabric, dense, experts, exchange_time, sharing=sharing
         )
         sharded = (rows.sharding == 1)[:, None]
-        updated = np.where(sharded, shares(rows, whole, experts), whole + experts)
+        updated = np.where(sharded, shares(rows, dense, experts), dense + experts)
         updated[:, 0] += self.graph.unused_parameters / np.where(sharded[:, 0], rows.dp, 1)
         alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
         nbytes = _by_stage(self.sums(alone, edges), rows)[0] * float(self.settings.gradient_bytes)
         return StageTimes(
             forward=forward,
             backward=backward,
-            forward_exchange=there,
-            backward_exchange=back,
+            forward_exchange=sent_forward,
+            backward_exchange=sent_backward,
             send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
             gather=gather,
             exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],

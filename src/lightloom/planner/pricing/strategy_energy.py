@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
@@ -25,25 +24,26 @@ def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEne
 
 def _staged(job: Job, strategy: Strategy) -> float | None:
     """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
-    times = job.stage_times(Strategies.of(strategy), partial(_of_each_rank, job, strategy), sharing=False)
+    times = job.stage_times(Strategies.of(strategy), _joules_of_each_rank(job, strategy), sharing=False)
     passes = float((times.forward_exchange + times.backward_exchange).sum()) * strategy.micro_batches
     ranks = strategy.dp * strategy.tp
     sends = _sends(job, strategy, times.send[0], ranks)
     return None if sends is None else sends + ranks * (passes + float((times.gather + times.exchange).sum()))
 
 
-def _of_each_rank(
-    job: Job, strategy: Strategy, kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
-) -> Floats:
-    count, by, away = int(ranks[0]), float(ratio[0]), int(stride[0])
-    sizes, where = np.unique(nbytes, return_inverse=True)
-    joules = np.array([_joules(job, strategy, kind, count, by, float(size), away) / count for size in sizes])
-    return joules[where].reshape(nbytes.shape)
+def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
+    """Joules of one rank in the place of the seconds of an exchange."""
+
+    def joules(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+        group = int(ranks[0]), float(ratio[0]), int(stride[0])
+        sizes, where = np.unique(nbytes, return_inverse=True)
+        of_size = np.array([_joules(job, strategy, kind, *group, nbytes=float(size)) / group[0] for size in sizes])
+        return of_size[where].reshape(nbytes.shape)
+
+    return joules
 
 
-def _joules(
-    job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, nbytes: float, stride: int = 1
-) -> float:
+def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, stride: int, *, nbytes: float) -> float:
     """Of one collective; not a number without a source."""
     if ranks == 1 or not nbytes:
         return 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from lightloom.parallelism.recomputation import recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
@@ -86,7 +86,7 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
         uses: takes the collectives that are priced.
     """
     rows = Strategies.of(strategy)
-    times = job.stage_times(rows, partial(_priced, job, strategy.algorithm, uses))
+    times = job.stage_times(rows, _price_and_record(job, strategy.algorithm, uses))
     return StageTimes(**{name: getattr(times, name)[0] for name in StageTimes.__dataclass_fields__})
 
 
@@ -120,30 +120,25 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
     return Priced(cost=cost)
 
 
-def _priced(
-    job: Job,
-    name: str,
-    uses: list[ExchangeUse] | None,
-    kind: Kind,
-    _: Ints,
-    ranks: Ints,
-    stride: Ints,
-    ratio: Floats,
-    nbytes: Floats,
-) -> Floats:
-    if ranks[0] == 1:
-        return np.zeros_like(nbytes)
-    group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
-    price = job.pricing.price(*group)
-    sizes, where = np.unique(nbytes, return_inverse=True)
-    seconds = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
-    if uses is not None:
-        uses += [
-            ExchangeUse(kind, group[1], group[3], size, job.pricing.algorithm(kind, size, *group))
-            for size in sizes.tolist()
-            if size
-        ]
-    return np.array(seconds)[where].reshape(nbytes.shape)
+def _price_and_record(job: Job, name: str, uses: list[ExchangeUse] | None) -> ExchangeTime:
+    """Seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
+
+    def seconds(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+        if ranks[0] == 1:
+            return np.zeros_like(nbytes)
+        group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
+        price = job.pricing.price(*group)
+        sizes, where = np.unique(nbytes, return_inverse=True)
+        of_size = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
+        if uses is not None:
+            uses.extend(
+                ExchangeUse(kind, group[1], group[3], size, job.pricing.algorithm(kind, size, *group))
+                for size in sizes.tolist()
+                if size
+            )
+        return np.array(of_size)[where].reshape(nbytes.shape)
+
+    return seconds
 
 
 def _largest(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:

@@ -35,7 +35,7 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
     nbytes = max(collective.nbytes_per_rank, 1.0)
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
-    search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound)
+    search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound=bound)
     design, trees = search.run(int(_EFFORT * effort(ranks)))
     return ring_schedule(collective, fabric, trees, _note(design, fabric))
 

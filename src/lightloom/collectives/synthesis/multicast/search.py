@@ -41,7 +41,7 @@ class MulticastSearch:
     """Designs tried for one all-gather on one ring."""
 
     def __init__(
-        self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, bound: float
+        self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, *, bound: float
     ) -> None:
         """Args:
         channels: wavelengths each way.
