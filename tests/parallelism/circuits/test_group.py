@@ -216,7 +216,7 @@ def test_what_has_no_pipes_is_refused() -> None:
         grant(plan, PacketSwitch(ranks=8))
     with pytest.raises(
         UnsupportedError,
-        match="on a mesh: expected wavelengths around a sound ring",
+        match="on mesh: expected wavelengths around a sound ring",
     ):
         grant(plan, Mesh(ranks=4))
     with pytest.raises(UnsupportedError, match="8 transceivers a rank: expected none stated, or at least the 128"):
