@@ -68,7 +68,7 @@ class CoarseBound:
 
 
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Bound all rows."""
+    """Bound the step time of every row from below."""
     parts = [_look(job, table, rows.rows(which)) for which in blocks(len(rows))]
     columns = ("bound", "sub_operators", "memory")
     joined = {name: np.concatenate([getattr(each, name) for each in parts] or [np.empty(0)]) for name in columns}

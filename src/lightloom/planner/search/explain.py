@@ -124,11 +124,10 @@ def _compressed(search: PlanSearch) -> str:
     if tried is None or tried.compression is None:
         reason = next((row.why for row in search.refused if row.compression), None)
         return f"compression does not apply: {reason}" if reason else ""
-    codec, verdict_of_codec = tried.compression, verdict(tried)
+    codec = tried.compression
     where = "" if tried is winner or tried.uncompressed is winner else f"in {_name(tried)} "
-    effect = str(verdict_of_codec or "has no equal plan without it to be compared with")
-    if verdict_of_codec is None and tried is winner:
-        effect = "is part of the winner"
+    alone = "is part of the winner" if tried is winner else "has no equal plan without it to be compared with"
+    effect = verdict(tried) or alone
     return (
         f"{codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
         f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {where}{effect}"

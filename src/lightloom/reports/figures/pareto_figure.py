@@ -24,7 +24,7 @@ _LETTERS = 52
 
 
 class Point(NamedTuple):
-    """One plan."""
+    """One plan as a point: its time and its energy for a sample."""
 
     kind: str
     """A key of :data:`palette.KINDS`."""

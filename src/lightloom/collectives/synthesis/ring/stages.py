@@ -41,7 +41,7 @@ _TAILS = 6
 
 
 class Cut(NamedTuple):
-    """One stage."""
+    """One stage of exchanges inside parts of the ring."""
 
     radix: int
     in_a_row: bool
