@@ -103,7 +103,7 @@ def net(name: str) -> nn.Sequential:
     import torch
     from torch import nn
 
-    from lightloom.workloads.torch.zoo.mlp import hdc
+    from lightloom.workloads.torch.zoo.chains import hdc
 
     torch.manual_seed(0)
     if name == "HDC":

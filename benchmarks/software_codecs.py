@@ -122,7 +122,7 @@ def train(worker: Any) -> dict[str, Any]:
 
     from lightloom.training.transport.rendezvous import ring_from_store
     from lightloom.training.transport.ring_all_reduce import ring_all_reduce
-    from lightloom.workloads.torch.zoo.mlp import hdc
+    from lightloom.workloads.torch.zoo.chains import hdc
 
     torch.set_num_threads(1)
     chosen = codec(worker.arguments["codec"])

@@ -11,39 +11,39 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from lightloom.workloads.catalog import ZOO
 from lightloom.workloads.graph import TENSOR_KINDS
+from lightloom.workloads.resolve import resolve
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.trace import trace
-from lightloom.workloads.torch.zoo.alexnet import alexnet, alexnet_2012
-from lightloom.workloads.torch.zoo.densenet import densenet121
-from lightloom.workloads.torch.zoo.googlenet import googlenet, googlenet_2014
-from lightloom.workloads.torch.zoo.gpt2 import gpt2_355m
-from lightloom.workloads.torch.zoo.inception import inception_v3
-from lightloom.workloads.torch.zoo.llama import optinc_llama
-from lightloom.workloads.torch.zoo.mlp import hdc
-from lightloom.workloads.torch.zoo.resnet import resnet50
-from lightloom.workloads.torch.zoo.transformer import transformer_big
-from lightloom.workloads.torch.zoo.vgg import vgg16
 
 from .models import Tricky, Vision, small_mixture
 
-FACTORIES: list[Callable[[], nn.Module]] = [
-    alexnet,
-    vgg16,
-    googlenet,
-    googlenet_2014,
-    inception_v3,
-    resnet50,
-    partial(resnet50, stride_first=True),
-    densenet121,
-    hdc,
-    optinc_llama,
-    transformer_big,
-    gpt2_355m,
-    small_mixture,
-    Tricky,
-    Vision,
-]
+NAMES = (
+    "alexnet",
+    "vgg16",
+    "googlenet",
+    "googlenet-2014",
+    "inception-v3",
+    "resnet50",
+    "resnet50-2015",
+    "densenet121",
+    "hdc",
+    "optinc-llama",
+    "transformer-big",
+    "gpt2-355m",
+)
+
+
+def from_zoo(name: str) -> Callable[[], nn.Module]:
+    return partial(resolve(ZOO[name].path), **ZOO[name].arguments)
+
+
+FACTORIES: dict[str, Callable[[], nn.Module]] = {name: from_zoo(name) for name in NAMES} | {
+    "mixture": small_mixture,
+    "tricky": Tricky,
+    "vision": Vision,
+}
 BATCH = 3
 
 
@@ -69,7 +69,7 @@ def built(factory: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[Tensor, ..
         return module, module.example_inputs(BATCH)
 
 
-@pytest.mark.parametrize("factory", FACTORIES, ids=lambda f: getattr(f, "__name__", "resnet50_2015"))
+@pytest.mark.parametrize("factory", FACTORIES.values(), ids=FACTORIES)
 def test_agrees_with_the_flop_counter(factory: Callable[[], nn.Module]) -> None:
     assert ours(*built(factory)) == counted(*built(factory))
 
@@ -77,11 +77,12 @@ def test_agrees_with_the_flop_counter(factory: Callable[[], nn.Module]) -> None:
 def test_grouped_convolutions_are_counted_once_per_weight() -> None:
     """PyTorch's counter forgets the groups in the gradient of a weight, so only there may it differ, and only
     upwards."""
-    mine, theirs = ours(*built(alexnet_2012)), counted(*built(alexnet_2012))
+    grouped_alexnet = from_zoo("alexnet-2012")
+    mine, theirs = ours(*built(grouped_alexnet)), counted(*built(grouped_alexnet))
     assert mine[0] == theirs[0]
     grouped = sum(
         operator.forward_flops
-        for operator in trace(*built(alexnet_2012), batch=BATCH, name="test").operators
+        for operator in trace(*built(grouped_alexnet), batch=BATCH, name="test").operators
         if operator.dimensions.get("groups") == 2
     )
     assert theirs[1] - mine[1] == grouped  # twice the work, for the three convolutions in two groups

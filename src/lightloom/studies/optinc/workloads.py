@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.files import write_atomically
+from lightloom.workloads.catalog import ZOO
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import TRACE_BATCH
 from lightloom.workloads.resolve import resolve
@@ -20,11 +21,12 @@ from lightloom.workloads.resolve import resolve
 TOKENS = 16
 """Length of the short sequences, for batches below one sequence of 256 tokens."""
 _FACTORY = "lightloom.training.runs.images:resnet50_for_cifar"
+_LLAMA = ZOO["optinc-llama"]
 GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
     "resnet50": (_FACTORY, {"keep_stem": True}, None),
     "resnet50-small-stem": (_FACTORY, {}, None),
-    "llama": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, 256),
-    "llama-short": ("lightloom.workloads.torch.zoo.llama:optinc_llama", {}, TOKENS),
+    "llama": (_LLAMA.path, _LLAMA.arguments, 256),
+    "llama-short": (_LLAMA.path, _LLAMA.arguments, TOKENS),
 }
 """Factory, its arguments and tokens per sample, by name."""
 

@@ -29,8 +29,7 @@ from lightloom.training.datasets.mnist import Digits, test_digits, training_digi
 from lightloom.training.hooks.inceptionn_ddp import InceptionnState, attach_inceptionn
 from lightloom.training.hooks.optical_ddp import OpticalAverageState, attach_optical_average
 from lightloom.training.transport.worker import Worker
-from lightloom.workloads.torch.zoo.lenet import lenet
-from lightloom.workloads.torch.zoo.mlp import hdc
+from lightloom.workloads.torch.zoo.chains import hdc, lenet
 
 _NETWORKS: dict[str, Callable[[], nn.Module]] = {"hdc": hdc, "lenet": lenet}
 _TIMEOUT = 120.0

@@ -23,7 +23,7 @@ from lightloom.photonics.averaging.averagers import Averager
 from lightloom.training.datasets.cifar import CLASSES, SIDE, Images
 from lightloom.training.runs.checkpoint import RunCheckpoint
 from lightloom.training.runs.emulated_servers import EmulatedServers
-from lightloom.workloads.torch.zoo.resnet import ResNet, resnet50
+from lightloom.workloads.torch.zoo.resnet import ResNet
 
 _MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 """Mean and deviation of CIFAR-100's training images by channel, for pixels from 0 to 1."""
@@ -62,7 +62,7 @@ def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
         keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
             that keeps it, as is customary for CIFAR and takes 15 times the arithmetic.
     """
-    net = resnet50()
+    net = ResNet()
     if not keep_stem:
         net.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
     net.fc = nn.Linear(net.fc.in_features, CLASSES)

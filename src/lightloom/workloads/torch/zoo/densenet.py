@@ -55,8 +55,3 @@ class DenseNet(ImageModel):
     def forward(self, images: Tensor) -> Tensor:
         y: Tensor = self.classifier(self.pool(self.features(images)).flatten(1))
         return y
-
-
-def densenet121() -> DenseNet:
-    """6, 12, 24, 16 layers, growth 32."""
-    return DenseNet((6, 12, 24, 16))

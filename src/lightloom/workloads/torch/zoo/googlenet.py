@@ -12,12 +12,12 @@ normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weigh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lightloom.workloads.torch.zoo.image import ConvBias, ConvNorm, ImageModel
+from lightloom.workloads.torch.zoo.image import Convolution, ImageModel
 
 BLOCKS: dict[str, tuple[int, int, int, int, int, int]] = {
     "3a": (64, 96, 128, 16, 32, 32),
@@ -32,15 +32,14 @@ BLOCKS: dict[str, tuple[int, int, int, int, int, int]] = {
 }
 """Channels of 1x1, the reduction before 3x3, 3x3, the reduction before 5x5, 5x5, and after pooling."""
 
-Conv = Callable[..., nn.Module]
-
 
 class Inception(nn.Module):
     """Four branches on one input, joined along the channels."""
 
-    def __init__(self, channels: int, sizes: tuple[int, int, int, int, int, int], conv: Conv, large: int) -> None:
+    def __init__(self, channels: int, sizes: tuple[int, int, int, int, int, int], *, published: bool) -> None:
         super().__init__()
         one, reduce3, three, reduce5, five, pooled = sizes
+        conv, large = partial(Convolution, norm=not published), 5 if published else 3
         self.branch1 = conv(channels, one, 1)
         self.branch2 = nn.Sequential(conv(channels, reduce3, 1), conv(reduce3, three, 3, padding=1))
         self.branch3 = nn.Sequential(conv(channels, reduce5, 1), conv(reduce5, five, large, padding=large // 2))
@@ -57,7 +56,7 @@ class AuxiliaryHead(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.pool = nn.AdaptiveAvgPool2d(4)
-        self.conv = ConvNorm(channels, 128, 1)
+        self.conv = Convolution(channels, 128, 1)
         self.fc1 = nn.Linear(128 * 16, 1024)
         self.relu = nn.ReLU(inplace=True)
         self.dropout = nn.Dropout(0.7)
@@ -70,21 +69,29 @@ class AuxiliaryHead(nn.Module):
 
 
 class GoogLeNet(ImageModel):
-    """A stem, nine inception blocks in three stages, global average pooling, one fully connected layer."""
+    """A stem, nine inception blocks in three stages, global average pooling, one fully connected layer.
 
-    def __init__(self, *, conv: Conv, large: int, lrn: bool, last_pool: int, auxiliary: bool) -> None:
+    Args:
+        published: 5 x 5 in the third branch, biases and local response normalisation, instead of today's form.
+        auxiliary: with both auxiliary heads, as in training.
+    """
+
+    def __init__(self, *, published: bool = False, auxiliary: bool = True) -> None:
         super().__init__()
-        stem = [conv(3, 64, 7, stride=2, padding=3), _halve(3), *_lrn(lrn)]
-        stem += [conv(64, 64, 1), conv(64, 192, 3, padding=1), *_lrn(lrn), _halve(3)]
-        self.stem = nn.Sequential(*stem)
+        conv = partial(Convolution, norm=not published)
+        normalised = [[nn.LocalResponseNorm(5)] if published else [] for _ in range(2)]
+        self.stem = nn.Sequential(
+            *(conv(3, 64, 7, stride=2, padding=3), _halve(3), *normalised[0]),
+            *(conv(64, 64, 1), conv(64, 192, 3, padding=1), *normalised[1], _halve(3)),
+        )
         self.blocks = nn.ModuleDict()
         channels = 192
         for name, sizes in BLOCKS.items():
-            block = Inception(channels, sizes, conv, large)
+            block = Inception(channels, sizes, published=published)
             self.blocks[name] = block
             channels = block.out_channels
         self.pool3 = _halve(3)
-        self.pool4 = _halve(last_pool)
+        self.pool4 = _halve(3 if published else 2)
         self.auxiliary = nn.ModuleDict({"4b": AuxiliaryHead(512), "4e": AuxiliaryHead(528)} if auxiliary else {})
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(0.2)
@@ -106,18 +113,3 @@ class GoogLeNet(ImageModel):
 
 def _halve(kernel: int) -> nn.Module:
     return nn.MaxPool2d(kernel, 2, ceil_mode=True)
-
-
-def _lrn(wanted: bool) -> list[nn.Module]:
-    return [nn.LocalResponseNorm(5)] if wanted else []
-
-
-def googlenet(*, auxiliary: bool = True) -> GoogLeNet:
-    """Today's form: batch normalisation, 3 x 3 in the third branch; trained with both auxiliary heads unless told not
-    to."""
-    return GoogLeNet(conv=ConvNorm, large=3, lrn=False, last_pool=2, auxiliary=auxiliary)
-
-
-def googlenet_2014() -> GoogLeNet:
-    """Return the published form without its auxiliary heads: 5 x 5 branch, biases, local response normalisation."""
-    return GoogLeNet(conv=ConvBias, large=5, lrn=True, last_pool=3, auxiliary=False)

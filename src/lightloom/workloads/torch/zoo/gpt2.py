@@ -67,13 +67,3 @@ class GPT2(nn.Module):
         if sequence > self.context:
             raise ValueError(f"sequence length {sequence} exceeds the context of {self.context} tokens")
         return (torch.zeros(batch, sequence, dtype=torch.long),)
-
-
-def gpt2_355m() -> GPT2:
-    """Medium: 24 layers, hidden 1024, 16 heads."""
-    return GPT2(layers=24, hidden=1024, heads=16)
-
-
-def gpt3_175b() -> GPT2:
-    """Return GPT-3 175B as Megatron-LM trains it: 96 layers, hidden 12288, 96 heads, 2048 tokens, 51,200 words."""
-    return GPT2(layers=96, hidden=12_288, heads=96, vocabulary=51_200, context=2048)

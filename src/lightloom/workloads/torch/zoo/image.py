@@ -16,8 +16,8 @@ class ImageModel(nn.Module):
         return (torch.empty(batch, 3, self.image_size, self.image_size),)
 
 
-class ConvNorm(nn.Module):
-    """Convolution without bias, batch normalisation, ReLU."""
+class Convolution(nn.Module):
+    """Convolution, batch normalisation, ReLU; without ``norm`` a convolution with bias and a ReLU."""
 
     def __init__(
         self,
@@ -27,25 +27,13 @@ class ConvNorm(nn.Module):
         *,
         stride: int = 1,
         padding: int | tuple[int, int] = 0,
+        norm: bool = True,
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding, bias=False)
-        self.norm = nn.BatchNorm2d(out_channels, eps=1e-3)
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding, bias=not norm)
+        self.norm = nn.BatchNorm2d(out_channels, eps=1e-3) if norm else nn.Identity()
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.relu(self.norm(self.conv(x)))
-        return y
-
-
-class ConvBias(nn.Module):
-    """Convolution with bias, ReLU: what came before batch normalisation."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, padding: int = 0) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.relu(self.conv(x))
         return y

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lightloom.workloads.torch.zoo.image import ConvNorm, ImageModel
+from lightloom.workloads.torch.zoo.image import Convolution, ImageModel
 
 
 class Branches(nn.Module):
@@ -25,71 +25,60 @@ class Branches(nn.Module):
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
-def _row(channels: int, out: int, length: int) -> ConvNorm:
-    return ConvNorm(channels, out, (1, length), padding=(0, length // 2))
-
-
-def _column(channels: int, out: int, length: int) -> ConvNorm:
-    return ConvNorm(channels, out, (length, 1), padding=(length // 2, 0))
+def _chain(channels: int, *steps: tuple[int, int, int], stride: int = 1) -> nn.Module:
+    """Convolutions of (output channels, kernel height, kernel width) that keep the grid, but for a last one with
+    ``stride`` 2."""
+    layers: list[nn.Module] = []
+    for index, (out, height, width) in enumerate(steps):
+        if stride > 1 and index == len(steps) - 1:
+            layers.append(Convolution(channels, out, (height, width), stride=stride))
+        else:
+            layers.append(Convolution(channels, out, (height, width), padding=(height // 2, width // 2)))
+        channels = out
+    return layers[0] if len(layers) == 1 else nn.Sequential(*layers)
 
 
 def _pooled(channels: int, out: int) -> nn.Module:
-    return nn.Sequential(nn.AvgPool2d(3, 1, 1), ConvNorm(channels, out, 1))
+    return nn.Sequential(nn.AvgPool2d(3, 1, 1), Convolution(channels, out, 1))
 
 
 def _block_a(channels: int, pooled: int) -> nn.Module:
     return Branches(
-        ConvNorm(channels, 64, 1),
-        nn.Sequential(ConvNorm(channels, 48, 1), ConvNorm(48, 64, 5, padding=2)),
-        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, padding=1)),
+        _chain(channels, (64, 1, 1)),
+        _chain(channels, (48, 1, 1), (64, 5, 5)),
+        _chain(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
         _pooled(channels, pooled),
     )
 
 
 def _block_b(channels: int) -> nn.Module:
-    return Branches(
-        ConvNorm(channels, 384, 3, stride=2),
-        nn.Sequential(ConvNorm(channels, 64, 1), ConvNorm(64, 96, 3, padding=1), ConvNorm(96, 96, 3, stride=2)),
-        nn.MaxPool2d(3, 2),
-    )
+    deep = _chain(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3), stride=2)
+    return Branches(_chain(channels, (384, 3, 3), stride=2), deep, nn.MaxPool2d(3, 2))
 
 
 def _block_c(channels: int, width: int) -> nn.Module:
+    row, column = (width, 1, 7), (width, 7, 1)
     return Branches(
-        ConvNorm(channels, 192, 1),
-        nn.Sequential(ConvNorm(channels, width, 1), _row(width, width, 7), _column(width, 192, 7)),
-        nn.Sequential(
-            ConvNorm(channels, width, 1),
-            _column(width, width, 7),
-            _row(width, width, 7),
-            _column(width, width, 7),
-            _row(width, 192, 7),
-        ),
+        _chain(channels, (192, 1, 1)),
+        _chain(channels, (width, 1, 1), row, (192, 7, 1)),
+        _chain(channels, (width, 1, 1), column, row, column, (192, 1, 7)),
         _pooled(channels, 192),
     )
 
 
 def _block_d(channels: int) -> nn.Module:
-    return Branches(
-        nn.Sequential(ConvNorm(channels, 192, 1), ConvNorm(192, 320, 3, stride=2)),
-        nn.Sequential(
-            ConvNorm(channels, 192, 1),
-            _row(192, 192, 7),
-            _column(192, 192, 7),
-            ConvNorm(192, 192, 3, stride=2),
-        ),
-        nn.MaxPool2d(3, 2),
-    )
+    deep = _chain(channels, (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3), stride=2)
+    return Branches(_chain(channels, (192, 1, 1), (320, 3, 3), stride=2), deep, nn.MaxPool2d(3, 2))
 
 
 def _block_e(channels: int) -> nn.Module:
     def fan() -> nn.Module:
-        return Branches(_row(384, 384, 3), _column(384, 384, 3))
+        return Branches(_chain(384, (384, 1, 3)), _chain(384, (384, 3, 1)))
 
     return Branches(
-        ConvNorm(channels, 320, 1),
-        nn.Sequential(ConvNorm(channels, 384, 1), fan()),
-        nn.Sequential(ConvNorm(channels, 448, 1), ConvNorm(448, 384, 3, padding=1), fan()),
+        _chain(channels, (320, 1, 1)),
+        nn.Sequential(_chain(channels, (384, 1, 1)), fan()),
+        nn.Sequential(_chain(channels, (448, 1, 1)), _chain(448, (384, 3, 3)), fan()),
         _pooled(channels, 192),
     )
 
@@ -100,7 +89,7 @@ class AuxiliaryHead(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.AvgPool2d(5, 3), ConvNorm(channels, 128, 1), ConvNorm(128, 768, 5), nn.AdaptiveAvgPool2d(1)
+            nn.AvgPool2d(5, 3), Convolution(channels, 128, 1), Convolution(128, 768, 5), nn.AdaptiveAvgPool2d(1)
         )
         self.fc = nn.Linear(768, 1000)
 
@@ -110,19 +99,23 @@ class AuxiliaryHead(nn.Module):
 
 
 class InceptionV3(ImageModel):
-    """A stem, eleven blocks on three grids, global average pooling, one fully connected layer."""
+    """A stem, eleven blocks on three grids, global average pooling, one fully connected layer; 299 px.
+
+    Args:
+        auxiliary: with the auxiliary head, as in training.
+    """
 
     image_size = 299
 
-    def __init__(self, *, auxiliary: bool) -> None:
+    def __init__(self, *, auxiliary: bool = True) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            ConvNorm(3, 32, 3, stride=2),
-            ConvNorm(32, 32, 3),
-            ConvNorm(32, 64, 3, padding=1),
+            Convolution(3, 32, 3, stride=2),
+            Convolution(32, 32, 3),
+            Convolution(32, 64, 3, padding=1),
             nn.MaxPool2d(3, 2),
-            ConvNorm(64, 80, 1),
-            ConvNorm(80, 192, 3),
+            Convolution(64, 80, 1),
+            Convolution(80, 192, 3),
             nn.MaxPool2d(3, 2),
         )
         self.grid35 = nn.Sequential(_block_a(192, 32), _block_a(256, 64), _block_a(288, 64))
@@ -138,8 +131,3 @@ class InceptionV3(ImageModel):
         heads = () if self.auxiliary is None else (self.auxiliary(x),)
         x = self.pool(self.grid8(x)).flatten(1)
         return (self.fc(self.dropout(x)), *heads)
-
-
-def inception_v3(*, auxiliary: bool = True) -> InceptionV3:
-    """299 px; trained with the auxiliary head unless told not to."""
-    return InceptionV3(auxiliary=auxiliary)

@@ -114,15 +114,11 @@ class Llama(nn.Module):
         return (torch.zeros(batch, sequence_length or self.config.sequence, dtype=torch.long),)
 
 
-def llama2_7b() -> Llama:
-    """32 layers, hidden 4096, 32 heads, feed-forward 11008, 32,000 tokens, sequences of 4096."""
-    return Llama(LlamaConfig(layers=32, hidden=4096, heads=32, intermediate=11008, vocabulary=32_000, sequence=4096))
+def llama(**sizes: Any) -> Llama:
+    """Return the network of these fields of :class:`LlamaConfig`.
 
-
-def optinc_llama() -> Llama:
-    """Return the Llama-like network of OptINC: 8 layers, hidden 384, 8 heads.
-
-    The paper states no more. Assumed here: Llama 2's vocabulary of 32,000, its 8/3 rule for the feed-forward
-    width (1024), a separate output layer as in Llama 2, sequences of 256 tokens.
+    OptINC states 8 layers, hidden 384 and 8 heads of its Llama-like network, and no more. Assumed in the zoo: Llama 2's
+    vocabulary of 32,000, its 8/3 rule for the feed-forward width (1024), a separate output layer as in Llama 2,
+    sequences of 256 tokens.
     """
-    return Llama(LlamaConfig(layers=8, hidden=384, heads=8, intermediate=1024, vocabulary=32_000, sequence=256))
+    return Llama(LlamaConfig(**sizes))

@@ -10,6 +10,7 @@ Legend: B sample, T sequence, C hidden, E experts, k experts that a token visits
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -74,19 +75,6 @@ class Mixtral(Llama):
     layer = Layer
 
 
-def mixtral_8x7b() -> Mixtral:
-    """32 layers, hidden 4096, 32 heads (8 of keys), 8 experts of 14336, of which a token visits 2."""
-    return Mixtral(
-        MixtralConfig(
-            layers=32,
-            hidden=4096,
-            heads=32,
-            key_heads=8,
-            intermediate=14336,
-            vocabulary=32_000,
-            sequence=4096,
-            rotary_base=1e6,
-            experts=8,
-            visited=2,
-        )
-    )
+def mixtral(**sizes: Any) -> Mixtral:
+    """Return the network of these fields of :class:`MixtralConfig`."""
+    return Mixtral(MixtralConfig(**sizes))
