@@ -13,7 +13,7 @@ from lightloom.core.errors import UnknownNameError
 _SCHEMAS = {
     "cluster": "lightloom.clusters.schema",
     "experiment": "lightloom.sweeps.experiment",
-    "schedule": "lightloom.interchange.document_schema",
+    "schedule": "lightloom.interchange.document",
 }
 """The module with the function ``schema`` of each file, imported when it is requested."""
 

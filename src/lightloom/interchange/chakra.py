@@ -130,10 +130,7 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
             raise ConfigError(f"{path}: header: of another schedule than {trace_path(prefix, 0)}")
         traces.append(nodes)
     schedule, own = schedule_from(document, columns_from(_columns(traces, prefix), str(prefix)), str(prefix))
-    target = fabric or own
-    if target is None:
-        raise ConfigError(f"{prefix}: names no fabric: give the fabric on which to verify the schedule")
-    verified(schedule, target, str(prefix))
+    target = verified(schedule, fabric or own, str(prefix))
     _compare(traces, nodes_of(schedule), prefix)
     return schedule, target
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from lightloom.core.errors import ConfigError
@@ -56,6 +57,11 @@ class Node:
     duration: int = 0
     """Duration in microseconds."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def dependencies(self) -> tuple[int, ...]:
+        """All nodes that must end first."""
+        return (*self.control, *self.data)
 
 
 def encode(nodes: Iterable[Node], header: Mapping[str, Value]) -> bytes:
@@ -198,23 +204,16 @@ def _check_graph(nodes: list[Node], path: Path) -> None:
         if node.type not in TYPES:
             raise ConfigError(f"{path}: node {node.id} ({node.name!r}): unknown type {node.type}")
         known[node.id] = node
-    waits = {node.id: len(node.control) + len(node.data) for node in nodes}
-    followers: dict[int, list[int]] = {node.id: [] for node in nodes}
     for node in nodes:
-        for before in (*node.control, *node.data):
+        for before in node.dependencies:
             if before not in known:
                 raise ConfigError(
                     f"{path}: node {node.id} ({node.name!r}): depends on node {before}, which does not exist"
                 )
-            followers[before].append(node.id)
-    ready = [number for number, count in waits.items() if not count]
-    ended = 0
-    while ready:
-        ended += 1
-        for after in followers[ready.pop()]:
-            waits[after] -= 1
-            if not waits[after]:
-                ready.append(after)
-    if ended < len(nodes):
-        stuck = next(node for node in nodes if waits[node.id])
-        raise ConfigError(f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies")
+    try:
+        TopologicalSorter({node.id: node.dependencies for node in nodes}).prepare()
+    except CycleError as error:
+        stuck = known[error.args[1][0]]
+        raise ConfigError(
+            f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies"
+        ) from error

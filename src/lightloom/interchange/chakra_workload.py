@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from graphlib import TopologicalSorter
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from pathlib import Path
@@ -79,12 +80,7 @@ class _Graph:
                     place = min(self._place[number] for number in operators)
                     self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
                 return
-            frontier = [
-                before
-                for number in frontier
-                for before in (*by_id[number].data, *by_id[number].control)
-                if before not in seen
-            ]
+            frontier = [before for number in frontier for before in by_id[number].dependencies if before not in seen]
             seen.update(frontier)
 
     def graph(self) -> ComputeGraph:
@@ -141,18 +137,13 @@ def _count(node: Node, attribute: str, path: Path) -> int:
 def _runnable(nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes in an order that keeps their dependencies, the smallest number first among those ready."""
     by_id = {node.id: node for node in nodes}
-    waits = {node.id: len(node.control) + len(node.data) for node in nodes}
-    followers: dict[int, list[int]] = {node.id: [] for node in nodes}
-    for node in nodes:
-        for before in (*node.control, *node.data):
-            followers[before].append(node.id)
-    ready = [number for number, count in waits.items() if not count]
+    waiting = TopologicalSorter({node.id: node.dependencies for node in nodes})
+    waiting.prepare()
+    ready, order = list(waiting.get_ready()), []
     heapify(ready)
-    order = []
     while ready:
         order.append(by_id[heappop(ready)])
-        for after in followers[order[-1].id]:
-            waits[after] -= 1
-            if not waits[after]:
-                heappush(ready, after)
+        waiting.done(order[-1].id)
+        for following in waiting.get_ready():
+            heappush(ready, following)
     return order

@@ -8,34 +8,96 @@ Errors name the file, the field, and the row or entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import numpy as np
+from pydantic import Field, create_model, field_validator
 
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.schedule.folding import Folding
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Column
-from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Config, Ranks
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.load import fabric_from, kinds
 
-SCHEMA = "lightloom.schedule/1"
-HEADER = (
-    "schema",
-    "algorithm",
-    "collective",
-    "chunks",
-    "steps",
-    "queued",
-    "dependencies",
-    "folding",
-    "notes",
-    "fabric",
-)
+SCHEMA: Literal["lightloom.schedule/1"] = "lightloom.schedule/1"
 _MOST_STEPS_IN_ORDER = 20_000
 """Largest number of steps with dependencies, which are checked in a square table."""
+
+Natural = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+Truth = Annotated[bool, Field(strict=True)]
+M = TypeVar("M", bound=Config)
+
+
+class CollectiveEntry(Config):
+    """The collective that a schedule completes."""
+
+    kind: Kind
+    ranks: Ranks
+    nbytes: Annotated[float, Field(strict=True, ge=0)]
+
+
+class FoldingEntry(Config):
+    """How the rows of a folded schedule repeat around the ring (``collectives.schedule.folding``)."""
+
+    period: Positive
+    channel: Annotated[list[Annotated[list[Natural], Field(min_length=1)]], Field(min_length=1)]
+    """First channel of every lightpath, a list for each copy."""
+
+    @field_validator("channel")
+    @classmethod
+    def _rectangular(cls, channel: list[list[int]]) -> list[list[int]]:
+        for copy, line in enumerate(channel):
+            if len(line) != len(channel[0]):
+                raise ValueError(f"copy {copy} has {len(line)} channels: expected {len(channel[0])}")
+        return channel
+
+
+class Header(Config):
+    """Everything about a schedule but its columns."""
+
+    schema_name: Literal["lightloom.schedule/1"] = Field(alias="schema")
+    algorithm: str
+    collective: CollectiveEntry
+    chunks: Positive
+    steps: Natural
+    queued: Truth
+    dependencies: list[tuple[Natural, Natural]] | None
+    """Pairs of a step and a step that must end before it; null where steps follow each other."""
+    folding: FoldingEntry | None
+    notes: list[str]
+    fabric: dict[str, Any] | None
+
+
+def _entry(kind: type[np.generic]) -> object:
+    if kind is np.bool_:
+        return Truth
+    limits = np.iinfo(kind)  # type: ignore[type-var]
+    return Annotated[int, Field(strict=True, ge=int(limits.min), le=int(limits.max))]
+
+
+Columns: Any = create_model(
+    "Columns",
+    __base__=Config,
+    **{name: (list[_entry(kind)], ...) for name, kind in COLUMNS.items()},  # type: ignore
+)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included.
+
+    It does not check that columns are equally long or that the schedule is correct: ``lightloom schedule check`` does.
+    """
+    fabric: Any = Union[(*kinds().values(), None)]
+    document: type[Config] = create_model(
+        "lightloom schedule", __base__=Header, fabric=(fabric, ...), columns=(Columns, ...)
+    )
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document.model_json_schema()}
 
 
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
@@ -62,30 +124,34 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     Raises:
         ConfigError: a field is missing, unknown, of another type or out of range.
     """
-    fields = _fields(header, HEADER, where)
-    if fields["schema"] != SCHEMA:
-        raise ConfigError(f"{where}: schema {fields['schema']!r}: expected {SCHEMA!r}")
-    rows = len(columns["step"])
-    collective = _collective(fields["collective"], where)
-    folding = _folding(fields["folding"], where)
+    fields = _checked(Header, header, where)
+    rows, entry = len(columns["step"]), fields.folding
+    folding = None if entry is None else Folding(entry.period, np.array(entry.channel, dtype=np.int32))
     copies = 1 if folding is None else folding.copies
     # Every step moves something, and so does every chunk that is not local: larger numbers would only fill memory.
-    chunks = whole(fields["chunks"], f"{where}: chunks", 1, max(2 * rows * copies, 1))
-    steps = whole(fields["steps"], f"{where}: steps", 0, rows)
-    dependencies = _pairs(fields["dependencies"], steps, where)
-    notes = _list(fields["notes"], f"{where}: notes")
+    for name, value, most in (("chunks", fields.chunks, max(2 * rows * copies, 1)), ("steps", fields.steps, rows)):
+        if value > most:
+            raise ConfigError(f"{where}: field {name!r}: {value}: expected at most {most} with {rows} rows")
+    dependencies = None
+    if fields.dependencies is not None:
+        if fields.steps > _MOST_STEPS_IN_ORDER:
+            raise ConfigError(
+                f"{where}: field 'dependencies': {fields.steps} steps: expected at most {_MOST_STEPS_IN_ORDER} for "
+                "steps with dependencies"
+            )
+        dependencies = np.array(fields.dependencies, dtype=np.int64).reshape(-1, 2)
     schedule = Schedule(
-        algorithm=_text(fields["algorithm"], f"{where}: algorithm"),
-        collective=collective,
-        chunks=chunks,
-        steps=steps,
+        algorithm=fields.algorithm,
+        collective=Collective(**fields.collective.model_dump()),
+        chunks=fields.chunks,
+        steps=fields.steps,
         **columns,
         dependencies=dependencies,
-        queued=_truth(fields["queued"], f"{where}: queued"),
+        queued=fields.queued,
         folding=folding,
-        notes=tuple(_text(note, f"{where}: notes, entry {i}") for i, note in enumerate(notes)),
+        notes=tuple(fields.notes),
     )
-    return schedule, fabric_of(fields["fabric"], where)
+    return schedule, None if fields.fabric is None else fabric_from(fields.fabric, None, where=f"{where}: fabric")
 
 
 def columns_from(entries: object, where: str) -> dict[str, Column]:
@@ -94,120 +160,19 @@ def columns_from(entries: object, where: str) -> dict[str, Column]:
     Raises:
         ConfigError: names the column and the row.
     """
-    lists = _fields(entries, tuple(COLUMNS), f"{where}: columns")
-    columns: dict[str, Column] = {}
-    for name, kind in COLUMNS.items():
-        values = _list(lists[name], f"{where}: columns.{name}")
-        if len(values) != len(lists["step"]):
-            raise ConfigError(f"{where}: columns.{name} has {len(values)} rows: columns.step has {len(lists['step'])}")
-        _check_column(values, name, kind, where)
-        columns[name] = np.array(values, dtype=kind)
+    lists = _checked(Columns, entries, f"{where}: columns")
+    columns = {name: np.array(getattr(lists, name), dtype=kind) for name, kind in COLUMNS.items()}
+    for name, column in columns.items():
+        if len(column) != len(columns["step"]):
+            raise ConfigError(
+                f"{where}: columns.{name} has {len(column)} rows: columns.step has {len(columns['step'])}"
+            )
     return columns
 
 
-def _check_column(values: Sequence[object], name: str, kind: type[np.generic], where: str) -> None:
-    truth = kind is np.bool_
-    least, most = (0, 1) if truth else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))  # type: ignore[type-var]
-    expected, typed = ("true or false", bool) if truth else (f"a whole number from {least} to {most}", int)
-    for row, value in enumerate(values):
-        if type(value) is not typed or not least <= value <= most:
-            raise ConfigError(f"{where}: columns.{name}, row {row}: {_shown(value)}: expected {expected}")
-
-
-def fabric_of(entry: object, where: str) -> Fabric | None:
-    """Return the fabric that a header names, or None."""
-    if entry is None:
-        return None
+def _checked(kind: type[M], entry: object, where: str) -> M:
     if not isinstance(entry, Mapping):
-        raise ConfigError(f"{where}: fabric: {_shown(entry)}: expected a mapping of its fields, or null")
-    return fabric_from(entry, None, where=f"{where}: fabric")
-
-
-def whole(value: object, what: str, least: int, most: int) -> int:
-    """Return the value if it is a whole number in range.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if type(value) is not int or not least <= value <= most:
-        raise ConfigError(f"{what}: {_shown(value)}: expected a whole number from {least} to {most}")
-    return value
-
-
-def _fields(entry: object, names: Sequence[str], where: str) -> Mapping[str, Any]:
-    if not isinstance(entry, Mapping):
-        raise ConfigError(f"{where}: expected a mapping with fields {', '.join(names)}, got {_shown(entry)}")
-    for name in names:
-        if name not in entry:
-            raise ConfigError(f"{where}: field {name!r} is missing")
-    for name in entry:
-        if name not in names:
-            raise ConfigError(f"{where}: unknown field {name!r}: expected one of {', '.join(names)}")
-    return entry
-
-
-def _collective(entry: object, where: str) -> Collective:
-    fields = _fields(entry, ("kind", "ranks", "nbytes"), f"{where}: collective")
-    ranks = whole(fields["ranks"], f"{where}: collective.ranks", 2, 1 << 31)
-    if type(fields["nbytes"]) not in (int, float):
-        raise ConfigError(f"{where}: collective.nbytes: {_shown(fields['nbytes'])}: expected a number of bytes")
-    try:
-        return Collective(_text(fields["kind"], f"{where}: collective.kind"), ranks, float(fields["nbytes"]))  # type: ignore[arg-type]
-    except (InputError, OverflowError) as error:
-        raise ConfigError(f"{where}: collective: {error}") from error
-
-
-def _folding(entry: object, where: str) -> Folding | None:
-    if entry is None:
-        return None
-    what = f"{where}: folding"
-    fields = _fields(entry, ("period", "channel"), what)
-    period = whole(fields["period"], f"{what}.period", 1, 1 << 31)
-    table = _list(fields["channel"], f"{what}.channel")
-    width = len(table[0]) if table and isinstance(table[0], list) else 0
-    for copy, line in enumerate(table):
-        if not isinstance(line, list) or len(line) != width:
-            raise ConfigError(f"{what}.channel, copy {copy}: expected a list of {width} channels")
-        for path, value in enumerate(line):
-            whole(value, f"{what}.channel, copy {copy}, lightpath {path}", 0, (1 << 31) - 1)
-    if not table or not width:
-        raise ConfigError(f"{what}.channel: expected a list of channels for every copy")
-    return Folding(period, np.array(table, dtype=np.int32))
-
-
-def _pairs(entry: object, steps: int, where: str) -> Column | None:
-    if entry is None:
-        return None
-    what = f"{where}: dependencies"
-    pairs = _list(entry, what)
-    if steps > _MOST_STEPS_IN_ORDER:
-        raise ConfigError(f"{what}: {steps} steps: expected at most {_MOST_STEPS_IN_ORDER} for steps with dependencies")
-    for i, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise ConfigError(f"{what}, entry {i}: {_shown(pair)}: expected [step, step that must end before]")
-        for step in pair:
-            whole(step, f"{what}, entry {i}", 0, steps - 1)
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def _list(value: object, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{what}: {_shown(value)}: expected a list")
-    return value
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise ConfigError(f"{what}: {_shown(value)}: expected text")
-    return value
-
-
-def _truth(value: object, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{what}: {_shown(value)}: expected true or false")
-    return value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+        names = ", ".join(field.alias or name for name, field in kind.model_fields.items())
+        raise ConfigError(f"{where}: expected a mapping with fields {names}, got {str(entry)[:60]!r}")
+    model: M = validate(kind, entry, where)
+    return model

@@ -39,23 +39,22 @@ def read_schedule(path: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
             does not complete its collective on this fabric.
     """
     schedule, own = (from_json if known_suffix(path) == ".json" else from_arrow)(path)
-    target = fabric or own
-    if target is None:
-        raise ConfigError(f"{path}: names no fabric: give the fabric on which to verify the schedule")
-    return verified(schedule, target, str(path)), target
+    return schedule, verified(schedule, fabric or own, str(path))
 
 
-def verified(schedule: Schedule, fabric: Fabric, where: str) -> Schedule:
-    """Return the schedule if it passes the verifier.
+def verified(schedule: Schedule, fabric: Fabric | None, where: str) -> Fabric:
+    """Return the fabric if the schedule passes the verifier on it.
 
     Raises:
-        ConfigError: the first violation: the content of the file is wrong.
+        ConfigError: there is no fabric, or the first violation: the content of the file is wrong.
     """
+    if fabric is None:
+        raise ConfigError(f"{where}: names no fabric: give the fabric on which to verify the schedule")
     try:
         verify(schedule, fabric)
     except VerificationError as error:
         raise ConfigError(f"{where}: {error}") from error
-    return schedule
+    return fabric
 
 
 def known_suffix(path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
-from lightloom.interchange.document import HEADER, columns_from, header_of, schedule_from
+from lightloom.interchange.document import columns_from, header_of, schedule_from
 
 
 def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
@@ -32,7 +32,7 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
     """
     document = read_json(path)
     if not isinstance(document, dict) or "columns" not in document:
-        raise ConfigError(f"{path}: expected an object with fields {', '.join(HEADER)} and columns")
+        raise ConfigError(f"{path}: expected an object with the header of a schedule and columns")
     columns = columns_from(document.pop("columns"), str(path))
     return schedule_from(document, columns, str(path))
 

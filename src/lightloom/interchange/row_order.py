@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 import numpy as np
 
@@ -97,19 +98,10 @@ def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]
     steps = schedule.steps
     if schedule.dependencies is None:
         return np.arange(steps)
-    waits, followers = [0] * steps, defaultdict(list)
+    sorter = TopologicalSorter[int](dict.fromkeys(range(steps), ()))
     for after, before in np.asarray(schedule.dependencies).reshape(-1, 2).tolist():
-        waits[after] += 1
-        followers[before].append(after)
-    ready = deque(step for step in range(steps) if not waits[step])
-    position = np.zeros(steps, np.int64)
-    for place in range(steps):
-        position[step := ready.popleft()] = place
-        for after in followers[step]:
-            waits[after] -= 1
-            if not waits[after]:
-                ready.append(after)
-    return position
+        sorter.add(after, before)
+    return np.argsort(list(sorter.static_order()))
 
 
 def _queued_groups(schedule: Schedule) -> Groups:
