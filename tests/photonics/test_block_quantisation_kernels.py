@@ -13,13 +13,13 @@ from hypothesis.extra.numpy import arrays
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.block_quantisation import (
     UNFIT,
-    BlockQuantisation,
     CodeBuffers,
     Rounding,
     averaging_bias,
     mean_codes,
 )
 from tests.photonics.averaging.reference import average
+from tests.photonics.quantisation_reference import BlockQuantisation
 
 LARGEST = float(np.nextafter(np.float32(2.0**127), np.float32(0)))
 FLOATS = st.one_of(

@@ -70,18 +70,6 @@ def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
     return digits @ (np.int64(1) << 2 * np.arange(count - 1, -1, -1, dtype=np.int64))
 
 
-def to_offset_binary(values: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return codes 0..2^bits - 1 of signed values -2^(bits-1)..2^(bits-1) - 1."""
-    symbols_for(bits)
-    half = 1 << (bits - 1)
-    return _whole(values, "values", -half, half - 1) + half
-
-
-def from_offset_binary(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return signed values of offset-binary codes, the inverse of `to_offset_binary`."""
-    return check_codes(codes, bits) - (1 << (bits - 1))
-
-
 def decide(signals: ArrayLike) -> NDArray[np.uint8]:
     """Round each analogue signal, in units of a level, to the nearest level 0..3, as a receiver does."""
     return np.clip(np.rint(np.asarray(signals, dtype=np.float64)), 0, LEVELS - 1).astype(np.uint8)

@@ -27,7 +27,6 @@ def test_ideal_devices_carry_the_network_out(form: Form, kind: Kind) -> None:
     wanted = tuple(approximate(w) for w in weights) if form == "sigma-u" else weights
     ideal = replace(STURDY.network, weights=wanted)
     assert found(light) == pytest.approx(ideal(light), abs=1e-10)
-    assert (mapped.largest_error() < 1e-12) == (form != "sigma-u")
 
 
 def test_mzis_are_those_of_the_closed_forms() -> None:

@@ -15,7 +15,6 @@ from lightloom.photonics.meshes import (
     Form,
     approximate,
     approximated_count,
-    averager_count,
     connections,
     crosstalk_db,
     full_count,
@@ -83,25 +82,6 @@ def test_the_scales_are_the_least_squares_ones(size: int, seed: int) -> None:
         assert (np.linalg.norm(matrix - nudge * scales[:, None] * unitary, axis=1) >= best - 1e-12).all()
     projected = 0.7 * unitary
     np.testing.assert_allclose(approximate(projected), projected, atol=1e-12)
-
-
-_SCENARIOS = [
-    ([4, 64, 128, 256, 128, 64, 4], 4, 4, range(1, 7), 39.3, 41664, 106512),
-    ([4, 64, 128, 256, 512, 256, 128, 64, 4], 8, 4, range(2, 8), 40.9, 177040, 434192),
-    ([4, 64, 128, 256, 512, 1024, 512, 256, 128, 64, 4], 16, 4, range(2, 10), 40.4, 702352, 1744912),
-    ([4, 64, 128, 256, 512, 256, 128, 64, 8], 4, 8, range(4, 7), 49.3, 213738, 434218),
-]
-
-
-@pytest.mark.parametrize(("layers", "servers", "signals", "approximated", "printed", "reduced", "whole"), _SCENARIOS)
-def test_table_one_to_the_printed_digit(
-    layers: list[int], servers: int, signals: int, approximated: range, printed: float, reduced: int, whole: int
-) -> None:
-    assert network_count(layers, approximated) == reduced
-    assert network_count(layers) == whole
-    ratio = averager_count(layers, servers, signals, approximated) / averager_count(layers, servers, signals)
-    # 49.3499 % is printed as 49.3
-    assert round(100 * ratio, 1) == printed or abs(100 * ratio - printed) <= 0.05
 
 
 def test_p_takes_the_mean_of_the_digits_and_t_gives_it_to_all() -> None:

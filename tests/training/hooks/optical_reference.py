@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from lightloom.photonics.block_quantisation import BlockQuantisation
 from tests.photonics.averaging.reference import average
+from tests.photonics.quantisation_reference import BlockQuantisation
 from tests.training.hooks import workers
 
 

@@ -20,7 +20,8 @@ from lightloom.photonics.averaging.averagers import (
     ErrorDistribution,
     IdealAverager,
 )
-from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
+from lightloom.photonics.block_quantisation import Rounding
+from tests.photonics.quantisation_reference import BlockQuantisation
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,6 @@ from lightloom.photonics.averaging.averagers import (
 from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import (
-    noise_curve,
     noise_limit,
     noisy_accuracy,
     with_measured_full_scale,
@@ -38,7 +37,6 @@ __all__ = [
     "build",
     "load_network",
     "mzi_count",
-    "noise_curve",
     "noise_limit",
     "noisy_accuracy",
     "prove",

@@ -94,24 +94,10 @@ class NetworkAverager:
             raise ConfigError(f"a network of layers {network.layers} does not compute {arguments}")
         if not sigma >= 0:
             raise InputError(f"sigma = {sigma!r}: expected a standard deviation of at least 0")
-        self.network, self.arguments, self.sigma = network, arguments, sigma
+        self.network, self.sigma = network, sigma
+        self.servers, self.bits, self.rounding = arguments.servers, arguments.bits, arguments.rounding
         self.rng = np.random.default_rng(seed)
         """Generator of the noise; checkpoints store its state."""
-
-    @property
-    def servers(self) -> int:
-        """Number of servers."""
-        return self.arguments.servers
-
-    @property
-    def bits(self) -> int:
-        """Bits per code."""
-        return self.arguments.bits
-
-    @property
-    def rounding(self) -> Rounding:
-        """Rounding of the mean."""
-        return self.arguments.rounding
 
     @cached_property
     def table(self) -> NDArray[np.int32] | None:
@@ -180,23 +166,9 @@ class ErringAverager:
 
     def __init__(self, exact: Averager, errors: ErrorDistribution, seed: int = 0):
         self.exact, self.errors = exact, errors
+        self.servers, self.bits, self.rounding = exact.servers, exact.bits, exact.rounding
         self.rng = np.random.default_rng(seed)
         """Generator of the errors; checkpoints store its state."""
-
-    @property
-    def servers(self) -> int:
-        """Number of servers."""
-        return self.exact.servers
-
-    @property
-    def bits(self) -> int:
-        """Bits per code."""
-        return self.exact.bits
-
-    @property
-    def rounding(self) -> Rounding:
-        """Rounding of the mean."""
-        return self.exact.rounding
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
-
-import numpy as np
 
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.photonics.averaging.constructed.circuit import Circuit
@@ -28,11 +27,20 @@ _CARRY_SAVE_SERVERS = 16
 """Largest number of servers for which a carry-save layer is of a reasonable width."""
 _DECIDED_STEPS = 128
 """Largest number of steps of all inputs for which a layer that decides every step is of a reasonable width."""
-_REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
-    "relu": (Realisation(window=HALF), *(Realisation(window=HALF, copies=c, regenerate=True) for c in (1, 2))),
-    "clipped": tuple(Realisation(bounded=True, window=QUARTER, copies=c) for c in (1, 2, 3)),
+_REALISATIONS: dict[Nonlinearity, dict[str, Realisation]] = {
+    "relu": {
+        "": Realisation(window=HALF),
+        ", regenerated": Realisation(window=HALF, regenerate=True),
+        ", 2 copies, regenerated": Realisation(window=HALF, copies=2, regenerate=True),
+    },
+    "clipped": {
+        "": Realisation(bounded=True, window=QUARTER),
+        ", 2 copies": Realisation(bounded=True, window=QUARTER, copies=2),
+        ", 3 copies": Realisation(bounded=True, window=QUARTER, copies=3),
+    },
 }
-"""Realisations by nonlinearity, the smallest first. Ramps are narrow: the free range beside them absorbs noise."""
+"""Realisations by nonlinearity and by the end of a construction's name, the smallest first. Ramps are narrow: the free
+range beside them absorbs noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +86,7 @@ class Construction:
         return {
             "construction": self.name,
             "nonlinearity": self.network.nonlinearity,
-            "wrong_outputs": verification.wrong_outputs,
-            "checked_inputs": verification.checked_inputs,
-            "exhaustive": verification.exhaustive,
+            **verification.counts,
             "proof": list(self.proof.steps),
             "proved_tolerance": self.proof.tolerance,
             "mzi_count": self.mzi_count,
@@ -121,26 +127,19 @@ def candidates(
     """
     if nonlinearity not in _REALISATIONS:
         raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
-    constructions = []
-    for name, circuit in circuits(function):
-        for realisation in _REALISATIONS[nonlinearity][: 1 if smallest else None]:
-            extras = [f"{realisation.copies} copies"] * (realisation.copies > 1) + [
-                "regenerated"
-            ] * realisation.regenerate
-            constructions.append(
-                Construction(", ".join([name, *extras]), function, realise(circuit, function, realisation))
-            )
+    realisations = list(_REALISATIONS[nonlinearity].items())[: 1 if smallest else None]
+    constructions = [
+        Construction(name + suffix, function, realise(circuit, function, realisation))
+        for name, circuit in circuits(function)
+        for suffix, realisation in realisations
+    ]
     return sorted(constructions, key=lambda c: c.mzi_count)
 
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
     """Return the construction with exactly these weights, whose proof then applies to them, or None."""
     for construction in candidates(function, network.nonlinearity):
-        expected = construction.network
-        if expected.layers == network.layers and all(
-            np.array_equal(a, b)
-            for a, b in zip(expected.weights + expected.biases, network.weights + network.biases, strict=True)
-        ):
+        if construction.network.same_weights(network):
             return construction
     return None
 
@@ -179,11 +178,8 @@ def build(
         raise UnsupportedError(
             f"noise = {noise:g}: noise on the inputs limits any network of {servers} servers to {bound:.1e}"
         )
-    if noise is None:
-        for construction in candidates(function, nonlinearity, smallest=True):
-            if construction.proof.float64:
-                return construction
-    for construction in candidates(function, nonlinearity):
+    attempts = (True, False) if noise is None else (False,)
+    for construction in chain.from_iterable(candidates(function, nonlinearity, smallest) for smallest in attempts):
         if construction.proof.float64 and (noise is None or construction.tolerates(noise)):
             return construction
     requirement = "is exact in float64" if noise is None else f"tolerates noise = {noise:g}"

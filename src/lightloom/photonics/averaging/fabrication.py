@@ -62,13 +62,6 @@ class MappedNetwork:
         """The matrices that ideal devices implement, one for each layer."""
         return light_matrices(self.network)
 
-    def largest_error(self) -> float:
-        """Largest error of a matrix element on ideal devices, relative to the largest element of its matrix."""
-        return max(
-            float(np.abs(mapped.matrix() - target).max() / max(np.abs(target).max(), 1e-300))
-            for mapped, target in zip(self.matrices, self.target_matrices, strict=True)
-        )
-
 
 def light_units(network: LayeredNetwork) -> tuple[float, ...]:
     """The signal that amplitude 1 stands for, before the first layer and after every layer: the largest full scale."""

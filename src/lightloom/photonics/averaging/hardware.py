@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.cascade import build_cascade
@@ -170,21 +169,6 @@ class AveragerHardware:
         """Return the energy per bit that a server sends and receives, in joules."""
         power, sent = self.power(parts), self.servers * self.levels[0].bits * parts.symbol_rate
         return Total({name: watts / sent for name, watts in power.known.items()}, power.lacking)
-
-    def to_json(self, parts: Parts) -> dict[str, Any]:
-        """Return counts, latency and power as a JSON object."""
-        latency, power = self.latency(parts), self.power(parts)
-        return {
-            "levels": len(self.levels),
-            "columns": sum(level.columns for level in self.levels),
-            "mzi_count": sum(level.mzis for level in self.levels),
-            "nonlinear_units": sum(level.units for level in self.levels),
-            "latency_s": latency.value,
-            "latency_lacks": list(latency.lacking),
-            "power_w": power.value,
-            "power_lacks": list(power.lacking),
-            "energy_per_bit_j": self.energy_per_bit(parts).value,
-        }
 
 
 def columns(outputs: int, inputs: int) -> int:

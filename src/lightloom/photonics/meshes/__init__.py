@@ -8,7 +8,7 @@ from lightloom.photonics.meshes.averager_units import (
 )
 from lightloom.photonics.meshes.blocks import MappedBlocks, approximate, map_blocks
 from lightloom.photonics.meshes.correction import Correction, cancel_crosstalk, correct, corrected
-from lightloom.photonics.meshes.counts import approximated_count, averager_count, full_count, network_count
+from lightloom.photonics.meshes.counts import approximated_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
 from lightloom.photonics.meshes.drawing import draw, draw_mapped
@@ -36,7 +36,6 @@ __all__ = [
     "Spread",
     "approximate",
     "approximated_count",
-    "averager_count",
     "cancel_crosstalk",
     "check_belongs",
     "connections",

@@ -19,7 +19,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound, noise_curve, noise_limit
+from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proved.verify import verify
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
@@ -110,7 +110,7 @@ def _row(contender: Contender, function: AveragingFunction, mark: str) -> dict[s
         "wrong_outputs": found.wrong_outputs,
         "checked_inputs": found.checked_inputs,
         "noise_limit": noise_limit(network, function),
-        "error_rates": [float(e) for e in noise_curve(network, function, SIGMAS, CURVE_EVALUATIONS)],
+        "error_rates": [1 - noisy_accuracy(network, function, sigma, CURVE_EVALUATIONS) for sigma in SIGMAS],
     }
 
 

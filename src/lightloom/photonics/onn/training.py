@@ -62,9 +62,7 @@ class Trained:
         return {
             "recipe": self.recipe.to_json(),
             "accuracy": v.accuracy,
-            "wrong_outputs": v.wrong_outputs,
-            "checked_inputs": v.checked_inputs,
-            "exhaustive": v.exhaustive,
+            **v.counts,
             "largest_deviation": v.largest_deviation,
             "errors": {str(value): count for value, count in v.errors.items()},
             "mzi_count": self.recipe.mzi_count,

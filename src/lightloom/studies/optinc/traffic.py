@@ -12,7 +12,7 @@ from lightloom.core.claims import Claim
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.photonics.block_quantisation import BlockQuantisation
+from lightloom.photonics.block_quantisation import synchronisation_share
 from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import OVERHEAD, RING_TRAFFIC, SYNCHRONISATION
 
@@ -55,7 +55,7 @@ def _overhead() -> list[Claim]:
 
 
 def _synchronisation() -> Claim:
-    shares = {bits: 100 * BlockQuantisation(bits=bits).synchronisation_share(1 << 20) for bits in (8, 16)}
+    shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
     words = f"less than {SYNCHRONISATION:g} %"
     return PAPER.claim(
         "headline.synchronisation",

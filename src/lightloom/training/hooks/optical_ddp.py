@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.errors import ConfigError, InputError, LightloomError
 from lightloom.photonics.averaging.averagers import Averager
 from lightloom.photonics.averaging.registry import find_averager
-from lightloom.photonics.block_quantisation import BlockQuantisation, Rounding
+from lightloom.photonics.block_quantisation import CodeBuffers, Rounding
 from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
 from lightloom.training.hooks.optical_exchange import BucketBuffers, ExchangeGroup, OpticalExchange
 from lightloom.training.hooks.optical_statistics import OpticalStatistics
@@ -73,7 +73,7 @@ class OpticalAverageState(DdpHookState):
         group = group_or_default(process_group)
         self.rank, self.ranks, self.block = group.rank(), group.size(), block
         self.averager = _chosen(averager, self.ranks, bits, rounding, _seed_of(seed, self.rank))
-        BlockQuantisation(bits=self.averager.bits, block=block)
+        CodeBuffers.of([], self.averager.bits, block)  # checks both
         self.statistics = OpticalStatistics()
         self._buffers: dict[tuple[int, ...], BucketBuffers] = {}
         self._error: LightloomError | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lightloom.photonics.averaging.constructed.circuit import Circuit, Form, total
+from lightloom.photonics.averaging.constructed.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
 
 
@@ -24,7 +24,8 @@ class Block:
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
     """Return ``factor`` * (T + offset) in ``places`` base-4 places, one block per input."""
     ordered = list(enumerate(function.inputs))[::-1]
-    positions = [_power_of_four(i.weight) for _, i in ordered] + [places]
+    # The exponents of four in the weights.
+    positions = [((i.weight & -i.weight).bit_length() - 1) // 2 for _, i in ordered] + [places]
     blocks = []
     for order, (k, i) in enumerate(ordered):
         form = circuit.input(k) * (factor * i.weight // 4 ** positions[order])
@@ -34,14 +35,9 @@ def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places
     return blocks
 
 
-def _power_of_four(weight: int) -> int:
-    """Return the exponent of four in a weight."""
-    return ((weight & -weight).bit_length() - 1) // 2
-
-
 def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
     """Return T + offset as a form of the inputs."""
-    return total(circuit.input(k) * i.weight for k, i in enumerate(function.inputs)) + function.offset
+    return sum((circuit.input(k) * i.weight for k, i in enumerate(function.inputs)), Form({})) + function.offset
 
 
 def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None) -> list[Block]:

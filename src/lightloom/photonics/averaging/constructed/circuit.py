@@ -60,9 +60,7 @@ class Form:
     @property
     def grid(self) -> Fraction:
         """Largest g of which all values of the form are multiples, as atoms are integers; 0 for the form 0."""
-        parts = [*self.terms.values(), self.constant]
-        scale = lcm(*(p.denominator for p in parts))
-        return Fraction(gcd(*(int(p * scale) for p in parts)), scale)
+        return _common_divisor(*self.terms.values(), self.constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,28 +170,19 @@ class Circuit:
         own = {a: c for a, c in form.terms.items() if a.group == group}
         rest = Form({a: c for a, c in form.terms.items() if a.group != group})
         if group < 0:
-            parts = [c * self.maxima[a.index] for a, c in own.items()]
-            return sum((min(p, Fraction(0)) for p in parts), Fraction(0)), sum(
-                (max(p, Fraction(0)) for p in parts), Fraction(0)
-            )
-        step, factors = self.floor_of(group), set(own.values())
+            return _sums_of_signs(c * self.maxima[a.index] for a, c in own.items())
+        step, factors = self.groups[group], set(own.values())
+        assert isinstance(step, Floor)
         factor = min(factors)
         complete = len(own) == step.count and len(factors) == 1
         if complete and (always or factor < 0):
             # form = rest + factor (s - remainder) / d
             low, high = self._bounds(self.expand(rest + step.source * (factor / step.divisor)), always)
-            remainder = (step.divisor - gcd_of(step.source.grid, step.divisor)) * (-factor / step.divisor)
+            remainder = (step.divisor - _common_divisor(step.source.grid, step.divisor)) * (-factor / step.divisor)
             return low + min(remainder, Fraction(0)), high + max(remainder, Fraction(0))
         low, high = self._bounds(rest, always)
-        return low + sum(min(c, Fraction(0)) for c in own.values()), high + sum(
-            max(c, Fraction(0)) for c in own.values()
-        )
-
-    def floor_of(self, group: int) -> Floor:
-        """Return the floor of a group."""
-        step = self.groups[group]
-        assert isinstance(step, Floor)
-        return step
+        least, most = _sums_of_signs(own.values())
+        return low + least, high + most
 
     @property
     def floors(self) -> list[tuple[int, Floor]]:
@@ -221,15 +210,13 @@ class Circuit:
                 raise VerificationError(f"floor {group}: its source spans {low} to {high}, beyond {step.count} steps")
 
 
-def gcd_of(first: Fraction, second: Fraction) -> Fraction:
-    """Return the largest rational of which both are integer multiples."""
-    scale = lcm(first.denominator, second.denominator)
-    return Fraction(gcd(int(first * scale), int(second * scale)), scale)
+def _common_divisor(*values: Fraction) -> Fraction:
+    """Return the largest rational of which all values are integer multiples."""
+    scale = lcm(*(value.denominator for value in values))
+    return Fraction(gcd(*(int(value * scale) for value in values)), scale)
 
 
-def total(forms: Iterable[Form]) -> Form:
-    """Return the sum of the forms."""
-    result = Form({})
-    for form in forms:
-        result = result + form
-    return result
+def _sums_of_signs(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
+    """Return the sum of the negative values, and that of the positive ones."""
+    zero, parts = Fraction(0), list(values)
+    return sum((min(part, zero) for part in parts), zero), sum((max(part, zero) for part in parts), zero)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError
@@ -62,17 +61,6 @@ def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: i
     maxima = np.array([[i.maximum] for i in function.inputs])
     size = 1 << 16
     return (rng.integers(0, maxima + 1, (len(maxima), min(size, samples - at))) for at in range(0, samples, size))
-
-
-def noise_curve(
-    network: LayeredNetwork,
-    function: AveragingFunction,
-    sigmas: Sequence[float],
-    evaluations: int = EVALUATIONS,
-    seed: int = 0,
-) -> NDArray[np.float64]:
-    """Return the error rate at each sigma."""
-    return np.array([1 - noisy_accuracy(network, function, s, evaluations, seed) for s in sigmas])
 
 
 def noise_limit(

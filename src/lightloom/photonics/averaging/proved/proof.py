@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from lightloom.core.errors import VerificationError
 from lightloom.photonics.averaging.constructed.blocks import sum_of_servers
-from lightloom.photonics.averaging.constructed.circuit import Circuit, Form
+from lightloom.photonics.averaging.constructed.circuit import Circuit
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.compiler import Gadget, Realised
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
@@ -49,20 +48,13 @@ class Proof:
     """The steps of the proof as text."""
 
 
-def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwork | None = None) -> Proof:
+def prove(realised: Realised, function: AveragingFunction) -> Proof:
     """Prove that the network computes the function.
 
-    Args:
-        realised: circuit and gadgets.
-        function: the function to compute.
-        network: a network from elsewhere whose weights must equal the circuit's.
-
     Raises:
-        VerificationError: a step of the proof fails, or a weight is not the circuit's.
+        VerificationError: a step of the proof fails.
     """
     circuit = realised.circuit
-    if network is not None:
-        _check_weights(realised.network, network)
     circuit.check_floors()
     margin = check_digits(circuit, function)
     errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
@@ -87,13 +79,6 @@ def prove(realised: Realised, function: AveragingFunction, network: LayeredNetwo
     )
 
 
-def _check_weights(expected: LayeredNetwork, network: LayeredNetwork) -> None:
-    same = expected.layers == network.layers and expected.nonlinearity == network.nonlinearity
-    pairs = zip(expected.weights + expected.biases, network.weights + network.biases, strict=False)
-    if not same or not all(np.array_equal(a, b) for a, b in pairs):
-        raise VerificationError("the network's weights are not those of its circuit")
-
-
 def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     """Check step 2 of the proof, and return the largest error of an output that receivers allow, in levels.
 
@@ -113,22 +98,18 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     if low < 0 or high > 4 * function.divisor - 1:
         raise VerificationError(f"the remainder for the last output spans {low} to {high}: more than a digit")
     rest, last = circuit.expand(rest), circuit.expand(last)
+    analogue = rest * Fraction(1, function.divisor)
+    if not function.carries_decimals:
+        analogue = analogue - Fraction(function.divisor - 1, 2 * function.divisor)
+    if analogue == last:
+        return 0.5 / function.divisor
     if function.carries_decimals:
-        _same(last, rest * Fraction(1, function.divisor))
-        return 0.5 / function.divisor
-    analogue = rest * Fraction(1, function.divisor) - Fraction(function.divisor - 1, 2 * function.divisor)
-    if analogue.key == last.key and analogue.constant == last.constant:
-        return 0.5 / function.divisor
+        raise VerificationError("the last output is not the remainder with its decimals")
     low, high = circuit.bounds(last)
     under = circuit.bounds(rest - last * function.divisor)
     if low < 0 or high > 3 or last.grid.denominator != 1 or under[0] < 0 or under[1] > function.divisor - 1:
         raise VerificationError(f"the last output spans {low} to {high} and leaves {under[0]} to {under[1]}")
     return 0.5
-
-
-def _same(first: Form, second: Form) -> None:
-    if first.key != second.key or first.constant != second.constant:
-        raise VerificationError("the last output is not the remainder with its decimals")
 
 
 def _output_error(realised: Realised, unit: float, tau: float) -> float:

@@ -39,6 +39,12 @@ class Verification:
         """Share of inputs with all outputs correct."""
         return 1 - self.wrong_outputs / self.checked_inputs
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Wrong outputs, inputs tried and whether these were all, as fields of JSON documents."""
+        names = ("wrong_outputs", "checked_inputs", "exhaustive")
+        return {name: getattr(self, name) for name in names}
+
 
 def verify(
     network: Network,

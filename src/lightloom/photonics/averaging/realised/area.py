@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightloom.photonics.meshes.counts import Convention, averager_count, full_count, network_count
+from lightloom.photonics.meshes.counts import Convention, full_count, network_count
 from lightloom.photonics.pam4 import symbols_for
 
 
@@ -44,10 +44,8 @@ class PaperNetwork:
 
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
         """Return the number of interferometers, with P and T unless ``units`` is false."""
-        chosen = self.approximated if approximated else ()
-        if not units:
-            return network_count(self.layers, chosen, convention)
-        return averager_count(self.layers, self.servers, symbols_for(self.bits), chosen, convention)
+        network = network_count(self.layers, self.approximated if approximated else (), convention)
+        return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)
 
     def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
         """Return the approximated area in percent of the full area; ``economy`` maps the baseline by economy SVDs."""

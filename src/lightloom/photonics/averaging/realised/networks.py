@@ -90,6 +90,11 @@ class LayeredNetwork:
             gains.append(float(np.linalg.norm(w * self.full_scale[layer] / outputs[:, None], 2)))
         return max(gains)
 
+    def same_weights(self, other: LayeredNetwork) -> bool:
+        """Return whether the other network has the same layers, with exactly the same weights and biases."""
+        ours, theirs = self.weights + self.biases, other.weights + other.biases
+        return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
+
     def signals(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> list[Floats]:
