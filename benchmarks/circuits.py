@@ -167,14 +167,14 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
 def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
     """Few wavelengths, so that the program finishes; every rank to two or three others."""
     from lightloom.fabrics.wdm_ring import WdmRing
-    from lightloom.parallelism.circuits import ring, ring_milp
+    from lightloom.parallelism.circuits import milp, ring
     from lightloom.parallelism.circuits.circuits import least_service
 
     traffic, fabric = traffic_of(ranks, "random", 1.0, seed, 3), WdmRing(ranks=ranks, wavelengths=16)
     row: dict[str, Any] = {"ranks": ranks, "seed": seed}
     fast, row["fast_cpu_s"] = _timed(ring.assign, traffic, fabric)
     try:
-        solved, row["program_cpu_s"] = _timed(ring_milp.solve, traffic, fabric, time_limit=limit)
+        solved, row["program_cpu_s"] = _timed(milp.solve_ring, traffic, fabric, time_limit=limit)
     except InputError as error:
         return row | {"status": str(error)}
     if solved.status != "optimal":
@@ -186,7 +186,7 @@ def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
 
 def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
     from lightloom.fabrics.circuit_switch import CircuitSwitch
-    from lightloom.parallelism.circuits import switch, switch_milp
+    from lightloom.parallelism.circuits import milp, switch
     from lightloom.parallelism.circuits.circuits import least_service
 
     traffic = traffic_of(ranks, "clockwise", 1.0, seed, peers)
@@ -196,8 +196,8 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
     heavy = switch.throughput_counts(traffic, fabric.degree) @ traffic.relative
     row |= {"gap_to_fractional": fast.gap}
     for name, solve in (
-        ("permutations", switch_milp.solve_permutations),
-        ("multiplicities", switch_milp.solve_multiplicities),
+        ("permutations", milp.solve_permutations),
+        ("multiplicities", milp.solve_multiplicities),
     ):
         for objective in OBJECTIVES:
             key = f"{name} {objective}"

@@ -21,8 +21,8 @@ from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.group import grant, grants
-from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan, hybrid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import ClassVar, Literal
 
@@ -46,10 +47,17 @@ def test_a_group_on_a_star_is_a_smaller_star_and_on_a_ring_of_wavelengths_a_smal
         assert fabric.pair(3) == (fabric.total_receive_bandwidth() / 12, fabric.neighbour_latency())
 
 
+@pytest.mark.parametrize("kind", [Mesh, PacketSwitch, Ring, TwoTierSwitch, WdmRing])
+def test_a_rank_needs_no_link_to_itself(kind: type[Fabric]) -> None:
+    fabric = kind(ranks=16, hop_latency=1e-6)
+    assert fabric.pair(0) == fabric.pair(16) == fabric.pair(32) == (math.inf, 0.0)
+
+
 def test_sends_out_of_a_domain_share_the_tree() -> None:
     fabric = TwoTierSwitch(ranks=16, domain_size=8, bandwidth=50e9, oversubscription=4, hop_latency=1e-6)
     assert fabric.pair(8)[0] == pytest.approx(12.5e9)
     assert fabric.pair(1) == (50e9, 4e-6)
+
     assert TwoTierSwitch(ranks=8, domain_size=8, domain_bandwidth=450e9).pair(4)[0] == 450e9
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph

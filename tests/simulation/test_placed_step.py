@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.group import grant, grants
-from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan

@@ -119,7 +119,10 @@ class Fabric(Capabilities):
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once."""
+        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once.
+
+        Infinite and 0 where that is the rank itself.
+        """
         return derived.simultaneous(self, stride)
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
@@ -204,9 +207,7 @@ class GroupFabric(Fabric):
 
     def siblings(self) -> tuple[Fabric, Ints]:
         """The fabric, and the ranks of every group: [group, rank]."""
-        blocks = np.arange(0, self.whole.ranks, self.ranks * self.stride)[:, None, None]
-        members = blocks + np.arange(self.stride)[:, None] + self.stride * np.arange(self.ranks)
-        return self.whole, members.reshape(-1, self.ranks)
+        return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, destination and route of the transfers of all groups, those that belong together in a row."""

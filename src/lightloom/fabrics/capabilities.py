@@ -17,10 +17,12 @@ for a class:
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
 from lightloom.core.described import Described
+
+T = TypeVar("T")
 
 NEEDS_CIRCUITS = (
     "expected wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes (switch_planes: "
@@ -39,7 +41,11 @@ class Grid(NamedTuple):
 
 
 class Capabilities(Described):
-    """Capabilities of a fabric that has none; a fabric states its own."""
+    """Capabilities of a fabric that has none; a fabric states its own.
+
+    Times and limits of circuits are fields where a kind has them: ``reconfiguration_time``, ``conversion_time``,
+    ``guard_time``, ``multicast_taps``, ``lightpath_reach`` and ``transceivers``.
+    """
 
     exclusive: ClassVar[bool] = False
     """Whether a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
@@ -111,32 +117,36 @@ class Capabilities(Described):
     @property
     def setup_time(self) -> float:
         """Seconds to change circuits; 0 on packet fabrics."""
-        return 0.0
+        return self._stated("reconfiguration_time", 0.0)
 
     @property
     def step_overhead(self) -> float:
         """Seconds that every step pays for conversion between light and electrons."""
-        return 0.0
+        return self._stated("conversion_time", 0.0)
 
     @property
     def piece_overhead(self) -> float:
         """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
-        return 0.0
+        return self._stated("guard_time", 0.0)
 
     @property
     def taps(self) -> int:
         """Destinations that one lightpath can serve; 1 without optical multicast."""
-        return 1
+        return self._stated("multicast_taps", 1)
 
     @property
     def reach(self) -> int | None:
         """Most links that one lightpath may pass; None without limit."""
-        return None
+        return self._stated("lightpath_reach", None)
 
     @property
     def transmitters(self) -> int | None:
         """Channels that a node can send on at once (and receive on at once); None if never binding."""
-        return None
+        return self._stated("transceivers", None)
+
+    def _stated(self, field: str, default: T) -> T:
+        value: T = getattr(self, field, default)
+        return value
 
     def blocked(self) -> Mask | None:
         """Channels of links that no light passes, for something has failed: [links, channels]; None where all are

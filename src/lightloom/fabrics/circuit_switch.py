@@ -14,7 +14,6 @@ from pydantic import Field
 
 from lightloom.core.arrays import Floats
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Cut
 from lightloom.fabrics.star import StarGeometry
 
 
@@ -31,6 +30,7 @@ class CircuitSwitch(StarGeometry):
 
     exclusive: ClassVar[bool] = True
     switch_planes: ClassVar[bool] = True
+    port_cut: ClassVar[str] = "the circuits that one rank can hold"
 
     @property
     def channels(self) -> int:
@@ -40,18 +40,8 @@ class CircuitSwitch(StarGeometry):
     def channel_bandwidth(self) -> float:
         return self.bandwidth
 
-    @property
-    def setup_time(self) -> float:
-        return self.reconfiguration_time
-
     def link_name(self, link: int) -> str:
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.degree * self.bandwidth)
-
-    def cuts(self) -> list[Cut]:
-        return [Cut("the circuits that one rank can hold", 1, self.degree * self.bandwidth)]
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self.degree * self.bandwidth

@@ -23,7 +23,7 @@ _CLOSE = 1e-9
 
 
 def check_fabric(fabric: Fabric) -> None:
-    """Test that a fabric keeps the promises of its contract.
+    """Test that a fabric keeps the promises of its contract; a check is not resumed after its first complaint.
 
     Raises:
         ConfigError: the first promise that is broken, with what was expected.
@@ -68,12 +68,10 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
         footprint = fabric.footprint(source, destination, route)
         if footprint.base.shape[0] != len(source):
             yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
-            return
         transfer, link = links_of(footprint)
         where = _first(transfer, (link < 0) | (link >= fabric.links))
         if where is not None:
             yield f"the footprint of {source[where]}→{destination[where]} holds a link outside 0..{fabric.links - 1}"
-            return
         count = np.bincount(transfer, minlength=len(source))
         used = np.bincount(np.unique(transfer * fabric.links + link) // fabric.links, minlength=len(source))
         single = len(fabric.siblings()[1]) == 1
@@ -85,7 +83,6 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
-                return
 
 
 def _first(transfer: Ints, wrong: np.ndarray) -> int | None:
@@ -101,13 +98,11 @@ def _routes(fabric: Fabric) -> Iterator[str]:
         route = np.asarray(fabric.route(source, destination))
         if route.min() < 0 or route.max() >= fabric.routes:
             yield f"route chooses a route outside 0..{fabric.routes - 1}"
-            return
         backward = fabric.reverse_route(route)
         forth, back = fabric.hops(source, destination, route), fabric.hops(destination, source, backward)
         if (forth != back).any():
             row = int(np.argmax(forth != back))
             yield f"reverse_route of {source[row]}→{destination[row]} crosses {back[row]} links, not {forth[row]}"
-            return
 
 
 def _latencies(fabric: Fabric) -> Iterator[str]:
@@ -115,14 +110,12 @@ def _latencies(fabric: Fabric) -> Iterator[str]:
         forth = np.asarray(fabric.latency(source, destination, route))
         if not np.isfinite(forth).all() or (forth < 0).any():
             yield "latency is negative or infinite for some transfer"
-            return
         if fabric.in_network_reduction:
             continue
         back = np.asarray(fabric.latency(destination, source, fabric.reverse_route(route)))
         if not np.allclose(forth, back, rtol=_CLOSE, atol=0):
             row = int(np.argmax(np.abs(forth - back)))
             yield f"latency of {source[row]}→{destination[row]} is {forth[row]} s, of the way back {back[row]} s"
-            return
     for name in ("neighbour_latency", "diameter_latency", "diameter"):
         own, expected = getattr(fabric, name)(), getattr(derived, name)(fabric)
         blocked = fabric.damaged and name == "diameter"
@@ -203,7 +196,7 @@ def _exchange_seconds(fabric: Fabric) -> float:
 def _groups(fabric: Fabric) -> Iterator[str]:
     if fabric.group_assumption or fabric.in_network_reduction:
         return
-    for stride in range(1, fabric.ranks):
+    for stride in range(1, fabric.ranks + 1):
         pair, derivation = fabric.pair(stride), derived.simultaneous(fabric, stride)
         if not np.allclose(pair, derivation, rtol=_CLOSE, atol=0):
             yield f"pair({stride}) is {pair}: footprints and latency give {derivation}"
@@ -211,7 +204,7 @@ def _groups(fabric: Fabric) -> Iterator[str]:
     for ranks in sizes:
         alike: Floats | None = None
         for stride in (s for s in range(1, fabric.ranks // ranks + 1) if fabric.ranks % (ranks * s) == 0):
-            part, members = fabric.group(ranks, stride), _members(fabric.ranks, ranks, stride)
+            part, members = fabric.group(ranks, stride), derived.group_members(fabric.ranks, ranks, stride)
             where = f"group({ranks}, {stride})"
             if part is None or part.ranks != ranks:
                 yield f"{where} is not a fabric of {ranks} ranks"
@@ -223,15 +216,7 @@ def _groups(fabric: Fabric) -> Iterator[str]:
                         f"{where}: exchanges between ranks 1, 2, ... apart take {expected[0]} s of a gigabyte and "
                         f"{expected[1]} s of latency, but {name} {seconds[0]} and {seconds[1]}"
                     )
-                    return
             alike = None if fabric.distance_matters else expected
-
-
-def _members(whole: int, ranks: int, stride: int) -> Ints:
-    """The ranks of all groups: [group, rank]."""
-    blocks = np.arange(0, whole, ranks * stride)[:, None, None]
-    members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
-    return members
 
 
 def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
@@ -265,11 +250,9 @@ def _ports(fabric: Fabric) -> Iterator[str]:
                 f"ports give {source[row]}→{destination[row]} {own.rate[row]} bytes per second: its links give "
                 f"{expected.rate[row]}"
             )
-            return
         columns = [np.unique([source, each.port], axis=1, return_inverse=True)[1].ravel() for each in (own, expected)]
         if len(np.unique(np.stack(columns), axis=1)[0]) != max(len(np.unique(column)) for column in columns):
             yield "ports differ from the links that ranks have to themselves"
-            return
 
 
 def _packets(fabric: Fabric) -> Iterator[str]:

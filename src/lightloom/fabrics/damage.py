@@ -117,7 +117,8 @@ class DamagedWdmRing(WavelengthRing):
         # Where both ways are cut, data still gets everywhere if it is the same cable: the ring is then a line.
         if not lit.all(axis=1).any() and not (lit.sum() == lit.size - 2 and (lit[0] == lit[1]).all()):
             raise ValueError("the failures cut the ring into parts that cannot reach each other")
-        for verb, channels in (("receive", self._received()), ("send", self._sent())):
+        for verb, receive in (("receive", True), ("send", False)):
+            channels = self._rank_channels(receive=receive)
             if not channels.all():
                 raise ValueError(f"the failures leave node {self.survivors[np.argmin(channels)]} nothing to {verb} on")
         return self
@@ -212,26 +213,20 @@ class DamagedWdmRing(WavelengthRing):
     def link_bandwidth(self) -> Floats:
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
-    def _received(self) -> Ints:
-        """Channels on which each rank can receive: [rank]."""
-        free, ends = ~self.blocked().reshape(2, self.ranks, self.channels), ~self.blocked_ends()
-        clockwise = np.roll(free[0], 1, axis=0) & ends[:, 0]
-        return self._within_transceivers(clockwise.sum(axis=1) + (free[1] & ends[:, 1]).sum(axis=1))
-
-    def _sent(self) -> Ints:
-        """Channels on which each rank can send: [rank]."""
-        free, ends = ~self.blocked().reshape(2, self.ranks, self.channels), ~self.blocked_ends()
-        counter = np.roll(free[1], 1, axis=0) & ends[:, 1]
-        return self._within_transceivers((free[0] & ends[:, 0]).sum(axis=1) + counter.sum(axis=1))
-
-    def _within_transceivers(self, channels: Any) -> Ints:
+    def _rank_channels(self, *, receive: bool) -> Ints:
+        """Channels on which each rank can receive, or send: [rank]."""
+        free = ~self.blocked().reshape(2, self.ranks, self.channels)
+        # The link before a rank leads to it clockwise, and from it counter-clockwise; its own link the other way.
+        way = 0 if receive else 1
+        free[way] = np.roll(free[way], 1, axis=0)
+        channels = (free & ~self.blocked_ends().swapaxes(0, 1)).sum(axis=(0, 2))
         most = 2 * self.channels if self.transceivers is None else self.transceivers
         return np.asarray(np.minimum(channels, most), np.int64)
 
     def cuts(self) -> list[Cut]:
         """One rank, and half of the ring: the worst of each. What enters and what leaves may be worst at different
         places; the larger of the two holds for both."""
-        one = max(self._received().min(), self._sent().min()) * self.wavelength_bandwidth
+        one = max(self._rank_channels(receive=way).min() for way in (True, False)) * self.wavelength_bandwidth
         free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)
         last = np.roll(np.arange(self.ranks), -(self.ranks // 2 - 1))
         entering = np.roll(free[0], 1) + free[1][last]
@@ -243,7 +238,7 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def total_receive_bandwidth(self) -> float:
-        return float(self._received().sum()) * self.wavelength_bandwidth
+        return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 
     def group(self, ranks: int, stride: int = 1) -> None:
         """Groups differ with where they lie."""

@@ -82,6 +82,13 @@ def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
         yield source[different], destination[different]
 
 
+def group_members(whole: int, ranks: int, stride: int) -> Ints:
+    """The ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks: [group, rank]."""
+    blocks = np.arange(0, whole, ranks * stride)[:, None, None]
+    members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
+    return members
+
+
 @_cached
 def direct_latency(fabric: Geometry) -> Floats:
     """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
@@ -145,6 +152,8 @@ def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
 
 def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
     """Bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
+    if stride % fabric.ranks == 0:
+        return np.inf, 0.0
     source = np.arange(fabric.ranks)
     destination = (source + stride) % fabric.ranks
     route = fabric.route(source, destination)

@@ -108,25 +108,13 @@ class Mesh(Fabric):
 
     def cuts(self) -> list[Cut]:
         rows, columns = self.shape
-        found = [Cut("what a corner rank can receive", 1, self._degrees()[0] * self.bandwidth)]
         sides = 2 if self.wraps else 1
-        if columns > 1:
-            found.append(
-                Cut(
-                    "the links into one half of the columns",
-                    rows * (columns // 2),
-                    sides * rows * self.bandwidth,
-                )
-            )
-        if rows > 1:
-            found.append(
-                Cut(
-                    "the links into one half of the rows",
-                    columns * (rows // 2),
-                    sides * columns * self.bandwidth,
-                )
-            )
-        return found
+        halves = [
+            Cut(f"the links into one half of the {lines}", width * (length // 2), sides * width * self.bandwidth)
+            for lines, width, length in (("columns", rows, columns), ("rows", columns, rows))
+            if length > 1
+        ]
+        return [Cut("what a corner rank can receive", 1, self._degrees()[0] * self.bandwidth), *halves]
 
     def total_receive_bandwidth(self) -> float:
         return self._degrees()[1] * self.bandwidth

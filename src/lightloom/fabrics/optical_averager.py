@@ -18,7 +18,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
-from lightloom.fabrics.base import Cut
 from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.star import StarGeometry
 
@@ -31,40 +30,40 @@ class Averaging(Config):
     servers: Count | None = None
     """Ports of one averager; beyond, two levels. Null: one averager for all ranks, however many."""
     bits: Annotated[int, Field(ge=1, le=32, strict=True)] = 8
-    """Of a code."""
+    """Bits of a code."""
     noise: float | None = None
-    """Noise that the network bears, a share of full scale; null asks for exactness alone."""
+    """Noise that the network tolerates, as a share of full scale; null asks for exactness alone."""
     nonlinearity: Literal["relu", "clipped"] = "relu"
-    """Of its units."""
+    """Nonlinearity of the network's units."""
     mzi_length: Positive | None = None
     """Metres of waveguide in a column of MZIs."""
     group_index: Positive | None = None
-    """Of the waveguides."""
+    """Group index of the waveguides."""
     unit_latency: Seconds | None = None
-    """Of a nonlinear unit."""
+    """Seconds that a nonlinear unit takes."""
     receiver_latency: Seconds | None = None
-    """From light to a code."""
+    """Seconds from light to a code."""
     heater_power: Watts | None = None
-    """For a phase of π."""
+    """Watts of a heater for a phase of π."""
     unit_energy: Positive | None = None
     """Joules of a nonlinear unit for each symbol."""
     receiver_sensitivity: Watts | None = None
-    """What a receiver needs."""
+    """Watts of light that a receiver needs."""
     loss_db: Annotated[float, Field(ge=0)] | None = None
-    """Of an MZI."""
+    """Decibels lost in an MZI."""
     laser_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Light out for electricity in."""
+    """Watts of light for each watt of electricity."""
     modulator_energy: JoulesPerBit | None = None
-    """Of a bit sent."""
+    """Joules of each bit sent."""
     receiver_energy: JoulesPerBit | None = None
-    """Of a bit received."""
+    """Joules of each bit received."""
     amplifier_power: Watts | None = None
-    """Of one amplifier; one stands behind every output of every layer."""
+    """Watts of one amplifier; one stands behind every output of every layer."""
     symbol_rate: Positive | None = None
     """Symbols a second."""
 
     def derived(self, ranks: int) -> dict[str, Any]:
-        """Fields of the fabric, and where they come from; energy only where nothing lacks.
+        """Fields of the fabric, and where they come from; energy only where all its parts are known.
 
         Raises:
             ConfigError: more ranks than two levels reach.
@@ -78,16 +77,16 @@ class Averaging(Config):
         levels, latency, energy = len(made.levels), made.latency(parts), made.energy_per_bit(parts)
         lacking = f"; a lower bound without {', '.join(latency.lacking)}" if latency.lacking else ""
         columns = sum(level.columns for level in made.levels)
-        found: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels}
+        fields: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels}
         sources = {
             "levels": f"derived: averagers of {self.servers or ranks} ports for {ranks} ranks",
             "averaging_latency": f"derived: {columns} columns of MZIs in all{lacking}",
         }
         if energy.complete:
             # A bit crosses the fabric twice, up and down; each way is charged half.
-            found["energy_per_bit"] = energy.value / 2
+            fields["energy_per_bit"] = energy.value / 2
             sources["energy_per_bit"] = "derived: " + ", ".join(energy.known)
-        return found | {"sources": sources}
+        return fields | {"sources": sources}
 
 
 class OpticalAverager(StarGeometry):
@@ -135,12 +134,6 @@ class OpticalAverager(StarGeometry):
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         up = np.asarray(destination) == self.switch_rank
         return self.hop_latency + np.where(up, self.levels * self.averaging_latency, 0.0)
-
-    def cuts(self) -> list[Cut]:
-        return [Cut("what one rank's port can receive", 1, self.bandwidth)]
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self.bandwidth
 
     def diameter_latency(self) -> float:
         return 2 * self.hop_latency + self.levels * self.averaging_latency

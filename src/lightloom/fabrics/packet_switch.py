@@ -29,12 +29,6 @@ class PacketSwitch(StarGeometry, PacketFabric):
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.data_rate(self.bandwidth))
 
-    def cuts(self) -> list[Cut]:
-        return [Cut("what one rank's port can receive", 1, self.data_rate(self.bandwidth))]
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self.data_rate(self.bandwidth)
-
 
 class TwoTierSwitch(PacketFabric):
     """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank.
@@ -134,16 +128,6 @@ class TwoTierSwitch(PacketFabric):
         else:
             return super().group(ranks, stride)
         return self._with(ranks=ranks, domain_size=inside)
-
-    def pair(self, stride: int) -> tuple[float, float]:
-        """Ranks that leave their domain send through their network ports and the tree."""
-        if self._domains == 1:
-            return self._inside, 2 * self.domain_latency
-        leaving = min(stride % self.ranks, self.ranks - stride % self.ranks, self.domain_size)
-        rate, latency = min(self._across, self._tree / leaving), 4 * self.hop_latency
-        if leaving < self.domain_size:
-            rate, latency = min(rate, self._inside), max(latency, 2 * self.domain_latency)
-        return rate, latency
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         """A rank has a port into its domain and one into the tree, whose link all ports of a domain divide."""

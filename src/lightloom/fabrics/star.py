@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from lightloom.core.arrays import Ints
-from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Footprint
 
@@ -16,6 +16,8 @@ class StarGeometry(Fabric):
     """Link i leads from rank i to the middle, link N + i from the middle to rank i."""
 
     distance_matters: ClassVar[bool] = False
+    port_cut: ClassVar[str] = "what one rank's port can receive"
+    """Name of the cut of a single rank."""
 
     @property
     def links(self) -> int:
@@ -36,8 +38,11 @@ class StarGeometry(Fabric):
     def neighbour_latency(self) -> float:
         return self.diameter_latency()
 
-    def pair(self, stride: int) -> tuple[float, float]:
-        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
+    def cuts(self) -> list[Cut]:
+        return [Cut(self.port_cut, 1, float(self.link_bandwidth()[0]))]
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * float(self.link_bandwidth()[0])
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         rate = float(self.link_bandwidth()[0])

@@ -57,6 +57,17 @@ class RingGeometry(Fabric):
     def neighbour_latency(self) -> float:
         return self.hop_latency
 
+    def cuts(self) -> list[Cut]:
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * float(self.link_bandwidth()[0]))
+        return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self._receive_bandwidth()
+
+    def _receive_bandwidth(self) -> float:
+        """Bytes per second that one rank can receive."""
+        return 2 * float(self.link_bandwidth()[0])
+
 
 class WavelengthRing(RingGeometry):
     """Nodes on a ring of fibres, each fibre carrying many wavelengths; micro-rings add, drop or pass each of them.
@@ -110,36 +121,14 @@ class WavelengthRing(RingGeometry):
     def channel_bandwidth(self) -> float:
         return self.wavelength_bandwidth
 
-    @property
-    def setup_time(self) -> float:
-        return self.reconfiguration_time
-
-    @property
-    def step_overhead(self) -> float:
-        return self.conversion_time
-
-    @property
-    def piece_overhead(self) -> float:
-        return self.guard_time
-
-    @property
-    def taps(self) -> int:
-        return self.multicast_taps
-
-    @property
-    def reach(self) -> int | None:
-        return self.lightpath_reach
-
-    @property
-    def transmitters(self) -> int | None:
-        return self.transceivers
-
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """A ring of as many ranks."""
         return self._with(ranks=ranks)
 
     def pair(self, stride: int) -> tuple[float, float]:
         """All that a rank can receive, from its neighbour: circuits go where they are needed."""
+        if stride % self.ranks == 0:
+            return np.inf, 0.0
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 
     def channel_sharing(self, stride: Ints) -> Ints:
@@ -152,14 +141,6 @@ class WavelengthRing(RingGeometry):
     def _receive_bandwidth(self) -> float:
         usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
         return usable * self.wavelength_bandwidth
-
-    def cuts(self) -> list[Cut]:
-        entering = 2 * self.channels * self.wavelength_bandwidth
-        half = Cut("the links into one half of the ring", self.ranks // 2, entering)
-        return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self._receive_bandwidth()
 
 
 class WdmRing(WavelengthRing):
@@ -181,10 +162,3 @@ class Ring(RingGeometry):
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.bandwidth)
-
-    def cuts(self) -> list[Cut]:
-        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.bandwidth)
-        return [Cut("what one rank can receive", 1, 2 * self.bandwidth), half]
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * 2 * self.bandwidth

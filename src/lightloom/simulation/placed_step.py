@@ -21,8 +21,8 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.group import grants
-from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError, VerificationError
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Traffic, ring, ring_bound, ring_milp, verify
+from lightloom.parallelism.circuits import Traffic, milp, ring, ring_bound, verify
 from lightloom.parallelism.circuits.circuits import least_service
 from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
 from tests.parallelism.circuits.exhaustive import best_ring, fewest_colours
 from tests.parallelism.circuits.strategies import matrices, neighbours, traffics, uniform
+
+_LONG = 120.0
+"""Seconds that no program here comes near, so that the optimum is proved on a busy machine too."""
 
 
 @pytest.mark.parametrize(
@@ -25,7 +28,7 @@ from tests.parallelism.circuits.strategies import matrices, neighbours, traffics
 def test_uniform_all_to_all(ranks: int, wavelengths: int, expected: int) -> None:
     """Optima of the wavelength-count program, known for one fibre each way; the fast way reaches them, coloured."""
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
-    solved = ring_milp.solve(uniform(ranks), fabric)
+    solved = milp.solve_ring(uniform(ranks), fabric, time_limit=_LONG)
     assert solved.status == "optimal"
     assert solved.counts.sum(axis=1).min() == expected
     assert ring.assign(uniform(ranks), fabric).max_min == expected
@@ -34,7 +37,7 @@ def test_uniform_all_to_all(ranks: int, wavelengths: int, expected: int) -> None
 def test_clockwise_neighbours_use_both_ways() -> None:
     """Eight wavelengths clockwise, and the one that goes all the way round the other way."""
     traffic, fabric = neighbours(8, 1, 0, spread=0.0), WdmRing(ranks=8, wavelengths=8)
-    solved = ring_milp.solve(traffic, fabric)
+    solved = milp.solve_ring(traffic, fabric, time_limit=_LONG)
     assert solved.counts.sum(axis=1).min() == 9
     assert ring.assign(traffic, fabric).max_min == 9
 
@@ -44,7 +47,7 @@ def test_clockwise_neighbours_use_both_ways() -> None:
 def test_program_equals_trying_all(traffic: Traffic, wavelengths: int) -> None:
     """And no coloured assignment beats it, nor it the bounds."""
     fabric = WdmRing(ranks=traffic.ranks, wavelengths=wavelengths)
-    solved = ring_milp.solve(traffic, fabric)
+    solved = milp.solve_ring(traffic, fabric, time_limit=_LONG)
     assert solved.status == "optimal"
     counted = least_service(solved.counts.sum(axis=1), traffic)
     assert counted == pytest.approx(best_ring(traffic, wavelengths), rel=1e-6)
@@ -107,11 +110,11 @@ def test_three_arcs_of_load_two_lose_one() -> None:
 
 
 @settings(deadline=None, max_examples=15)
-@given(traffics(least=3, most=8), st.integers(1, 4))
+@given(traffics(least=3, most=6), st.integers(1, 4))
 def test_more_wavelengths_never_serve_less(traffic: Traffic, wavelengths: int) -> None:
     served = []
     for w in (wavelengths, wavelengths + 1):
-        solved = ring_milp.solve(traffic, WdmRing(ranks=traffic.ranks, wavelengths=w))
+        solved = milp.solve_ring(traffic, WdmRing(ranks=traffic.ranks, wavelengths=w), time_limit=_LONG)
         served.append(least_service(solved.counts.sum(axis=1), traffic))
     assert served[0] <= served[1] * (1 + 1e-6)
 
@@ -208,6 +211,6 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="4 transceivers a rank: expected none stated, or at least the 8"):
         ring.assign(uniform(4), WdmRing(ranks=4, wavelengths=4, transceivers=4))
     with pytest.raises(InputError, match="traffic of 4 ranks on a fabric of 5"):
-        ring_milp.solve(uniform(4), WdmRing(ranks=5))
+        milp.solve_ring(uniform(4), WdmRing(ranks=5))
     with pytest.raises(InputError, match="expected at least 1"):
         ring.assign(uniform(4), WdmRing(ranks=4), holds=0)

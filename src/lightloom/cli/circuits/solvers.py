@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -22,12 +22,8 @@ from lightloom.parallelism.circuits import (
     verify,
     verify_permutations,
 )
+from lightloom.parallelism.circuits.milp import Counts, solve_multiplicities, solve_ring
 from lightloom.parallelism.circuits.ring_bound import relax
-from lightloom.parallelism.circuits.ring_milp import solve as solve_ring
-from lightloom.parallelism.circuits.switch_milp import solve_multiplicities
-
-if TYPE_CHECKING:
-    from lightloom.parallelism.circuits.milp import Counts
 
 MOST_HOLDS = 4096
 _TIME_LIMIT = 10.0

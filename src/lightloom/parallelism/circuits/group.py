@@ -18,8 +18,7 @@ from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits import ring, switch
-from lightloom.parallelism.circuits.circuits import Assignment
-from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.circuits import Assignment, Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.ring_bound import relax
 from lightloom.parallelism.circuits.tiled import assign_tiled

@@ -9,8 +9,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.circuits.circuits import Assignment
-from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.circuits import Assignment, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

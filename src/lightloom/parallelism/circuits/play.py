@@ -18,8 +18,7 @@ from lightloom.core.errors import InputError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.circuits import ring, switch
-from lightloom.parallelism.circuits.circuits import Circuits
-from lightloom.parallelism.circuits.holds import Timing
+from lightloom.parallelism.circuits.circuits import Circuits, Timing
 from lightloom.parallelism.circuits.sharing import Sharing, direct, share, with_relays
 from lightloom.parallelism.circuits.traffic import Traffic
 

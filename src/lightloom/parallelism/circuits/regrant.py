@@ -10,8 +10,8 @@ from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.group import default_timing, least_of_groups, pipes_of
-from lightloom.parallelism.circuits.holds import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.play import longest_first
 from lightloom.parallelism.circuits.tiled import longest_tiled

@@ -1,8 +1,9 @@
 """SiP-Ring with circuits of any width: the linear programme whose optimum no whole assignment exceeds.
 
-Whole circuits take the integer programme of `ring_milp`; this is what is left when they may be cut. Demand (i, j) gets
-``t · T_ij``, a share of it clockwise and the rest counter-clockwise. Instead of one row a link over all arcs that cross
-it, the load of a link follows from that of the link before it: plus what starts between them, minus what ends there.
+Whole circuits take the integer programme of `milp.solve_ring`; this is what is left when they may be cut. Demand (i, j)
+gets ``t · T_ij``, a share of it clockwise and the rest counter-clockwise. Instead of one row a link over all arcs that
+cross it, the load of a link follows from that of the link before it: plus what starts between them, minus what ends
+there.
 """
 
 from __future__ import annotations

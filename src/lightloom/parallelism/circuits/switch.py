@@ -7,6 +7,8 @@ all there is to decide. H holds are H·Q planes, in turn.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from lightloom.collectives.schedule.wavelengths import colour_planes
@@ -14,8 +16,9 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Assignment, Circuits, fill_longest, smallest_counts
-from lightloom.parallelism.circuits.milp import Objective
 from lightloom.parallelism.circuits.traffic import Traffic
+
+Objective = Literal["max-min", "throughput"]
 
 
 def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:

@@ -12,6 +12,7 @@ import numpy as np
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import links_of
 from lightloom.parallelism.circuits.circuits import Circuits
 from lightloom.parallelism.circuits.traffic import Traffic
 
@@ -75,12 +76,7 @@ def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
-    taken = fabric.footprint(circuits.source, circuits.destination, circuits.route)
-    lengths = taken.length.ravel()
-    run = np.repeat(np.arange(len(lengths)), lengths)
-    step = np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    link = taken.base.ravel()[run] + (taken.start.ravel()[run] + step) % taken.period.ravel()[run]
-    owner = run // taken.length.shape[1]
+    owner, link = links_of(fabric.footprint(circuits.source, circuits.destination, circuits.route))
     cell = (circuits.hold[owner] * fabric.links + link) * fabric.channels + circuits.channel[owner]
     order = np.argsort(cell, kind="stable")
     twice = np.flatnonzero(cell[order][1:] == cell[order][:-1])

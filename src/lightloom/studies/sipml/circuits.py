@@ -12,7 +12,7 @@ from lightloom.core.claims import Claim
 from lightloom.core.errors import InputError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Assignment, Traffic, ring, ring_milp, switch, switch_milp, verify
+from lightloom.parallelism.circuits import Assignment, Traffic, milp, ring, switch, verify
 from lightloom.parallelism.circuits.circuits import least_service
 from lightloom.parallelism.circuits.ring_bound import relax
 from lightloom.studies.sipml import PAPER
@@ -56,7 +56,7 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
 def solve(matrix: Floats, wavelengths: int) -> RingCase:
     """Assign circuits by the integer program and by the fast algorithm, and verify them."""
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
-    counted = ring_milp.solve(traffic, fabric)
+    counted = milp.solve_ring(traffic, fabric)
     circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
     fast = ring.assign(traffic, fabric)
     for each in (circuits, fast.circuits):
@@ -106,13 +106,13 @@ def _switches() -> list[Claim]:
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:
-        switch_milp.solve_permutations(traffic, fabric)
+        milp.solve_permutations(traffic, fabric)
         refused = ""
     except InputError as error:
         refused = str(error)
     granted = switch.fill_ports(traffic, planes, np.zeros(len(traffic), np.int64))
     square = Traffic.of(all_to_all(4))
-    exact = switch_milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
+    exact = milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     return [
         PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused),
