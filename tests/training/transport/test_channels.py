@@ -6,13 +6,14 @@ import os
 import socket
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
 from lightloom.training.transport.channel import MARKED_TOS
 from lightloom.training.transport.control_frame import ABORT, FRAME_SIZE, Frame
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.rendezvous import ring_from_addresses, ring_from_store, wait_for_all
+from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
 from lightloom.training.transport.ring import Ring
 from tests.training.transport.rings import PATIENCE, LocalStore, on_ring, results
 
@@ -133,15 +134,13 @@ def test_closing_from_another_thread_ends_a_waiting_exchange() -> None:
     results(on_ring(2, job))
 
 
-def test_a_missing_rank_and_a_taken_address_are_named() -> None:
+def test_a_missing_rank_and_an_address_of_another_host_are_named() -> None:
     with pytest.raises(TransportError, match=r"rank 0: rank 1 did not come within 0\.2 s"):
         ring_from_store(LocalStore(), 0, 2, setup_timeout=0.2)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = taken.getsockname()[:2]
-        with pytest.raises(TransportError, match="rank 0 cannot listen at"):
-            ring_from_addresses(0, [address, address], setup_timeout=0.2)
+    with pytest.raises(TransportError, match=r"rank 0 cannot listen at 192\.0\.2\.1"):  # of no host: RFC 5737
+        ring_from_store(LocalStore(), 0, 2, host="192.0.2.1", setup_timeout=0.2)
     with pytest.raises(TransportError, match="at least 2"):
-        ring_from_addresses(0, [("127.0.0.1", 0)])
+        ring_from_store(LocalStore(), 0, 1)
 
 
 def test_nobody_passes_before_all_have_come() -> None:
@@ -163,26 +162,18 @@ def test_nobody_passes_before_all_have_come() -> None:
 
 
 def test_strangers_who_call_are_hung_up_on_and_delay_nobody() -> None:
-    reserved = [socket.socket() for _ in range(2)]
-    for sock in reserved:  # bound but not listening: the port stays ours, and a rank may still listen there
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", 0))
-    addresses = [sock.getsockname()[:2] for sock in reserved]
+    store = LocalStore()
     rings: dict[int, Ring] = {}
 
     def join(rank: int) -> None:
-        rings[rank] = ring_from_addresses(rank, addresses, setup_timeout=PATIENCE)
+        rings[rank] = ring_from_store(store, rank, 2, setup_timeout=PATIENCE)
 
     first = threading.Thread(target=join, args=(0,))
     first.start()
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            stranger = socket.create_connection(addresses[0], timeout=1)
-            break
-        except OSError:
-            time.sleep(0.01)
-    silent = socket.create_connection(addresses[0], timeout=PATIENCE)
+    published = "lightloom/ring/0/1"
+    store.wait([published], timedelta(seconds=PATIENCE))
+    port = int(store.get(published).decode().rpartition(":")[2])
+    stranger, silent = (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2))
     with stranger, silent:
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         silent.sendall(b"LL")
@@ -191,8 +182,6 @@ def test_strangers_who_call_are_hung_up_on_and_delay_nobody() -> None:
         assert set(rings) == {0, 1}
     for ring in rings.values():
         ring.close()
-    for sock in reserved:
-        sock.close()
 
 
 def test_frames_survive_and_noise_does_not() -> None:

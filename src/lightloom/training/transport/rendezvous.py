@@ -1,4 +1,4 @@
-"""How ranks find each other and connect: through a torch.distributed store, or at given addresses."""
+"""How ranks find each other and connect: through a torch.distributed store."""
 
 from __future__ import annotations
 
@@ -64,35 +64,13 @@ def ring_from_store(
     Raises:
         TransportError: a neighbour did not connect in time, or cannot be reached.
     """
-    _check_size(size)
+    if size < 2:
+        raise TransportError(f"a ring needs at least 2 ranks, got {size}")
     following, previous = (rank + 1) % size, (rank - 1) % size
     called, answered = connect(
         store, rank, size, (following,), (previous,), name=name, host=host, setup_timeout=setup_timeout, names=names
     )
     return Ring(rank, size, successor=called[following], predecessor=answered[previous], timeout=timeout, names=names)
-
-
-def ring_from_addresses(
-    rank: int,
-    addresses: Sequence[tuple[str, int]],
-    *,
-    timeout: float = DEFAULT_TIMEOUT,
-    setup_timeout: float = DEFAULT_TIMEOUT,
-) -> Ring:
-    """Connect a ring in which rank i listens at ``addresses[i]`` (IPv4 host, port).
-
-    Raises:
-        TransportError: the address is taken, or a neighbour did not connect within ``setup_timeout`` seconds.
-    """
-    deadline = time.monotonic() + setup_timeout
-    size = len(addresses)
-    _check_size(size)
-    following, previous = (rank + 1) % size, (rank - 1) % size
-    with _listener(rank, *addresses[rank], 1) as listener, _Meeting(rank, range(size), 0, deadline) as meeting:
-        meeting.call(following, addresses[following])
-        meeting.answer(listener, (previous,))
-        called, answered = meeting.keep()
-    return Ring(rank, size, successor=called[following], predecessor=answered[previous], timeout=timeout)
 
 
 def connect(
@@ -119,7 +97,7 @@ def connect(
     key = f"lightloom/{name}"
     round_ = store.add(f"{key}/{rank}/meetings", 1)
     token = zlib.crc32(f"{name}/{round_}".encode())
-    with _listener(names[rank], host, 0, len(answers)) as listener, _Meeting(rank, names, token, deadline) as meeting:
+    with _listener(names[rank], host, len(answers)) as listener, _Meeting(rank, names, token, deadline) as meeting:
         store.set(f"{key}/{rank}/{round_}", f"{host}:{listener.getsockname()[1]}")
         for peer in calls:
             published = f"{key}/{peer}/{round_}"
@@ -147,11 +125,6 @@ def wait_for_all(store: Store, size: int, key: str, timeout: float) -> None:
     if store.add(f"{key}/arrived", 1) == size:
         store.set(f"{key}/complete", "")
     store.wait([f"{key}/complete"], timedelta(seconds=timeout))
-
-
-def _check_size(size: int) -> None:
-    if size < 2:
-        raise TransportError(f"a ring needs at least 2 ranks, got {size}")
 
 
 class _Meeting:
@@ -229,15 +202,14 @@ class _Meeting:
         self._opened.close()
 
 
-def _listener(rank: int, host: str, port: int, peers: int) -> socket.socket:
+def _listener(rank: int, host: str, peers: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        listener.bind((host, 0))
         listener.listen(16 + 2 * peers)
     except OSError as error:
         listener.close()
-        raise TransportError(f"rank {rank} cannot listen at {host}:{port}: {error.strerror or error}") from error
+        raise TransportError(f"rank {rank} cannot listen at {host}: {error.strerror or error}") from error
     return listener
 
 
