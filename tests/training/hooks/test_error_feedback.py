@@ -40,15 +40,13 @@ def test_blocks_do_not_depend_on_the_order_of_parameters(lengths: list[int], ran
         layout = layout_of(order, ranks)
         flat = np.arange(sum(lengths), dtype=np.float32)
         layout.gather(flat, blocks := layout.blocks())
-        again = np.full_like(flat, np.nan)
-        layout.scatter(blocks, again)
+        again = layout.bucket(blocks)
         np.testing.assert_array_equal(again, flat)
         layout.add(flat, blocks)
         for k, block in enumerate(blocks):
-            layout.scatter_one(k, block, again, 0.5)
+            layout.scatter(k, block, again, 0.5)
         np.testing.assert_array_equal(again, flat)
-        marks = np.empty_like(flat)
-        layout.scatter([np.full_like(block, k) for k, block in enumerate(blocks)], marks)
+        marks = layout.bucket([np.full_like(block, k) for k, block in enumerate(blocks)])
         block_of.append({span.name: marks[span.slice].tolist() for span in layout.spans})
     assert block_of[0] == block_of[1]
 
@@ -58,12 +56,8 @@ def test_residuals_follow_their_parameter_into_other_buckets() -> None:
     keep(feedback, layout_of({"a": 2, "b": 3}, 2), np.arange(5, dtype=np.float32))
     keep(feedback, layout_of({"c": 1}, 2), np.array([7], np.float32))
     after = [layout_of({"b": 3}, 2), layout_of({"c": 1, "a": 2}, 2)]
-    found = []
-    for layout in after:
-        flat = np.empty(3, np.float32)
-        layout.scatter(feedback.blocks(layout), flat)
-        found.append(flat.tolist())
-    assert found == [[2, 3, 4], [7, 0, 1]]
+    moved = [layout.bucket(feedback.blocks(layout)).tolist() for layout in after]
+    assert moved == [[2, 3, 4], [7, 0, 1]]
     assert {n: r.tolist() for n, r in feedback.residuals.items()} == {"a": [0, 1], "b": [2, 3, 4], "c": [7]}
 
 

@@ -19,7 +19,7 @@ from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.groups import Groups
-from lightloom.training.transport.hierarchy import aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.hierarchy import aggregate, aggregator_from_store, hierarchy_from_store
 from lightloom.training.transport.rendezvous import Store
 from lightloom.training.transport.tree import Node, Tree, node_from_store
 from lightloom.training.transport.worker import Worker
@@ -57,8 +57,8 @@ def rings_of_rings(worker: Worker) -> dict[str, Any]:
 
 def _hierarchical_sum(worker: Worker, groups: Groups, name: str, values: Float32s, codec: Codec) -> Float32s | None:
     if worker.rank == groups.aggregator:
-        with aggregator_from_store(_store(), groups, name=name) as aggregator:
-            aggregator.serve(values.size, codec)
+        with aggregator_from_store(_store(), groups, name=name) as node:
+            aggregate(node, groups, values.size, codec)
             return None
     with hierarchy_from_store(_store(), worker.rank, groups, name=name) as place:
         return place.all_reduce(values, codec)[0]

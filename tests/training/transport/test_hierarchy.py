@@ -16,8 +16,8 @@ from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.groups import Groups
-from lightloom.training.transport.hierarchy import aggregator_from_store, hierarchy_from_store
-from lightloom.training.transport.ring_all_reduce import Traffic
+from lightloom.training.transport.hierarchy import aggregate, aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.payload import Traffic
 from tests.training.transport.rings import PATIENCE, LocalStore, results
 from tests.training.transport.test_ring_all_reduce import gradients, ring_sum
 
@@ -49,8 +49,8 @@ def exchange(groups: Groups, values: list[Float32s], codec: Codec | None) -> tup
     def run(rank: int) -> Brought:
         residual = np.full_like(values[0], 7)
         if rank == groups.aggregator:
-            with aggregator_from_store(store, groups, timeout=PATIENCE) as aggregator:
-                return extra, residual, aggregator.serve(extra.size, codec, extra)
+            with aggregator_from_store(store, groups, timeout=PATIENCE) as node:
+                return extra, residual, aggregate(node, groups, extra.size, codec, extra)
         with hierarchy_from_store(store, rank, groups, timeout=PATIENCE) as place:
             total, traffic = place.all_reduce(values[rank], codec, residual)
             again, _ = place.all_reduce(values[rank], codec) if groups.aggregator is None else (total, traffic)
@@ -109,8 +109,9 @@ def test_groups_hold_every_rank_once() -> None:
     for members, aggregator in ((((0, 1), (1, 2)), None), (((0,), ()), None), (((0, 1),), 1), (((1, 2),), None)):
         with pytest.raises(ConfigError, match="expected each rank from 0 once"):
             Groups(members, aggregator)
-    with pytest.raises(ConfigError, match="in none of the groups"):
-        hierarchy_from_store(LocalStore(), 4, Groups.of(2, 2, aggregator=True))
+    outside = hierarchy_from_store(LocalStore(), 4, Groups.of(2, 2, aggregator=True))
+    with pytest.raises(ConfigError, match="in none of the groups"), outside:
+        pass
     with pytest.raises(ConfigError, match="no aggregator"):
         aggregator_from_store(LocalStore(), Groups.of(2, 2))
 
@@ -123,8 +124,8 @@ def test_a_death_anywhere_is_told_everywhere(victim: int) -> None:
         with hierarchy_from_store(store, rank, groups, timeout=PATIENCE) as place:
             for step in range(100):
                 if rank == victim and step == 3:
-                    for peers in place._peers():  # without a word
-                        for sock in peers._sockets:
+                    for peers in (place.above, place.ring):  # without a word
+                        for sock in peers._sockets if peers is not None else ():
                             sock.shutdown(socket.SHUT_RDWR)
                     return ""
                 try:

@@ -54,6 +54,13 @@ class BucketLayout:
         """Allocate blocks of zeros."""
         return [np.zeros(size, np.float32) for size in self.sizes]
 
+    def bucket(self, blocks: Sequence[Float32s] = ()) -> Float32s:
+        """Allocate a bucket of zeros, and copy blocks into it."""
+        flat = np.zeros(max((span.offset + span.length for span in self.spans), default=0), np.float32)
+        for k, block in enumerate(blocks):
+            self.scatter(k, block, flat)
+        return flat
+
     def gather(self, flat: Float32s, blocks: Sequence[Float32s]) -> None:
         """Copy a bucket into its blocks."""
         for block, pieces in zip(blocks, self._pieces, strict=True):
@@ -66,12 +73,7 @@ class BucketLayout:
             for in_bucket, in_block in pieces:
                 block[in_block] += flat[in_bucket]
 
-    def scatter(self, blocks: Sequence[Float32s], flat: Float32s) -> None:
-        """Copy blocks into their bucket, the inverse of ``gather``."""
-        for k, block in enumerate(blocks):
-            self.scatter_one(k, block, flat)
-
-    def scatter_one(self, k: int, block: Float32s, flat: Float32s, factor: float = 1.0) -> None:
+    def scatter(self, k: int, block: Float32s, flat: Float32s, factor: float = 1.0) -> None:
         """Copy ``factor`` times block k to the positions of its pieces in ``flat``."""
         for in_bucket, in_block in self._pieces[k]:
             np.multiply(block[in_block], np.float32(factor), out=flat[in_bucket])

@@ -66,8 +66,7 @@ class ErrorFeedback:
         if layout in self._zero:
             return None
         blocks = self.blocks(layout)
-        flat = np.zeros(max((span.offset + span.length for span in layout.spans), default=0), np.float32)
-        layout.scatter(blocks, flat)
+        flat = layout.bucket(blocks)
         for block in blocks:
             block[:] = 0
         self._zero.add(layout)
@@ -111,7 +110,7 @@ class ErrorFeedback:
             self._stored |= self._collect(other)
             del self._in_blocks[other]
             self._zero.discard(other)
-        flat = np.zeros(max((span.offset + span.length for span in layout.spans), default=0), np.float32)
+        flat = layout.bucket()
         for span in layout.spans:
             residual = self._stored.get(span.name)
             if residual is not None and residual.size != span.length:
@@ -126,8 +125,7 @@ class ErrorFeedback:
         layout.gather(flat, self._in_blocks[layout])
 
     def _collect(self, layout: BucketLayout) -> dict[str, Float32s]:
-        flat = np.zeros(max((span.offset + span.length for span in layout.spans), default=0), np.float32)
-        layout.scatter(self._in_blocks[layout], flat)
+        flat = layout.bucket(self._in_blocks[layout])
         return {span.name: flat[span.slice].copy() for span in layout.spans}
 
     def _key(self, name: str) -> str:

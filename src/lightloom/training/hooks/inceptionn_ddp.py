@@ -32,11 +32,10 @@ from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
 from lightloom.training.hooks.error_feedback import ErrorFeedback
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
-from lightloom.training.transport.payload import encode
+from lightloom.training.transport.payload import Traffic, encode
 from lightloom.training.transport.process_group import group_or_default
 from lightloom.training.transport.rendezvous import ring_from_store
-from lightloom.training.transport.ring_all_reduce import Traffic, ring_all_reduce
-from lightloom.training.transport.ring_phases import all_gather, reduce_scatter
+from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scatter, ring_all_reduce
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -196,7 +195,7 @@ class InceptionnState(DdpHookState):
             own = encode(self.codec, blocks[(ring.rank + 1) % ring.size], leave=leave, observe=observe)
 
             def put(k: int, block: Float32s, _: object) -> None:
-                layout.scatter_one(k, block, flat, factor)
+                layout.scatter(k, block, flat, factor)
 
             up = all_gather(ring, own, self.codec, layout.sizes, put)
         return down + up

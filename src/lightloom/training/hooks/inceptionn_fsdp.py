@@ -31,7 +31,7 @@ from lightloom.training.hooks.error_feedback import ErrorFeedback
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.rendezvous import ring_from_store
-from lightloom.training.transport.ring_phases import ring_reduce_scatter
+from lightloom.training.transport.ring_all_reduce import ring_reduce_scatter
 
 
 class InceptionnFsdpState:

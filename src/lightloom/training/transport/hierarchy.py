@@ -14,31 +14,34 @@ Fig. 1b and 1c; the paper draws them and leaves the steps open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Self
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.groups import Groups
 from lightloom.training.transport.payload import Payload, Traffic, decode, encode_with_residual, payload_limit
 from lightloom.training.transport.rendezvous import Store, ring_from_store
 from lightloom.training.transport.ring import Ring
-from lightloom.training.transport.ring_all_reduce import all_reduce_blocks
+from lightloom.training.transport.ring_all_reduce import all_reduce_in_place
 from lightloom.training.transport.tree import Node, Tree, node_from_store
 
 
+@dataclass(frozen=True, slots=True)
 class Hierarchy:
     """One worker of a hierarchy; created by ``hierarchy_from_store``."""
 
-    def __init__(self, rank: int, groups: Groups, group: Ring | None, above: Ring | Node | None) -> None:
-        """Takes over the ring of its group (None in a group of one) and, of a leader, what is above it."""
-        self.rank, self.groups = rank, groups
-        self._group, self._above = group, above
+    groups: Groups
+    ring: Ring | None
+    """The ring of this worker's group; None in a group of one."""
+    above: Ring | Node | None
+    """Of a leader, the ring of leaders or the connection to the aggregator."""
 
     def all_reduce(
         self, values: Float32s, codec: Codec | None = None, residual: Float32s | None = None
@@ -61,30 +64,15 @@ class Hierarchy:
         if residual is not None:
             residual[:] = 0
         with ExitStack() as together, np.errstate(over="ignore", invalid="ignore"):
-            for peers in self._peers():
-                together.enter_context(peers.breaking_off())
+            for peers in (self.above, self.ring):
+                if peers is not None:
+                    together.enter_context(peers.breaking_off())
             traffic = Traffic(0, 0)
-            if self._group is not None:
-                size = self._group.size
-                blocks = np.array_split(total, size)
-                traffic, _ = all_reduce_blocks(self._group, blocks, codec, _split(residual, size))
+            if self.ring is not None:
+                traffic, _ = all_reduce_in_place(self.ring, total, codec, residual)
             if len(self.groups.members) > 1 or self.groups.aggregator is not None:
                 traffic += self._finish(total, codec, residual)
         return total, traffic
-
-    def close(self) -> None:
-        """Close all connections. May be called any number of times."""
-        for peers in self._peers():
-            peers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def _peers(self) -> list[ChannelGroup]:
-        return [peers for peers in (self._above, self._group) if peers is not None]
 
     def _finish(self, total: Float32s, codec: Codec | None, residual: Float32s | None) -> Traffic:
         """Replace the sum of the group by the sum of all groups."""
@@ -93,66 +81,52 @@ class Hierarchy:
         if self.groups.aggregator is None:
             pieces = [piece for part in slices for piece in np.array_split(part, len(self.groups.members))]
         payloads: list[Payload] = []
-        if self._above is not None:
+        if self.above is not None:
             lost = None if residual is None else np.zeros_like(total)
-            losses: Sequence[Float32s | None] = _split(lost, len(slices)) or [None] * len(slices)
-            if isinstance(self._above, Ring):
-                traffic, payloads = _meet_in_ring(self._above, slices, codec, losses)
+            losses = _split(lost, len(slices))
+            if isinstance(self.above, Ring):
+                traffic, payloads = _meet_in_ring(self.above, slices, codec, losses)
             else:
-                traffic, payloads = _meet_at_aggregator(self._above, slices, codec, losses)
+                traffic, payloads = _meet_at_aggregator(self.above, slices, codec, losses)
             if residual is not None and lost is not None:
                 residual += lost
-        if self._group is not None:
-            traffic += _pass_on(self._group, pieces, payloads, codec)
+        if self.ring is not None:
+            traffic += _pass_on(self.ring, pieces, payloads, codec)
         return traffic
 
 
-class Aggregator:
-    """The place of the rank that adds up what leaders send (Fig. 1b); made by ``aggregator_from_store``."""
+def aggregate(
+    node: Node, groups: Groups, size: int, codec: Codec | None = None, residual: Float32s | None = None
+) -> Traffic:
+    """The aggregator's part in one ``all_reduce`` of ``size`` values: add up what leaders send (Fig. 1b).
 
-    def __init__(self, groups: Groups, node: Node) -> None:
-        """Takes over the connections to the leaders."""
-        self.groups = groups
-        self._node = node
+    Args:
+        node: as ``aggregator_from_store`` connects it.
+        residual: overwritten with what the encodings of the sum took away.
 
-    def serve(self, size: int, codec: Codec | None = None, residual: Float32s | None = None) -> Traffic:
-        """This rank's part in one ``all_reduce`` of ``size`` values.
-
-        Args:
-            residual: overwritten with what the encodings of the sum took away.
-
-        Raises:
-            TransportError: see ``ChannelGroup.transfer``.
-        """
-        node, marked, raw, sent = self._node, codec is not None, 0, 0
-        parts = np.array_split(np.zeros(size, np.float32), self.groups.slices)
-        losses: Sequence[Float32s | None] = _split(residual, len(parts)) or [None] * len(parts)
-        finished: Payload = b""
-        with node.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
-            for step in range(len(parts) + 1):
-                sends = dict.fromkeys(node.children, finished) if step > 0 else {}
-                limits = dict.fromkeys(node.children, payload_limit(parts[step].size)) if step < len(parts) else {}
-                came = node.transfer(sends, limits, marked=marked)
-                sent += len(sends) * memoryview(finished).nbytes
-                if step < len(parts):
-                    part = parts[step]
-                    for child in node.children:
-                        part += decode(codec, came[child], part.size, rank=node.name, peer=child.peer)
-                    finished = encode_with_residual(codec, part, losses[step])
-                    raw += len(node.children) * part.nbytes
-        return Traffic(raw, sent)
-
-    def close(self) -> None:
-        """Close all connections. May be called any number of times."""
-        self._node.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    Raises:
+        TransportError: see ``ChannelGroup.transfer``.
+    """
+    raw = sent = 0
+    parts = np.array_split(np.zeros(size, np.float32), groups.slices)
+    losses = _split(residual, len(parts))
+    finished: Payload = b""
+    with node.breaking_off(), np.errstate(over="ignore", invalid="ignore"):
+        for step in range(len(parts) + 1):
+            sends = dict.fromkeys(node.children, finished) if step > 0 else {}
+            limits = dict.fromkeys(node.children, payload_limit(parts[step].size)) if step < len(parts) else {}
+            came = node.transfer(sends, limits, marked=codec is not None)
+            sent += len(sends) * memoryview(finished).nbytes
+            if step < len(parts):
+                part = parts[step]
+                for child in node.children:
+                    part += decode(codec, came[child], part.size, rank=node.name, peer=child.peer)
+                finished = encode_with_residual(codec, part, losses[step])
+                raw += len(node.children) * part.nbytes
+    return Traffic(raw, sent)
 
 
+@contextmanager
 def hierarchy_from_store(
     store: Store,
     rank: int,
@@ -161,8 +135,8 @@ def hierarchy_from_store(
     name: str = "hierarchy",
     host: str = "127.0.0.1",
     timeout: float = DEFAULT_TIMEOUT,
-) -> Hierarchy:
-    """Connect a worker; all ranks must call this or ``aggregator_from_store``, equally often for each ``name``.
+) -> Iterator[Hierarchy]:
+    """Connect a worker until the context ends; all ranks call this or ``aggregator_from_store``, equally often.
 
     Args:
         store, host, timeout: see ``ring_from_store``.
@@ -177,27 +151,19 @@ def hierarchy_from_store(
     number, members = own[0]
     ring: Ring | None = None
     above: Ring | Node | None = None
+    options: dict[str, Any] = {"host": host, "timeout": timeout}
     with ExitStack() as opened:
         if len(members) > 1:
-            ring = ring_from_store(
-                store,
-                members.index(rank),
-                len(members),
-                name=f"{name}/{number}",
-                names=members,
-                host=host,
-                timeout=timeout,
-            )
-            opened.callback(ring.close)
+            place, label = members.index(rank), f"{name}/{number}"
+            ring = ring_from_store(store, place, len(members), name=label, names=members, **options)
+            opened.enter_context(ring)
         if rank == members[0] and groups.aggregator is not None:
-            above = _star(store, number, groups, name, host=host, timeout=timeout)
+            above = opened.enter_context(_star(store, number, groups, name, **options))
         elif rank == members[0] and len(groups.members) > 1:
-            leaders = groups.leaders
-            above = ring_from_store(
-                store, number, len(leaders), name=f"{name}/leaders", names=leaders, host=host, timeout=timeout
-            )
-        opened.pop_all()
-    return Hierarchy(rank, groups, ring, above)
+            leaders, label = groups.leaders, f"{name}/leaders"
+            above = ring_from_store(store, number, len(leaders), name=label, names=leaders, **options)
+            opened.enter_context(above)
+        yield Hierarchy(groups, ring, above)
 
 
 def aggregator_from_store(
@@ -207,11 +173,11 @@ def aggregator_from_store(
     name: str = "hierarchy",
     host: str = "127.0.0.1",
     timeout: float = DEFAULT_TIMEOUT,
-) -> Aggregator:
-    """Connect the aggregator of ``groups``; see ``hierarchy_from_store``."""
+) -> Node:
+    """Connect the aggregator of ``groups``, for ``aggregate``; see ``hierarchy_from_store``."""
     if groups.aggregator is None:
         raise ConfigError(f"groups {groups.members} have no aggregator")
-    return Aggregator(groups, _star(store, len(groups.members), groups, name, host=host, timeout=timeout))
+    return _star(store, len(groups.members), groups, name, host=host, timeout=timeout)
 
 
 def _star(store: Store, place: int, groups: Groups, name: str, *, host: str, timeout: float) -> Node:
@@ -221,8 +187,8 @@ def _star(store: Store, place: int, groups: Groups, name: str, *, host: str, tim
     return node_from_store(store, tree, place, name=f"{name}/leaders", host=host, timeout=timeout, names=names)
 
 
-def _split(values: Float32s | None, parts: int) -> list[Float32s] | None:
-    return None if values is None else np.array_split(values, parts)
+def _split(values: Float32s | None, parts: int) -> Sequence[Float32s | None]:
+    return [None] * parts if values is None else np.array_split(values, parts)
 
 
 def _meet_in_ring(
@@ -230,8 +196,7 @@ def _meet_in_ring(
 ) -> tuple[Traffic, list[Payload]]:
     traffic, payloads = Traffic(0, 0), []
     for part, lost in zip(slices, residuals, strict=True):
-        blocks = np.array_split(part, ring.size)
-        more, finished = all_reduce_blocks(ring, blocks, codec, _split(lost, ring.size))
+        more, finished = all_reduce_in_place(ring, part, codec, lost)
         traffic += more
         payloads += finished
     return traffic, payloads

@@ -12,19 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lightloom.training.transport.errors import LaunchError
 from lightloom.training.transport.worker import ALL_DONE, Worker
 
-T = TypeVar("T")
 _EXIT_SECONDS = 15.0
 """Time that processes may take to end after all have results, in seconds."""
 _POLL_SECONDS = 0.05
-
-
-def _here(function: Callable[[], T]) -> T:
-    return function()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class Site:
     """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
     store_host: str = "127.0.0.1"
     """Address at which the ranks reach the store."""
-    at_store: Callable[[Callable[[], Any]], Any] = _here
+    at_store: Callable[[Callable[[], Any]], Any] = lambda function: function()
     """Calls a function where ``store_host`` is an address of its own."""
 
 

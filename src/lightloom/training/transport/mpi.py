@@ -22,7 +22,7 @@ from lightloom.compression.arrays import float32_values
 from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.training.transport.payload import Payload, encode
-from lightloom.training.transport.ring_all_reduce import all_reduce_blocks
+from lightloom.training.transport.ring_all_reduce import all_reduce_in_place
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm as Communicator
@@ -56,8 +56,7 @@ def allreduce(
         if residual is not None:
             residual[:] = 0
         return total.reshape(shape)
-    blocks = np.array_split(total, ring.size)
-    all_reduce_blocks(ring, blocks, codec, None if residual is None else np.array_split(residual, ring.size))
+    all_reduce_in_place(ring, total, codec, residual)
     return total.reshape(shape)
 
 

@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, cast
 
@@ -18,7 +19,6 @@ from lightloom.training.transport.ring import Ring
 
 Pair = tuple[socket.socket, socket.socket]
 """Sockets of the data and the control connection."""
-Connections = tuple[dict[int, Pair], dict[int, Pair]]
 
 _HELLO = struct.Struct("!4sIIII")
 _MAGIC = b"LLR1"
@@ -84,7 +84,7 @@ def connect(
     host: str,
     setup_timeout: float = DEFAULT_TIMEOUT,
     names: Sequence[int] | None = None,
-) -> Connections:
+) -> tuple[dict[int, Pair], dict[int, Pair]]:
     """Connect to the ranks ``calls`` and accept the ranks ``answers``; return the sockets of both by peer.
 
     All ranks call this, equally often for each ``name``, and agree on who calls whom.
@@ -97,7 +97,9 @@ def connect(
     key = f"lightloom/{name}"
     round_ = store.add(f"{key}/{rank}/meetings", 1)
     token = zlib.crc32(f"{name}/{round_}".encode())
-    with _listener(names[rank], host, len(answers)) as listener, _Meeting(rank, names, token, deadline) as meeting:
+    called: dict[int, Pair] = {}
+    with _listener(names[rank], host, len(answers)) as listener, ExitStack() as opened:
+        meeting = _Meeting(rank, names, token, deadline, opened)
         store.set(f"{key}/{rank}/{round_}", f"{host}:{listener.getsockname()[1]}")
         for peer in calls:
             published = f"{key}/{peer}/{round_}"
@@ -108,9 +110,10 @@ def connect(
                 raise TransportError(
                     f"rank {names[rank]}: rank {names[peer]} did not come within {setup_timeout:g} s"
                 ) from error
-            meeting.call(peer, (address, int(port)))
-        meeting.answer(listener, answers)
-        return meeting.keep()
+            called[peer] = meeting.call(peer, (address, int(port)))
+        answered = meeting.answer(listener, answers)
+        opened.pop_all()
+    return called, answered
 
 
 def wait_for_all(store: Store, size: int, key: str, timeout: float) -> None:
@@ -127,48 +130,50 @@ def wait_for_all(store: Store, size: int, key: str, timeout: float) -> None:
     store.wait([f"{key}/complete"], timedelta(seconds=timeout))
 
 
+@dataclass(frozen=True, slots=True)
 class _Meeting:
-    """Connections under construction, by peer; all are closed at the end unless ``keep`` is called.
+    """How one rank connects to others.
 
     Who calls does not wait to be answered: the listener's backlog takes the call. So all may call first, then answer.
     """
 
-    def __init__(self, rank: int, names: Sequence[int], token: int, deadline: float) -> None:
-        """Connections of ``rank`` of ``len(names)``; ``token`` tells this meeting from earlier ones."""
-        self.called: dict[int, Pair] = {}
-        self.answered: dict[int, Pair] = {}
-        self._rank, self._names, self._token, self._deadline = rank, names, token, deadline
-        self._opened = ExitStack()
+    rank: int
+    names: Sequence[int]
+    token: int
+    """Tells this meeting from earlier ones."""
+    deadline: float
+    opened: ExitStack
+    """Holds every socket of the meeting."""
 
-    def call(self, peer: int, address: tuple[str, int]) -> None:
+    def call(self, peer: int, address: tuple[str, int]) -> Pair:
         """Connect to a rank that listens at ``address``."""
-        pair = []
-        for channel in (_DATA, _CONTROL):
-            sock = _connect(self._names[self._rank], self._names[peer], address, self._deadline)
-            self._opened.enter_context(sock)
-            sock.sendall(_HELLO.pack(_MAGIC, self._token, channel, self._rank, len(self._names)))
-            pair.append(sock)
-        self.called[peer] = (pair[0], pair[1])
+        return self._call(peer, address, _DATA), self._call(peer, address, _CONTROL)
 
-    def answer(self, listener: socket.socket, peers: Sequence[int]) -> None:
+    def _call(self, peer: int, address: tuple[str, int], channel: int) -> socket.socket:
+        sock = _connect(self.names[self.rank], self.names[peer], address, self.deadline)
+        self.opened.enter_context(sock)
+        sock.sendall(_HELLO.pack(_MAGIC, self.token, channel, self.rank, len(self.names)))
+        return sock
+
+    def answer(self, listener: socket.socket, peers: Sequence[int]) -> dict[int, Pair]:
         """Wait until all ``peers`` have called; connections of callers that are not ranks are closed."""
         waiting = {(peer, channel) for peer in peers for channel in (_DATA, _CONTROL)}
         answered: dict[tuple[int, int], socket.socket] = {}
-        size, names = len(self._names), self._names
+        size, names = len(self.names), self.names
         with closing(self._introductions(listener)) as callers:
             while waiting and (caller := next(callers, None)) is not None:
                 sock, (token, channel, peer, their_size) = caller
-                if (token, their_size) != (self._token, size) or (peer, channel) not in waiting:
+                if (token, their_size) != (self.token, size) or (peer, channel) not in waiting:
                     expected = ", ".join(str(names[peer]) for peer in peers if (peer, _CONTROL) in waiting)
                     raise TransportError(
-                        f"rank {names[self._rank]} of {size} expects rank {expected} of {size}, "
+                        f"rank {names[self.rank]} of {size} expects rank {expected} of {size}, "
                         f"rank {peer} of {their_size} called"
                     )
                 waiting.remove((peer, channel))
                 answered[peer, channel] = sock
         if waiting:
-            raise TransportError(f"rank {names[self._rank]}: rank {names[min(waiting)[0]]} did not come in time")
-        self.answered = {peer: (answered[peer, _DATA], answered[peer, _CONTROL]) for peer in peers}
+            raise TransportError(f"rank {names[self.rank]}: rank {names[min(waiting)[0]]} did not come in time")
+        return {peer: (answered[peer, _DATA], answered[peer, _CONTROL]) for peer in peers}
 
     def _introductions(
         self, listener: socket.socket
@@ -177,7 +182,7 @@ class _Meeting:
         listener.setblocking(False)
         with selectors.DefaultSelector() as selector, ExitStack() as strangers:
             selector.register(listener, selectors.EVENT_READ)
-            while (left := self._deadline - time.monotonic()) > 0:
+            while (left := self.deadline - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     with suppress(BlockingIOError, InterruptedError):
                         if key.fileobj is listener:
@@ -188,18 +193,7 @@ class _Meeting:
                             selector.unregister(sock)
                             if hello.startswith(_MAGIC):
                                 # A duplicate, as the stack closes every caller in the end.
-                                yield self._opened.enter_context(sock.dup()), _HELLO.unpack(hello)[1:]
-
-    def keep(self) -> Connections:
-        """Return the connections called and those answered, which the caller then owns."""
-        self._opened.pop_all()
-        return self.called, self.answered
-
-    def __enter__(self) -> _Meeting:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._opened.close()
+                                yield self.opened.enter_context(sock.dup()), _HELLO.unpack(hello)[1:]
 
 
 def _listener(rank: int, host: str, peers: int) -> socket.socket:

@@ -8,6 +8,9 @@ Source: INCEPTIONN, Figs. 1a and 2 and section VII ("WA"; "WA+C" with gradients 
 narrow range and the tolerance that the codec needs: weights are never compressed. Aggregators may stand in a tree,
 each passing the sum of its children's gradients on; it is encoded anew at every stage.
 
+Whatever sends or receives raises ``TransportError`` (see ``ChannelGroup.transfer``), also where another number of
+values comes than this rank expects.
+
     the root                                     aggregators below it         a worker
     trainer = RootTrainer(node, model, sgd)      relay(node, size, steps)     trainer = WorkerTrainer(node, model)
     steps times: trainer.step()                                               steps times: backward, trainer.step()
@@ -57,7 +60,6 @@ class WorkerTrainer:
             error_feedback: keep what the codec takes away and add it to the next gradient (not in the paper).
 
         Raises:
-            TransportError: see ``ChannelGroup.transfer``.
             UnsupportedError: a parameter is not float32 in CPU memory.
         """
         self.node, self.codec = node, codec
@@ -67,11 +69,7 @@ class WorkerTrainer:
         self._pull()
 
     def step(self) -> Traffic:
-        """Send the gradients that the backward pass left, replace the weights by those that come back.
-
-        Raises:
-            TransportError: see ``ChannelGroup.transfer``.
-        """
+        """Send the gradients that the backward pass left, replace the weights by those that come back."""
         gradient = flat_gradients(self._parameters)
         if self.residual is not None:
             gradient += self.residual
@@ -99,7 +97,6 @@ class RootTrainer:
             codec: of the gradients; the same on all ranks.
 
         Raises:
-            TransportError: see ``ChannelGroup.transfer``.
             UnsupportedError: a parameter is not float32 in CPU memory.
         """
         self.node, self.optimizer, self.codec = node, optimizer, codec
@@ -107,11 +104,7 @@ class RootTrainer:
         send_weights(node, flat(self._parameters))
 
     def step(self) -> Served:
-        """Average what the workers send, update, send the weights.
-
-        Raises:
-            TransportError: see ``ChannelGroup.transfer``.
-        """
+        """Average what the workers send, update, send the weights."""
         node, size = self.node, sum(p.numel() for p in self._parameters)
         with node.breaking_off():
             began = time.perf_counter()
@@ -134,9 +127,6 @@ def relay(node: Node, size: int, steps: int, codec: Codec | None = None, *, erro
     Args:
         size: how many values the model has.
         error_feedback: keep what encoding the sum takes away and add it to the next one.
-
-    Raises:
-        TransportError: see ``ChannelGroup.transfer``.
     """
     traffic = Traffic(0, 0)
     residual = np.zeros(size, np.float32) if error_feedback else None
@@ -152,11 +142,7 @@ def relay(node: Node, size: int, steps: int, codec: Codec | None = None, *, erro
 
 
 def push(node: Node, gradient: Float32s, codec: Codec | None = None, residual: Float32s | None = None) -> Traffic:
-    """Send gradients to the parent; ``residual`` is overwritten with what the codec takes away.
-
-    Raises:
-        TransportError: see ``ChannelGroup.transfer``.
-    """
+    """Send gradients to the parent; ``residual`` is overwritten with what the codec takes away."""
     with node.breaking_off():
         payload = encode_with_residual(codec, gradient, residual)
         node.up(payload, marked=codec is not None)
@@ -164,11 +150,7 @@ def push(node: Node, gradient: Float32s, codec: Codec | None = None, residual: F
 
 
 def add_up(node: Node, payloads: Iterable[bytearray], size: int, codec: Codec | None = None) -> Float32s:
-    """The sum of what the children sent, in order of their ranks.
-
-    Raises:
-        TransportError: one of them sent another number of values.
-    """
+    """The sum of what the children sent, in order of their ranks."""
     total = np.zeros(size, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for child, payload in zip(node.children, payloads, strict=True):
@@ -177,20 +159,12 @@ def add_up(node: Node, payloads: Iterable[bytearray], size: int, codec: Codec | 
 
 
 def send_weights(node: Node, weights: Float32s) -> None:
-    """Send weights to all children.
-
-    Raises:
-        TransportError: see ``ChannelGroup.transfer``.
-    """
+    """Send weights to all children."""
     node.down(weights.view(np.uint8).data, marked=False)
 
 
 def pull(node: Node, size: int) -> Float32s:
-    """Receive the weights from the parent and pass them on to the children.
-
-    Raises:
-        TransportError: see ``ChannelGroup.transfer``; also when their number is another.
-    """
+    """Receive ``size`` weights from the parent and pass them on to the children."""
     with node.breaking_off():
         payload = node.from_above(payload_limit(size), marked=False)
         node.down(payload, marked=False)
