@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.photonics.meshes import load_phases, mesh_of
+from lightloom.photonics.meshes import load_phases
+from lightloom.photonics.meshes.documents import mesh_of
 from tests.cli.test_onn_bad_input import run
 
 SMALL = ["--servers", "2", "--bits", "4"]

@@ -114,7 +114,10 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "map", "--phases", "none.json", "--like", "unitary.npy"], "'none.json': No such file"),
     (["onn", "map", "--phases", "torn.json", "--like", "unitary.npy"], "'torn.json': not a .json file of phases"),
     (["onn", "map", "--phases", "schema.json", "--like", "unitary.npy"], "schema 'lightloom.phases/7', expected"),
-    (["onn", "map", "--phases", "short.json", "--like", "unitary.npy"], "numbers in theta, expected 3"),
+    (
+        ["onn", "map", "--phases", "short.json", "--like", "unitary.npy"],
+        "theta of shape (2,): a rectangular mesh from 3 to 3 modes has 3",
+    ),
     (["onn", "map", "--phases", "net.npz", "--like", "unitary.npy"], "'net.npz': not a .npz file of phases"),
     (
         ["onn", "map", "--phases", "three.json", "--like", "unitary.npy"],

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,16 +54,19 @@ def mzi(
     of the device.
     """
     theta, phi = np.asarray(theta, np.float64), np.asarray(phi, np.float64)
-    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    common = 1j * np.exp(0.5j * theta) * np.sqrt(np.asarray(transmission, np.float64))
+    entry = np.exp(1j * phi) * common
+    straight, across = bar_and_cross(theta / 2, np.asarray(first, np.float64), np.asarray(second, np.float64))
+    return _matrix(entry * straight, common * across, entry * np.conj(across), -common * np.conj(straight))
+
+
+def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Return the bar and cross amplitudes without common phases, for θ/2 and coupler errors in radians."""
     # Products of sines and cosines of the couplers' angles, as sums and differences; exact for any error.
     both, between = first + second, second - first
-    amplitude = np.sqrt(np.asarray(transmission, np.float64))
-    sine, cosine = np.sin(theta / 2), np.cos(theta / 2)
-    common = 1j * np.exp(0.5j * theta) * amplitude
-    entry = np.exp(1j * phi) * common
+    sine, cosine = np.sin(half), np.cos(half)
     straight = sine * np.cos(between) + 1j * cosine * np.sin(both)
-    across = cosine * np.cos(both) - 1j * sine * np.sin(between)
-    return _matrix(entry * straight, common * across, entry * np.conj(across), -common * np.conj(straight))
+    return straight, cosine * np.cos(both) - 1j * sine * np.sin(between)
 
 
 def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[np.complex128]:

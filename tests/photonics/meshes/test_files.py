@@ -11,17 +11,18 @@ import pytest
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.meshes import (
+    Mesh,
     decompose,
-    document,
     draw,
-    load,
+    load_phases,
+    map_blocks,
     map_matrix,
-    mapped_document,
-    mapped_of,
     models,
     netlist,
-    save,
+    save_phases,
 )
+from lightloom.photonics.meshes.documents import document, mapped_document, mapped_of
+from lightloom.photonics.meshes.phase_files import Part, check_belongs, phases_document
 from tests.photonics.meshes.strategies import haar
 
 _MESHES = [decompose(haar(1, 0)), decompose(haar(6, 0)), decompose(haar(6, 0)[:, :2], "triangular")]
@@ -29,36 +30,52 @@ _MESHES = [decompose(haar(1, 0)), decompose(haar(6, 0)), decompose(haar(6, 0)[:,
 
 @pytest.mark.parametrize("mesh", _MESHES)
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
-def test_files_round_trip_to_the_bit(mesh: Any, suffix: str, tmp_path: Path) -> None:
-    found = load(save(mesh, tmp_path / f"mesh{suffix}"), like=mesh)
-    assert (found.kind, found.inputs, found.outputs) == (mesh.kind, mesh.inputs, mesh.outputs)
+def test_files_round_trip_to_the_bit(mesh: Mesh, suffix: str, tmp_path: Path) -> None:
+    read = load_phases(save_phases({"u": mesh}, tmp_path / f"mesh{suffix}"))["u"]
+    assert isinstance(read, Mesh)
+    assert (read.kind, read.inputs, read.outputs) == (mesh.kind, mesh.inputs, mesh.outputs)
     for name in ("theta", "phi", "output_phases"):
-        assert getattr(found, name).tobytes() == getattr(mesh, name).tobytes()
+        assert getattr(read, name).tobytes() == getattr(mesh, name).tobytes()
 
 
-def test_phases_of_another_mesh_are_refused(tmp_path: Path) -> None:
-    path = save(_MESHES[1], tmp_path / "mesh.json")
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_all_parts_of_a_network_round_trip(suffix: str, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=(5, 2))
+    parts: dict[str, Part] = {"P": map_matrix(weights), "layer 1": map_blocks(weights), "T": decompose(haar(3, 1))}
+    read = load_phases(save_phases(parts, tmp_path / f"phases{suffix}"))
+    assert list(read) == list(parts)
+    assert [read[name].matrix().tobytes() for name in parts] == [part.matrix().tobytes() for part in parts.values()]
+    assert check_belongs(read, parts, "file") == 0.0
+    doubled = parts | {"P": map_matrix(2 * weights / np.linalg.norm(weights, 2))}
+    halved = parts | {"P": map_matrix(weights / np.linalg.norm(weights, 2))}
+    assert check_belongs(doubled, halved, "file") == pytest.approx(1.0)
+
+
+def test_phases_of_another_mesh_are_refused() -> None:
+    parts = {"u": _MESHES[1]}
     for like in (_MESHES[2], decompose(haar(5, 0)), decompose(haar(6, 0), "triangular")):
-        with pytest.raises(InputError, match="phases of a rectangular mesh from 6 to 6 modes, expected a") as caught:
-            load(path, like=like)
-        assert "\n" not in str(caught.value)
+        with pytest.raises(InputError, match="u has the phases of a rectangular mesh from 6 to 6 modes, expected a"):
+            check_belongs(parts, {"u": like}, "file")
+    with pytest.raises(InputError, match="phases of u, expected v"):
+        check_belongs(parts, {"v": _MESHES[1]}, "file")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "lightloom.mesh/2"}, "schema 'lightloom.mesh/2'"),
+        ({"schema": "lightloom.mesh/2"}, "of schema 'lightloom.mapped-matrix/1'"),
         ({"convention": "Clements"}, "convention 'Clements'"),
         ({"order": "by mode"}, "order 'by mode'"),
-        ({"kind": "hexagonal"}, "kind 'hexagonal'"),
-        ({"inputs": 0}, "inputs 0"),
-        ({"inputs": 6.0}, "inputs 6.0"),
-        ({"inputs": True}, "inputs True"),
-        ({"inputs": 10**12, "outputs": 10**12}, "15 numbers in theta, expected 4999"),
-        ({"inputs": 5}, "15 numbers in theta, expected 15|they may differ in triangular meshes only"),
-        ({"theta": [0.0] * 14}, "14 numbers in theta, expected 15"),
+        ({"kind": "hexagonal"}, "unknown mesh 'hexagonal'"),
+        ({"inputs": 0}, "mesh with 0 inputs"),
+        ({"inputs": 6.0}, "mesh with 6.0 inputs"),
+        ({"inputs": True}, "mesh with True inputs"),
+        ({"outputs": "6"}, "6 outputs: expected whole numbers"),
+        ({"inputs": 10**12, "outputs": 10**12}, r"theta of shape \(15,\): a rectangular mesh .* has 4999"),
+        ({"inputs": 5}, "they may differ in triangular meshes only"),
+        ({"theta": [0.0] * 14}, r"theta of shape \(14,\): .* has 15"),
         ({"phi": [float("nan")] * 15}, r"phi\[0\]=nan"),
-        ({"phi": "x"}, "phi, expected a list of numbers"),
+        ({"phi": "x"}, "phi: expected a list of numbers"),
         ({"phi": [[0.0]]}, "phi of shape"),
         ({"phi": [None] * 15}, r"phi\[0\]=nan"),
         ({"theta": {}}, "theta"),
@@ -67,9 +84,11 @@ def test_phases_of_another_mesh_are_refused(tmp_path: Path) -> None:
 )
 def test_malformed_files_are_refused_in_one_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "mesh.json"
-    path.write_text(json.dumps(document(_MESHES[1]) | change))
+    content = phases_document({"u": _MESHES[1]})
+    content["parts"][0]["blocks"][0] |= change
+    path.write_text(json.dumps(content))
     with pytest.raises(InputError, match=message) as caught:
-        load(path)
+        load_phases(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -85,10 +104,10 @@ def test_what_is_no_file_of_phases_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", allow_pickle=True, theta=np.array([{}], object))
     for name in ("a.json", "b.json", "c.json", "d.npz", "e.npz", "f.npz", "g.npz", "missing.json", "mesh.txt"):
         with pytest.raises(InputError, match=r"expected|not a|No such|missing") as caught:
-            load(tmp_path / name)
+            load_phases(tmp_path / name)
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="ends in"):
-        save(_MESHES[0], tmp_path / "mesh.csv")
+        save_phases({"u": _MESHES[0]}, tmp_path / "mesh.csv")
 
 
 @pytest.mark.parametrize("form", ["svd", "economy"])

@@ -16,7 +16,6 @@ from lightloom.photonics.meshes import (
     cancel_crosstalk,
     correct,
     corrected,
-    crosstalk_db,
     decompose,
     detect,
     disturb,
@@ -183,9 +182,6 @@ def test_errors_of_several_matrices_are_taken_together() -> None:
 def test_losses_and_crosstalk_in_decibels() -> None:
     assert splitting_loss_db(100, columns=3, loss_db=0.5) == pytest.approx(21.5)
     assert received_power(2e-3, 10.0, 7.0) == pytest.approx(2e-3 * 10**-0.3)
-    leaky = np.sqrt([[0.0, 0.9, 0.02], [0.7, 0.0, 0.01], [0.2, 0.1, 0.5]])
-    # Output 1 receives input 0, output 0 input 1; the worst output is 2, with 0.3 of foreign power.
-    assert crosstalk_db(leaky, [1, 0, 2]) == pytest.approx(10 * np.log10(0.3 / 0.5))
     for bad in ({"servers": 1, "columns": -1}, {"servers": 1, "loss_db": -0.1}, {"servers": 1, "loss_db": np.nan}):
         with pytest.raises(ConfigError, match="expected 1, 0 and 0"):
             splitting_loss_db(**bad)

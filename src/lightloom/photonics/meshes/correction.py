@@ -16,6 +16,7 @@ import numpy as np
 
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.devices import bar_and_cross
 from lightloom.photonics.meshes.disturb import (
     Disturbed,
     DisturbedBlocks,
@@ -56,7 +57,7 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
         raise ConfigError("coupler errors: expected finite angles in radians")
     bar_power = np.sin(mesh.theta / 2) ** 2
     half, outside = _within_reach(bar_power, alpha, beta)
-    straight, across = _elements(half, alpha, beta)
+    straight, across = bar_and_cross(half, alpha, beta)
     port_phases = np.angle(straight), np.angle(across)
     if real:
         half = np.where(outside, mesh.theta / 2, half)
@@ -120,14 +121,13 @@ def corrected(disturbed: Disturbed, *, real: bool = False) -> Disturbed:
         return replace(disturbed, mesh=cancel_crosstalk(corrected_mesh, disturbed.non_idealities.thermal_crosstalk))
     if isinstance(disturbed, DisturbedBlocks):
         return replace(disturbed, blocks=tuple(_corrected_matrix(block, real) for block in disturbed.blocks))
-    assert isinstance(disturbed, DisturbedMatrix)
     return _corrected_matrix(disturbed, real)
 
 
 def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix:
     fabrication, share = disturbed.attenuators, disturbed.non_idealities.thermal_crosstalk
     half, outside = _within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
-    port_phase = np.angle(_elements(half, fabrication.first, fabrication.second)[0])
+    port_phase = np.angle(bar_and_cross(half, fabrication.first, fabrication.second)[0])
     if real:
         half, port_phase = (
             np.where(outside, np.arcsin(disturbed.mapped.attenuations), half),
@@ -155,15 +155,6 @@ def _within_reach(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(most > least, (bar_power - least) / (most - least), 0.0)
     return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
-
-
-def _elements(
-    half: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
-) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return the bar and cross amplitudes, without common phases."""
-    straight = np.sin(half) * np.cos(beta - alpha) + 1j * np.cos(half) * np.sin(alpha + beta)
-    across = np.cos(half) * np.cos(alpha + beta) - 1j * np.sin(half) * np.sin(beta - alpha)
-    return straight, across
 
 
 def _passed_on(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from lightloom.photonics.meshes.layout import Layout
-
-
-class Disturbed(Protocol):
-    """A fabricated mesh, or set of meshes, that implements a matrix."""
-
-    @property
-    def non_idealities(self) -> NonIdealities:
-        """Non-idealities of the fabrication."""
-
-    def matrix(self) -> NDArray[np.complex128]:
-        """Return the matrix that is implemented."""
-
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...], before detection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +132,10 @@ class DisturbedBlocks:
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
+
+
+Disturbed = DisturbedMesh | DisturbedMatrix | DisturbedBlocks
+"""A fabricated mesh, or set of meshes, that implements a matrix."""
 
 
 @overload

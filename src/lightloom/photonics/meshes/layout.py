@@ -57,23 +57,34 @@ class Layout:
         return int(self.columns[-1]) + 1 if self.count else 0
 
 
+def mzi_count(kind: Kind, inputs: int, outputs: int) -> int:
+    """Return the number of MZIs of a mesh, in closed form.
+
+    Raises:
+        ConfigError: a number of modes is not a whole number of at least 1, or a rectangular mesh has unequal ones.
+        UnknownNameError: the kind does not exist.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("mesh", str(kind), KINDS)
+    if type(inputs) is not int or type(outputs) is not int or inputs < 1 or outputs < 1:
+        raise ConfigError(f"mesh with {inputs} inputs and {outputs} outputs: expected whole numbers of at least 1")
+    if kind == "rectangular" and inputs != outputs:
+        raise ConfigError(
+            f"rectangular mesh with {inputs} inputs, {outputs} outputs: they may differ in triangular meshes only"
+        )
+    size, lit = max(inputs, outputs), min(inputs, outputs)
+    return lit * (2 * size - lit - 1) // 2
+
+
 @cache
 def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
     """Return the layout of that kind; its arrays are shared and read-only.
 
     Raises:
-        ConfigError: there are no modes, or a rectangular mesh has unequal numbers of inputs and outputs.
-        UnknownNameError: the kind does not exist.
+        InputError: there is no such mesh, see `mzi_count`.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("mesh", str(kind), KINDS)
-    if inputs < 1 or outputs < 1:
-        raise ConfigError(f"mesh with {inputs} inputs and {outputs} outputs: expected at least 1 of each")
+    mzi_count(kind, inputs, outputs)
     if kind == "rectangular":
-        if inputs != outputs:
-            raise ConfigError(
-                f"rectangular mesh with {inputs} inputs, {outputs} outputs: they may differ in triangular meshes only"
-            )
         columns, modes = _rectangle(inputs)
     else:
         columns, modes = _triangle(max(inputs, outputs), min(inputs, outputs))

@@ -10,7 +10,7 @@ import numpy as np
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.devices import mzi
-from lightloom.photonics.meshes.layout import Kind, Layout, layout
+from lightloom.photonics.meshes.layout import Kind, Layout, layout, mzi_count
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ class Mesh:
     The matrix is diag(e^{i output_phases}) · (the last column) · ... · (the first column).
 
     Raises:
-        ConfigError: the number of phases is wrong, or a phase is not finite.
+        InputError: there is no such mesh, the number of phases is wrong, or a phase is not a finite number.
     """
 
     kind: Kind
@@ -37,9 +37,13 @@ class Mesh:
     """Phase after the last column, for each output."""
 
     def __post_init__(self) -> None:
-        sizes = {"theta": self.layout.count, "phi": self.layout.count, "output_phases": self.outputs}
-        for name, size in sizes.items():
-            phases = np.asarray(getattr(self, name), np.float64)
+        # The closed form comes first, so that forged sizes in a file do not allocate memory.
+        mzis = mzi_count(self.kind, self.inputs, self.outputs)
+        for name, size in {"theta": mzis, "phi": mzis, "output_phases": self.outputs}.items():
+            try:
+                phases = np.asarray(getattr(self, name), np.float64)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{name}: expected a list of numbers") from error
             if phases.shape != (size,):
                 raise ConfigError(
                     f"{name} of shape {phases.shape}: a {self.kind} mesh from {self.inputs} to {self.outputs} modes "

@@ -19,8 +19,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.meshes.blocks import MappedBlocks
-from lightloom.photonics.meshes.files import SCHEMA as MESH_SCHEMA
-from lightloom.photonics.meshes.files import document, mapped_document, mapped_of, mesh_of
+from lightloom.photonics.meshes.documents import SCHEMA as MESH_SCHEMA
+from lightloom.photonics.meshes.documents import document, mapped_document, mapped_of, mesh_of
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
@@ -132,31 +132,27 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and n > 0 for n in shape)):
         raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
     if isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
-        part: Part = mesh_of(blocks[0], source)
-        mesh_shape = (part.outputs, part.inputs) if isinstance(part, Mesh) else part.shape
+        mesh = mesh_of(blocks[0], source)
+        if [mesh.outputs, mesh.inputs] == shape:
+            return mesh
     else:
         mapped = tuple(mapped_of(block, f"{source}: mesh {index}") for index, block in enumerate(blocks, 1))
         side, long = sorted(shape)
         if len(mapped) == 1 and mapped[0].shape == tuple(shape):
             return mapped[0]
-        fits = len(mapped) == -(-long // side) and all(block.shape == (side, side) for block in mapped)
-        part, mesh_shape = (
-            MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped),
-            (shape[0], shape[1]) if fits else (0, 0),
-        )
-    if mesh_shape != tuple(shape):
-        raise ConfigError(f"{source}: its meshes do not make a matrix of {shape[0]} x {shape[1]}")
-    return part
+        if len(mapped) == -(-long // side) and all(block.shape == (side, side) for block in mapped):
+            return MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped)
+    raise ConfigError(f"{source}: its meshes do not make a matrix of {shape[0]} x {shape[1]}")
 
 
 def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
     if isinstance(content, dict):
         return {key: _separate_arrays(value, arrays) for key, value in content.items()}
-    if isinstance(content, list) and all(isinstance(each, float) for each in content):
+    if isinstance(content, list) and all(isinstance(item, float) for item in content):
         name = f"array_{len(arrays)}"
         arrays[name] = np.asarray(content, np.float64)
         return {"array": name}
-    return [_separate_arrays(each, arrays) for each in content] if isinstance(content, list) else content
+    return [_separate_arrays(item, arrays) for item in content] if isinstance(content, list) else content
 
 
 def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
