@@ -25,12 +25,13 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.problem import iteration_time, problem_of
+from lightloom.parallelism.placement.problem import problem_of
 from lightloom.workloads.load import load_workload
 
 
@@ -67,7 +68,7 @@ def fan(*layers: int, nbytes: float = 0.0, full: bool = True) -> BalancedGraph:
 
 def iteration_seconds(balanced: BalancedGraph, device: Column, devices: int, link: Link) -> float:
     problem = problem_of(balanced, devices, Reach(devices), None, link)
-    return iteration_time(problem, device.astype(np.int32), np.zeros((4, balanced.size)))
+    return iteration_time(problem.rows, device.astype(np.int32), np.zeros((4, balanced.size)))
 
 
 @settings(max_examples=30)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.plan import recomputed
 from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import tensor_split
 from tests.parallelism.strategies import chain

@@ -13,8 +13,7 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.plan import local_graph
-from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.plan import local_graph, recomputed
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.price_lines import PriceLines
 from lightloom.planner.bounds.strategies import admitted, bounds, memory, pipeline_bound

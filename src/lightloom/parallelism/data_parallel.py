@@ -9,7 +9,12 @@ section 3.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.arrays import Floats
 from lightloom.parallelism.plan import MemoryUse, ParallelPlan, ParameterGroup, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
@@ -47,28 +52,30 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
 
 
 def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Return gradient buckets, in backward order.
+    """Return gradient buckets, in backward order."""
+    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::-1]
+    parameters = np.array([graph.operators[index].parameters for index in owners], np.int64)
+    return tuple(
+        ParameterGroup(
+            name=f"bucket {number}",
+            first=owners[end - 1],
+            last=owners[begin],
+            operators=tuple(graph.operators[index].name for index in owners[begin:end]),
+            parameters=int(parameters[begin:end].sum()),
+        )
+        for number, (begin, end) in enumerate(bucket_edges(parameters * float(settings.gradient_bytes), settings))
+    )
+
+
+def bucket_edges(gradients: Floats, settings: TrainingSettings) -> Iterator[tuple[int, int]]:
+    """Yield the first of each bucket's gradients and the one after its last, from their bytes in backward order.
 
     As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
     size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
     """
-    closed: list[ParameterGroup] = []
-    members: list[int] = []
-    filled = 0
-    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
-    for index in reversed(owners):
-        members.append(index)
-        filled += graph.operators[index].parameters
-        mark = settings.bucket_size if closed else min(settings.first_bucket_size, settings.bucket_size)
-        if filled * settings.gradient_bytes >= mark or index == owners[0]:
-            closed.append(
-                ParameterGroup(
-                    name=f"bucket {len(closed)}",
-                    first=members[-1],
-                    last=members[0],
-                    operators=tuple(graph.operators[i].name for i in members),
-                    parameters=filled,
-                )
-            )
-            members, filled = [], 0
-    return tuple(closed)
+    sums = np.cumsum(gradients)
+    mark, begin, held = min(settings.first_bucket_size, settings.bucket_size), 0, 0.0
+    while begin < len(sums):
+        end = min(max(int(np.searchsorted(sums, held + mark)), begin) + 1, len(sums))
+        yield begin, end
+        begin, held, mark = end, float(sums[end - 1]), settings.bucket_size

@@ -10,7 +10,7 @@ A strategy is data: which :class:`Exchange` may start after which position, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lightloom.accelerators.base import ELEMENT_BYTES
 from lightloom.clusters.settings import TrainingSettings
@@ -25,6 +25,7 @@ __all__ = [
     "ParameterGroup",
     "TrainingSettings",
     "local_graph",
+    "recomputed",
 ]
 
 START = -1
@@ -102,8 +103,7 @@ class ParallelPlan:
     """One rank's step.
 
     Raises:
-        AssertionError: the strategy that made it broke a law: a parameter in no group or in two, or an
-        exchange that is
+        AssertionError: the strategy that made it broke a law: a parameter in no group or in two, or an exchange that is
             waited for before it can start.
     """
 
@@ -131,14 +131,6 @@ class ParallelPlan:
             if not START <= issued < exchange.needed_by <= self.update:
                 raise AssertionError(f"{self.strategy}: {exchange.name} is needed before it can start")
 
-    def forward(self, operator: int) -> int:
-        """Position of an operator's forward pass."""
-        return operator
-
-    def backward(self, operator: int) -> int:
-        """Position of an operator's backward pass."""
-        return 2 * len(self.graph.operators) - 1 - operator
-
     @property
     def update(self) -> int:
         """Position of the optimizer's step."""
@@ -148,3 +140,17 @@ class ParallelPlan:
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
     """Return the graph of one rank: its batch, and elements as large as the arithmetic stores them."""
     return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
+
+
+def recomputed(graph: ComputeGraph) -> ComputeGraph:
+    """Return the graph whose backward passes also do the FLOPs of their forward passes: full recomputation.
+
+    The backward pass runs the forward pass of its block again, from what entered the block. Kernels of the second
+    forward pass are counted as part of the backward pass: launched once. An operator without FLOPs moves no more memory
+    than before. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; "full" in Megatron.
+    """
+    operators = [
+        replace(operator, backward_flops=operator.backward_flops + operator.forward_flops)
+        for operator in graph.operators
+    ]
+    return replace(graph, operators=tuple(operators))

@@ -1,4 +1,4 @@
-"""Compiled loops that lay out a placed step: what is sent to whom, and which nodes wait for which."""
+"""Compiled loop that lays out a placed step: what is sent to whom."""
 
 from __future__ import annotations
 
@@ -50,20 +50,3 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
                 count += 1
             parcel[e] = p
     return parcel, reader, stands[:count].copy()
-
-
-@njit(cache=True)
-def rows(source: Int32s, target: Int32s, size: int) -> tuple[Ints, Int32s, Int32s]:
-    """Return pairs (before, after) as rows of followers, and for how many others each node waits."""
-    first, waits = np.zeros(size + 1, np.int64), np.zeros(size, np.int32)
-    for i in range(len(source)):
-        first[source[i] + 1] += 1
-        waits[target[i]] += 1
-    for x in range(size):
-        first[x + 1] += first[x]
-    place = first[:-1].copy()
-    follower = np.empty(len(source), np.int32)
-    for i in range(len(source)):
-        follower[place[source[i]]] = target[i]
-        place[source[i]] += 1
-    return first, follower, waits

@@ -7,16 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.simulation.lower import Priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +48,7 @@ class StepEnergy:
         }
 
 
-def step_energy(accelerator: Accelerator, fabric: Fabric, priced: Sequence[Priced], step_time: float) -> StepEnergy:
-    """Return the joules of one step of ``step_time`` seconds, in which the priced collectives run once each."""
-    sent = [collective.cost.energy for collective in priced]
-    sourced = [joules for joules in sent if joules is not None]
-    return step_energy_of(accelerator, fabric, sum(sourced) if len(sourced) == len(sent) else None, step_time)
-
-
-def step_energy_of(
-    accelerator: Accelerator, fabric: Fabric, transmission: float | None, step_time: float
-) -> StepEnergy:
+def step_energy(accelerator: Accelerator, fabric: Fabric, transmission: float | None, step_time: float) -> StepEnergy:
     """Joules of one step of ``step_time`` seconds, in which sending takes ``transmission`` joules over all ranks."""
     ranks = fabric.ranks
     parts = {
@@ -83,9 +70,5 @@ def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: In
     source for the energy of a bit."""
     if fabric.energy_per_bit is None:
         return None
-    crossed = (
-        np.ones(len(nbytes))
-        if fabric.exclusive
-        else fabric.hops(source, destination, fabric.route(source, destination))
-    )
+    crossed = 1 if fabric.exclusive else fabric.hops(source, destination, fabric.route(source, destination))
     return float((nbytes * crossed).sum()) * fabric.wire_bytes(1.0) * 8 * fabric.energy_per_bit

@@ -21,6 +21,7 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.parallelism.circuits.pipes import GroupCircuits
+from lightloom.parallelism.data_parallel import bucket_edges
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.problem import start_order
 from lightloom.simulation.placed_state import Nodes
@@ -120,12 +121,10 @@ class _Builder:
 
     def parcels(self) -> None:
         """Activations to the devices that read them, and their gradients back."""
-        from lightloom.simulation import _parcel_kernels as kernels
+        from lightloom.simulation._parcel_kernels import parcels
 
         balanced, device = self._plan.balanced, self._device
-        parcel, reader, edge = kernels.parcels(
-            balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k
-        )
+        parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k)
         local, remote = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
         self._pairs += [
             (self.forward[balanced.parent[local]], self.forward[reader[local]]),
@@ -175,8 +174,6 @@ class _Builder:
 
     def work(self, accelerator: Accelerator, settings: TrainingSettings) -> PlacedWork:
         """All nodes and messages."""
-        from lightloom.simulation import _parcel_kernels as kernels
-
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
         nbytes = held_parameters(self._plan) * settings.optimizer_traffic_bytes
@@ -186,14 +183,14 @@ class _Builder:
         none = np.full(len(passes), -1)
         columns = [(passes, seconds, np.zeros(len(passes)), none), *self._hops]
         resource, amount, delay, pipe = map(np.concatenate, zip(*columns, strict=True))
-        before, after = (np.concatenate(nodes).astype(np.int32) for nodes in zip(*self._pairs, strict=True))
-        first, follower, waits = kernels.rows(before, after, self._size)
+        before, after = (np.concatenate(nodes) for nodes in zip(*self._pairs, strict=True))
+        first, follower = _followers(before, after, self._size)
         nodes = Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
         messages = Messages(*map(np.concatenate, zip(*self._messages, strict=True)))
         ports = int(self._circuits.port.max(initial=-1)) + 1
         return PlacedWork(
             nodes=nodes,
-            waits=waits,
+            waits=np.bincount(after, minlength=self._size).astype(np.int32),
             forward=self.forward,
             backward=self.backward,
             update=self.update,
@@ -258,21 +255,19 @@ class _Builder:
         return np.arange(self._size - count, self._size)
 
 
-def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
-    """Return the sub-operators of each gradient bucket, device after device, each in backward order.
+def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
+    """Return pairs (before, after) as rows: nodes that follow x, in the order given, are entries first[x : x + 1]."""
+    from scipy.sparse import csr_array
 
-    A bucket is closed once it has reached its size; the first one of a device has a smaller one.
-    """
-    buckets: list[Ints] = []
+    pair = np.arange(len(before))
+    rows = csr_array((np.ones(len(before), np.bool_), (before, pair)), shape=(size, len(before)))
+    return rows.indptr.astype(np.int64), after[rows.indices].astype(np.int32)
+
+
+def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
+    """Return the sub-operators of each gradient bucket, device after device, each in backward order."""
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]
-    for device in range(plan.k):
-        members = backward_order[plan.placement.device[backward_order] == device]
-        sums = np.cumsum(gradients[members])
-        mark, begin, held = min(settings.first_bucket_size, settings.bucket_size), 0, 0.0
-        while begin < len(members):
-            end = min(int(np.searchsorted(sums, held + mark)) + 1, len(members))
-            buckets.append(members[begin:end])
-            begin, held, mark = end, float(sums[end - 1]), settings.bucket_size
-    return buckets
+    members = (backward_order[plan.placement.device[backward_order] == device] for device in range(plan.k))
+    return [parts[begin:end] for parts in members for begin, end in bucket_edges(gradients[parts], settings)]

@@ -77,13 +77,16 @@ def simulate_step(
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
     tasks, priced = lower(plan, accelerator, price, overlap=overlap)
     timeline = run(tasks)
+    sent = [collective.cost.energy for collective in priced]
+    sourced = [joules for joules in sent if joules is not None]
+    transmission = sum(sourced) if len(sourced) == len(sent) else None
     return StepResult(
         plan=plan,
         timeline=timeline,
         step_time=timeline.step_time,
         breakdown=timeline.breakdown(),
         busy_time=timeline.busy_time(),
-        energy=step_energy(accelerator, fabric, priced, timeline.step_time),
+        energy=step_energy(accelerator, fabric, transmission, timeline.step_time),
         memory=plan.memory,
         fits=plan.memory.fits(accelerator.memory),
     )

@@ -10,28 +10,8 @@ from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
 
 
 @njit(cache=True)
-def transpose(before: Neighbours) -> Neighbours:
-    """Turn rows of what comes before each sub-operator into rows of what comes after it."""
-    size = len(before.start) - 1
-    start = np.zeros(size + 1, np.int64)
-    for e in range(len(before.node)):
-        start[before.node[e] + 1] += 1
-    for x in range(size):
-        start[x + 1] += start[x]
-    position = start[:-1].copy()
-    node, delay = np.empty_like(before.node), np.empty_like(before.delay)
-    for x in range(size):
-        for e in range(before.start[x], before.start[x + 1]):
-            source = before.node[e]
-            node[position[source]] = x
-            delay[position[source]] = before.delay[e]
-            position[source] += 1
-    return Neighbours(start, node, delay)
-
-
-@njit(cache=True)
 def ranks(after: Neighbours, duration: Floats) -> Floats:
-    """Seconds from the start of each sub-operator to the end of all along the longest path, without transfers."""
+    """Return the seconds from the start of each sub-operator to the end along the longest path, without transfers."""
     rank = duration.copy()
     for x in range(len(duration) - 1, -1, -1):
         for e in range(after.start[x], after.start[x + 1]):

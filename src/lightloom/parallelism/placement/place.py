@@ -2,7 +2,7 @@
 
 After SiP-ML (Khani et al., SIGCOMM 2021), section 3.2 and Algorithm 1. :func:`place` tries the paper's forward pass
 with its repair and a few other placements, keeps the fastest, and searches around it.
-``problem.iteration_time`` times them all.
+``_time_kernels.iteration_time`` times them all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
-from lightloom.parallelism.placement.problem import Problem, iteration_time, problem_of
+from lightloom.parallelism.placement.problem import Problem, problem_of
 from lightloom.parallelism.placement.starts import (
     EFFORT,
     SEARCHED,
@@ -64,14 +64,16 @@ def place(
     """
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
+    from lightloom.parallelism.placement._time_kernels import iteration_time
+
     problem = problem_of(balanced, devices, reach, memory, link)
     times = np.zeros((4, balanced.size))
     starts = list(valid_starts(problem, repair)) or list(last_resort(problem))
     if not starts:
         raise _too_large(problem)
-    starts.sort(key=lambda start: iteration_time(problem, start.device, times))
+    starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
-    seconds = iteration_time(problem, best.device, times)
+    seconds = iteration_time(problem.rows, best.device, times)
     half = float(times[1].max(initial=0.0))
     return Placement(
         device=best.device,

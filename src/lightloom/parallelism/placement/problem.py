@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.arrays import Int32s, Ints
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.state import Neighbours, PlacementProblem, PlacementState
@@ -26,10 +26,7 @@ class Problem(NamedTuple):
 
 def start_order(balanced: BalancedGraph) -> Ints:
     """Return the sub-operators in the order in which they start where several could: longest path to the end first."""
-    from lightloom.parallelism.placement._time_kernels import transpose
-
-    rows = Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)
-    return _start_order(transpose(rows), balanced)
+    return _start_order(_transposed(Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)), balanced)
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
@@ -40,24 +37,19 @@ def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
     return order
 
 
-def iteration_time(problem: Problem, device: Int32s, times: Floats) -> float:
-    """Return the seconds of a forward and a backward pass, by which placements are compared.
+def _transposed(before: Neighbours) -> Neighbours:
+    """Turn rows of what comes before each sub-operator into rows of what comes after it."""
+    from scipy.sparse import csr_array
 
-    Sub-operators start in the order of the problem, as soon as their device is free and their inputs have arrived,
-    latency + bytes / bandwidth after they were computed elsewhere; backward in reverse. ``times`` [4, sub-operators]
-    receives begin and end of both passes.
-    """
-    from lightloom.parallelism.placement import _time_kernels as kernels
-
-    return float(kernels.iteration_time(problem.rows, device, times))
+    size = len(before.start) - 1
+    after = csr_array((before.delay, before.node, before.start), shape=(size, size)).tocsc()
+    return Neighbours(after.indptr.astype(np.int64), after.indices.astype(np.int32), after.data)
 
 
 def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> Problem:
     """Return the problem of placing a balanced graph, with ``memory`` bytes a device (None: no limit)."""
-    from lightloom.parallelism.placement._time_kernels import transpose
-
     before = _rows(balanced, link)
-    after = transpose(before)
+    after = _transposed(before)
     offsets = reach.offsets(devices)
     allowed = np.zeros(devices, np.bool_)
     allowed[offsets] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
-from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
+from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
 from lightloom.simulation.placed_step import PlacedStep
 
 
@@ -26,4 +26,4 @@ def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
         smaller = float(sent_ratio(job, np.array([ratio]))[0])
         pairs = (traffic.model_parallel + traffic.data_parallel / smaller).tocoo()
         sent = sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
-    return step_energy_of(job.accelerator, fabric, sent, step.step_time)
+    return step_energy(job.accelerator, fabric, sent, step.step_time)

@@ -10,7 +10,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import StrategyStep
-from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy_of
+from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
 
 
 def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEnergy:
@@ -19,7 +19,7 @@ def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEne
         return step.result.energy
     transmission = _staged(job, strategy)
     known = None if transmission is None or np.isnan(transmission) else transmission
-    return step_energy_of(job.accelerator, job.fabric, known, step.step_time)
+    return step_energy(job.accelerator, job.fabric, known, step.step_time)
 
 
 def _staged(job: Job, strategy: Strategy) -> float | None:

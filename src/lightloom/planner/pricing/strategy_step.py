@@ -12,8 +12,7 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import ParallelPlan
-from lightloom.parallelism.recomputation import recomputed
+from lightloom.parallelism.plan import ParallelPlan, recomputed
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
