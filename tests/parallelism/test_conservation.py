@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnknownNameError
 from lightloom.parallelism.data_parallel import data_parallel
 from lightloom.parallelism.load import STRATEGIES, make_plan
-from lightloom.parallelism.plan import TrainingSettings
 from lightloom.parallelism.sharded import sharded
 from lightloom.workloads.graph import ComputeGraph
 from tests.parallelism.strategies import chain, graphs

@@ -68,7 +68,7 @@ def fan(*layers: int, nbytes: float = 0.0, full: bool = True) -> BalancedGraph:
 
 def iteration_seconds(balanced: BalancedGraph, device: Column, devices: int, link: Link) -> float:
     problem = problem_of(balanced, devices, Reach(devices), None, link)
-    return iteration_time(problem.rows, device.astype(np.int32), np.zeros((4, balanced.size)))
+    return float(iteration_time(problem.rows, device.astype(np.int32), np.zeros((4, balanced.size))))
 
 
 @settings(max_examples=30)

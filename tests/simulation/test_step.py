@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import ParallelPlan, TrainingSettings
+from lightloom.parallelism.plan import ParallelPlan
 from lightloom.simulation.energy import sending_energy
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.step import StepResult, simulate_step

@@ -1,18 +1,9 @@
 """What a fabric can do, and what its circuits are: fields and properties of every fabric.
 
-Capabilities state what a fabric can do, so that algorithms, synthesis and placed plans ask for what they need and never
-for a class:
-
-* ``exclusive``: circuits; a lightpath holds the channels of its links alone;
-* ``wavelength_routed``: circuits are wavelengths around a ring, and light passes the nodes on its way;
-* ``switch_planes``: circuits are set by switch planes, on each of them any permutation of the ranks;
-* ``joins_ranks``: packets travel over links between neighbouring ranks, which forward them;
-* ``grid``: ranks form rows and columns;
-* ``in_network_reduction``: a switch adds what enters in a step and returns the sum, and ranks send to nobody else;
-* ``damaged``: something has failed, and ``blocked`` and ``blocked_ends`` say which channels;
-* ``models_failures``: :func:`lightloom.fabrics.damage.damaged` returns what is left when something fails;
-* ``ports`` (a method of the fabric): every rank sends over links of its own, so that transfers have known rates;
-* ``distance_matters``: groups whose ranks lie apart perform differently from groups of neighbours.
+Algorithms, synthesis and placed plans ask for the capabilities that they need and never for a class. A circuit-switched
+fabric (``exclusive``) is either a ring of wavelengths, whose light passes the nodes on its way (``wavelength_routed``),
+or sets circuits on ``switch_planes``; on packet fabrics ranks forward over the links that join them (``joins_ranks``)
+or send over links of their own (``ports``, a method of the fabric).
 """
 
 from __future__ import annotations

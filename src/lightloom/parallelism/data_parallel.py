@@ -54,7 +54,7 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
 def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
     """Return gradient buckets, in backward order."""
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::-1]
-    parameters = np.array([graph.operators[index].parameters for index in owners], np.int64)
+    parameters = np.array([graph.operators[index].parameters for index in owners], np.float64)
     return tuple(
         ParameterGroup(
             name=f"bucket {number}",
@@ -63,7 +63,7 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
             operators=tuple(graph.operators[index].name for index in owners[begin:end]),
             parameters=int(parameters[begin:end].sum()),
         )
-        for number, (begin, end) in enumerate(bucket_edges(parameters * float(settings.gradient_bytes), settings))
+        for number, (begin, end) in enumerate(bucket_edges(parameters * settings.gradient_bytes, settings))
     )
 
 

@@ -17,17 +17,6 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
 from lightloom.workloads.graph import ComputeGraph
 
-__all__ = [
-    "START",
-    "Exchange",
-    "MemoryUse",
-    "ParallelPlan",
-    "ParameterGroup",
-    "TrainingSettings",
-    "local_graph",
-    "recomputed",
-]
-
 START = -1
 """The position before the first: what starts after it may start at once."""
 

@@ -24,6 +24,8 @@ RECOMPUTATIONS = ("none", "full")
 """Activations kept for the backward pass: all, or only what enters each block."""
 MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
+_DEGREES = ("global_batch", "dp", "tp", "sequence_parallel", "pp", "virtual_stages", "micro_batches", "ep")
+"""Columns that depend on each other."""
 
 
 class Strategy(NamedTuple):
@@ -167,25 +169,19 @@ def strategy_space(
         if chunks == 1 or micro % pp == 0
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
-    batch, dp, tp, slices, pp, chunks, micro, ep = np.array(degrees, np.int64).reshape(-1, 8).T
-    choices = (np.arange(len(dp)), range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)), [*ratios])
+    choices = (np.arange(len(degrees)), range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)))
     row, sharding, recomputation, algorithm, ratio = (
-        column.ravel() for column in np.meshgrid(*map(np.asarray, choices), indexing="ij")
+        column.ravel() for column in np.meshgrid(*map(np.asarray, (*choices, [*ratios])), indexing="ij")
     )
+    columns = dict(zip(_DEGREES, np.array(degrees, np.int64).reshape(-1, len(_DEGREES))[row].T, strict=True))
     space = Strategies(
         algorithms=tuple(algorithms),
-        dp=dp[row],
-        tp=tp[row],
-        pp=pp[row],
-        micro_batches=micro[row],
-        global_batch=batch[row],
         sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64),
         algorithm=algorithm.astype(np.int64),
         ratio=ratio.astype(np.float64),
-        sequence_parallel=slices[row] == 1,
-        virtual_stages=chunks[row],
-        ep=ep[row],
+        sequence_parallel=columns.pop("sequence_parallel") == 1,
+        **columns,
     )
     alone = (space.dp == 1) & ((space.sharding > 0) | (space.ratio != ratio[:1]))
     silent = (space.dp == 1) & (space.tp == 1) & (space.algorithm > 0)

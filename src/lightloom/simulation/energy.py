@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightloom.accelerators.base import Accelerator
@@ -38,14 +38,8 @@ class StepEnergy:
 
     def to_json(self) -> dict[str, Any]:
         """Return every part, the sums, and what is missing."""
-        return {
-            "total_j": self.total_j,
-            "known_j": self.known_j,
-            "compute_j": self.compute_j,
-            "transmission_j": self.transmission_j,
-            "interface_j": self.interface_j,
-            "missing": list(self.missing),
-        }
+        sums = {"total_j": self.total_j, "known_j": self.known_j}
+        return sums | asdict(self) | {"missing": list(self.missing)}
 
 
 def step_energy(accelerator: Accelerator, fabric: Fabric, transmission: float | None, step_time: float) -> StepEnergy:

@@ -11,7 +11,7 @@ dtype in the model, so that a caller rescales to another precision with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -270,7 +270,8 @@ class ComputeGraph(Result):
             raise WorkloadError(f"not a compute graph: expected a document with schema {SCHEMA!r}")
         try:
             header = {key: value for key, value in document.items() if key not in ("schema", "operators")}
-            return cls(**header, operators=tuple(_operator_from_json(entry) for entry in document["operators"]))
+            entries = ({**entry, "inputs": tuple(map(str, entry.get("inputs", ())))} for entry in document["operators"])
+            return cls(**header, operators=tuple(Operator(**entry) for entry in entries))
         except (TypeError, KeyError, AttributeError) as error:
             raise WorkloadError(f"not a compute graph: {error}") from error
 
@@ -288,11 +289,3 @@ def _operator_to_json(operator: Operator) -> dict[str, Any]:
     values = {key: getattr(operator, key) for key in _DEFAULTS}
     stated = {key: value for key, value in values.items() if value != _DEFAULTS[key]}
     return {**stated, **({"inputs": list(operator.inputs)} if operator.inputs else {})}
-
-
-def _operator_from_json(entry: Mapping[str, Any]) -> Operator:
-    return Operator(**{**entry, "inputs": _strings(entry.get("inputs", ()))})
-
-
-def _strings(values: Iterable[object]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)

@@ -69,8 +69,8 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     matrix = plan.traffic().total
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
     if traffic is None:
-        none = np.empty(0, np.int64)
-        return [GroupCircuits.of_codes(plan.k, none, bandwidth=np.empty((1, 0)), latency=np.empty(0))]
+        none, silent = np.empty(0, np.int64), np.empty((1, 0))
+        return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none)]
     if fabric.switch_planes:
         candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
@@ -92,16 +92,18 @@ def worst_group(
     """Verify circuits, and take of every pipe what the group with the fewest circuits has of it, hold by hold."""
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
-    pipe, codes = pipes_of(plan.k, traffic)
-    latency = np.zeros(len(codes))
+    pipe, source, destination = pipes_of(plan.k, traffic)
+    latency = np.zeros(len(source))
     serving = traffic.find(circuits.source, circuits.destination)
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
     np.maximum.at(latency, pipe[serving], seconds)
-    return GroupCircuits.of_codes(
+    return GroupCircuits(
         plan.k,
-        codes,
+        source,
+        destination,
         bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
         latency=latency,
+        port=np.arange(len(source)),
         timing=timing,
         assignment=assignment,
     )
@@ -114,12 +116,12 @@ def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
     return least
 
 
-def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints]:
-    """Return the pipe of every pair of ranks, and the code ``source · 2 k + destination`` of every pipe."""
+def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
+    """Return the pipe of every pair of ranks, and source and destination of every pipe in a group of ``k`` devices."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
-    return pipe, codes
+    return pipe, codes // (2 * k), codes % (2 * k)
 
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
@@ -213,11 +215,12 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
         raise UnsupportedError(
             f"placed plans on {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
         )
-    pipe, codes = pipes_of(plan.k, traffic)
-    bandwidth, latency, port = np.full(len(codes), np.inf), np.zeros(len(codes)), np.zeros(len(codes), np.int64)
+    pipe, source, destination = pipes_of(plan.k, traffic)
+    pipes = len(source)
+    bandwidth, latency, port = np.full(pipes, np.inf), np.zeros(pipes), np.zeros(pipes, np.int64)
     np.minimum.at(bandwidth, pipe, ports.rate)
     route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route))
     np.maximum.at(port, pipe, ports.port)
-    ports_of_pipes = codes // (2 * plan.k) + plan.k * port
-    return GroupCircuits.of_codes(plan.k, codes, bandwidth=bandwidth[None], latency=latency, port=ports_of_pipes)
+    port = source + plan.k * port
+    return GroupCircuits(plan.k, source, destination, bandwidth=bandwidth[None], latency=latency, port=port)

@@ -12,7 +12,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.circuits import Assignment, Timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupCircuits:
     """Pipes of one group; destinations below k are its own devices, k + d is device d of the next group."""
 
@@ -28,34 +28,10 @@ class GroupCircuits:
     """[pipe] seconds of propagation and conversion."""
     port: Ints
     """[pipe] sending port: pipes of equal port send one parcel at a time. Circuits have one each."""
-    timing: Timing | None
+    timing: Timing | None = None
     """None where pipes stand from step to step; else the holds come round, each after a reconfiguration."""
-    assignment: Assignment | None
+    assignment: Assignment | None = None
     """Circuits on the whole fabric, verified; None on packet switches."""
-
-    @classmethod
-    def of_codes(
-        cls,
-        k: int,
-        codes: Ints,
-        *,
-        bandwidth: Floats,
-        latency: Floats,
-        port: Ints | None = None,
-        timing: Timing | None = None,
-        assignment: Assignment | None = None,
-    ) -> GroupCircuits:
-        """Return the pipes of codes ``source · 2 k + destination``, by default with a port for each pipe."""
-        return cls(
-            k=k,
-            source=codes // (2 * k),
-            destination=codes % (2 * k),
-            bandwidth=bandwidth,
-            latency=latency,
-            port=np.arange(len(codes)) if port is None else port,
-            timing=timing,
-            assignment=assignment,
-        )
 
     @property
     def mean_bandwidth(self) -> Floats:

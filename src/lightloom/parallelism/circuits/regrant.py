@@ -41,7 +41,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         )
     timing = timing or default_timing(fabric)
     traffic, circuit_bytes = Traffic.of(matrix), fabric.channel_bandwidth * timing.hold
-    pipe, codes = pipes_of(plan.k, traffic)
+    pipe, source, destination = pipes_of(plan.k, traffic)
 
     def regrant(waiting: Floats) -> Floats:
         known = traffic.with_bytes(waiting[pipe])
@@ -53,14 +53,16 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
         return granted * fabric.channel_bandwidth
 
-    latency = np.zeros(len(codes))
+    latency = np.zeros(len(source))
     route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
-    pipes = GroupCircuits.of_codes(
+    pipes = GroupCircuits(
         plan.k,
-        codes,
-        bandwidth=np.full((1, len(codes)), fabric.channel_bandwidth, np.float64),
+        source,
+        destination,
+        bandwidth=np.full((1, len(source)), fabric.channel_bandwidth, np.float64),
         latency=latency,
+        port=np.arange(len(source)),
         timing=timing,
     )
     return pipes, regrant

@@ -108,13 +108,10 @@ def output_dimensions(
     if batch in shape:
         at = list(shape).index(batch)
         named = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
-        names = named[rank] if at == 0 and rank in named else _neutral(rank, at)
+        neutral = tuple("sample" if axis == at else f"axis_{axis}" for axis in range(rank))
+        names = named[rank] if at == 0 and rank in named else neutral
         return _named(names, shape), names
     return _flattened(shape, batch), None
-
-
-def _neutral(rank: int, sample: int) -> tuple[str, ...]:
-    return tuple("sample" if i == sample else f"axis_{i}" for i in range(rank))
 
 
 def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
