@@ -16,7 +16,8 @@ from lightloom.cli.output import check_outputs, print_json, read_count, read_set
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
-from lightloom.interchange.formats import check_suffix, import_schedule
+from lightloom.interchange.files import checked_suffix
+from lightloom.interchange.formats import FORMATS, import_schedule
 from lightloom.interchange.msccl_import import check_program
 
 schedule = typer.Typer(
@@ -92,7 +93,7 @@ def check(
 
 
 def _check_output(output: Path) -> None:
-    check_suffix(output)
+    checked_suffix(output, FORMATS)
     check_outputs(files=[output])
 
 

@@ -52,9 +52,6 @@ class BlockFixedPoint(NumpyCodec):
     def worst_bytes(self, count: int) -> int:
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 
-    def least_bytes(self, count: int) -> int:
-        return self.worst_bytes(count)
-
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         if not np.isfinite(values).all():
             raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")

@@ -14,7 +14,10 @@ from lightloom.core.arrays import Bytes
 
 
 class NumpyCodec(FramedCodec):
-    """A codec that turns one chunk into one payload and back."""
+    """A codec that turns one chunk into one payload and back; the size depends on the number of values alone."""
+
+    def least_bytes(self, count: int) -> int:
+        return self.worst_bytes(count)
 
     @abstractmethod
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from ctypes import CDLL
+import sys
 from functools import cache
-from typing import Protocol
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from lightloom.compression import kernels_native
 from lightloom.core.arrays import Bits, Bytes, Ints
 from lightloom.core.errors import ConfigError
 
@@ -17,6 +19,19 @@ _PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
 """Paths through the C kernel, the fastest first, with the numbers that its functions take for them."""
 NAMES = (*_PATHS, "fallback")
 _VARIABLE = "LIGHTLOOM_KERNEL"
+
+_POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_ENCODE = [_POINTER, _INT64, _INT64, _INT64, _POINTER, _INT, _INT, _INT]
+_DECODE = [_POINTER, _INT64, _POINTER, _INT64, _INT64, _INT64, _INT, _INT]
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "lightloom_best_path": (_INT, []),
+    "lightloom_xxh64": (ctypes.c_uint64, [_POINTER, _INT64, ctypes.c_uint64]),
+    "lightloom_encode_frames": (_INT64, _ENCODE),
+    "lightloom_encode_frames_leaving": (_INT64, _ENCODE),
+    "lightloom_decode_frames": (_INT64, _DECODE),
+    "lightloom_decode_frames_adding": (_INT64, _DECODE),
+    "lightloom_count_tags": (_INT64, [_POINTER, _INT64, _INT64, _INT64, _POINTER]),
+}
 
 
 class Kernel(Protocol):
@@ -80,7 +95,7 @@ class _Fallback:
 
 
 class _Native:
-    def __init__(self, library: CDLL, name: str) -> None:
+    def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self.name = name
         self._library = library
         self._path = _PATHS[name]
@@ -103,6 +118,26 @@ class _Native:
 
 
 @cache
+def _library() -> ctypes.CDLL | None:
+    """The C kernel beside this file, whose calls run without the interpreter lock; None where it cannot be loaded."""
+    if sys.byteorder != "little":
+        return None
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_inceptionn{suffix}")
+        if not path.exists():
+            continue
+        try:
+            loaded = ctypes.CDLL(str(path))
+            for name, (result, arguments) in _SIGNATURES.items():
+                function = getattr(loaded, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError):
+            continue
+        return loaded
+    return None
+
+
+@cache
 def load(name: str) -> Kernel | None:
     """Return the kernel of that name; None if this machine cannot run it.
 
@@ -113,7 +148,7 @@ def load(name: str) -> Kernel | None:
         raise ConfigError(f"kernel {name!r}: expected one of {', '.join(NAMES)}")
     if name == "fallback":
         return _Fallback()
-    library = kernels_native.library()
+    library = _library()
     if library is None or library.lightloom_best_path() < _PATHS[name]:
         return None
     return _Native(library, name)

@@ -82,14 +82,16 @@ class _Measured:
     def add(self, step: int, gradients: Gradients) -> None:
         for name, values in gradients.items():
             encoded = self.codec.encode(values)
-            tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
-            own = self.tensors.setdefault(name, _Sums())
-            own.add(values, self.codec.decode(encoded), _payload(self.codec, encoded, values.size), tags)
+            nbytes = _payload(self.codec, encoded, values.size)
+            self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
         together = np.concatenate(list(gradients.values()))
         encoded = self.codec.encode(together)
         self.steps[step] = together.nbytes / len(encoded)
+        self._add(self.whole, together, encoded, len(encoded))
+
+    def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
         tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
-        self.whole.add(together, self.codec.decode(encoded), len(encoded), tags)
+        sums.add(values, self.codec.decode(encoded), nbytes, tags)
 
 
 def measure(

@@ -117,7 +117,7 @@ class FramedCodec(Codec):
         data = stream_bytes(buffer)
         header = self.read_header(data)
         body = data[HEADER_BYTES:]
-        if self._least_frames(header) > body.size:
+        if _frames_bytes(header.count, header.chunk, self.least_bytes) > body.size:
             raise CodecError(f"{header.count} values cannot come from a stream of {data.size} bytes")
         target = np.empty(header.count, np.float32) if out is None else float32_target(out, header.count)
         shares = _shares(header, threads)
@@ -128,8 +128,7 @@ class FramedCodec(Codec):
             stop = starts[i + 1] if i + 1 < len(shares) else body.size
             used = decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)
             if used < 0:
-                frame, reason = divmod(-used, 8)
-                raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+                raise _invalid(header, *divmod(-used, 8))
             return starts[i] + used
 
         ends = _in_threads(work, len(shares))
@@ -153,15 +152,7 @@ class FramedCodec(Codec):
         return header
 
     def _worst_frames(self, count: int) -> int:
-        full, rest = divmod(count, self.chunk)
-        most = full * (FRAME_HEADER + self.worst_bytes(self.chunk))
-        return most + (FRAME_HEADER + self.worst_bytes(rest) if rest else 0) + SLACK
-
-    def _least_frames(self, header: Header) -> int:
-        full, rest = divmod(header.count, header.chunk)
-        return full * (FRAME_HEADER + self.least_bytes(header.chunk)) + (
-            FRAME_HEADER + self.least_bytes(rest) if rest else 0
-        )
+        return _frames_bytes(count, self.chunk, self.worst_bytes) + SLACK
 
 
 class StreamDecoder:
@@ -206,14 +197,14 @@ class StreamDecoder:
         count = min(header.chunk, header.count - self._frame * header.chunk)
         length = int.from_bytes(self._pending[:4], "little")
         if not self._codec.least_bytes(count) <= length <= self._codec.worst_bytes(count):
-            raise CodecError(f"frame {self._frame} of {header.frames} is not valid: {REASONS[2]}")
+            raise _invalid(header, self._frame, 2)
         if len(self._pending) < FRAME_HEADER + length:
             return None
         data = np.frombuffer(bytes(self._pending[: FRAME_HEADER + length]), np.uint8)
         out = np.empty(count, np.float32)
         used = self._codec.decode_frames(data, out, header.chunk, self._frame)
         if used < 0:
-            raise CodecError(f"frame {self._frame} of {header.frames} is not valid: {REASONS[-used % 8]}")
+            raise _invalid(header, self._frame, -used % 8)
         del self._pending[: FRAME_HEADER + length]
         self._frame += 1
         return out
@@ -237,8 +228,7 @@ def tag_histogram(buffer: object) -> Ints:
     body = data[HEADER_BYTES:]
     used = current().count_tags(body, header.count, header.chunk, counts)
     if used < 0:
-        frame, reason = divmod(-used, 8)
-        raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+        raise _invalid(header, *divmod(-used, 8))
     if used != body.size:
         raise CodecError(f"{body.size - used} bytes follow the last frame")
     return counts
@@ -247,6 +237,16 @@ def tag_histogram(buffer: object) -> Ints:
 def as_bits(values: Float32s) -> Bits:
     """Return a view of the same memory as 32-bit patterns."""
     return values.view(np.uint32)
+
+
+def _invalid(header: Header, frame: int, reason: int) -> CodecError:
+    return CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+
+
+def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -> int:
+    """Return the size of all frames of ``count`` values, each with a payload of the given size."""
+    full, rest = divmod(count, chunk)
+    return full * (FRAME_HEADER + payload_bytes(chunk)) + (FRAME_HEADER + payload_bytes(rest) if rest else 0)
 
 
 def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
@@ -273,7 +273,7 @@ def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
     for target in frames:
         while frame < target:
             if body.size - at < FRAME_HEADER:
-                raise CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[1]}")
+                raise _invalid(header, frame, 1)
             at += FRAME_HEADER + int.from_bytes(body[at : at + 4].tobytes(), "little")
             frame += 1
         starts.append(min(at, body.size))

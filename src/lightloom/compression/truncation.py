@@ -55,9 +55,6 @@ class Truncation(NumpyCodec):
     def worst_bytes(self, count: int) -> int:
         return -(-count * (32 - self.dropped) // 8)
 
-    def least_bytes(self, count: int) -> int:
-        return self.worst_bytes(count)
-
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         bits = 32 - self.dropped
         if bits % 8:

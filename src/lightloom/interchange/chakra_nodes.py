@@ -38,6 +38,8 @@ TYPES = range(1, 8)
 
 _INT32, _INT64, _INT64_LIST, _UINT32, _UINT64, _BOOL, _TEXT = 7, 9, 10, 11, 13, 27, 29
 _WHOLE = (_INT32, _INT64, _UINT32, _UINT64)
+_NUMBERS = {1: "id", 3: "type", 7: "duration"}
+_DEPENDENCIES = {4: "control", 5: "data"}
 _MOST_ID = 1 << 63
 
 Value = int | bool | str | tuple[int, ...]
@@ -124,44 +126,39 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
 
 
 def _header(frame: bytes, path: Path) -> dict[str, Value]:
-    version, attributes = "", {}
+    version = ""
+    attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
         if number == 1:
             version = _bytes(wire, value).decode()
         elif number == 2:
-            name, content = _decoded_attribute(_bytes(wire, value))
-            attributes[name] = content
+            attributes.update([_decoded_attribute(_bytes(wire, value))])
     if version.split(".")[0] not in ("1", "0"):
         raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}")
     return attributes
 
 
 def _decoded(frame: bytes) -> Node:
-    node_id, name, kind, duration = 0, "", 0, 0
-    control: list[int] = []
-    data: list[int] = []
+    name = ""
+    numbers = {"id": 0, "type": 0, "duration": 0}
+    before: dict[str, tuple[int, ...]] = {"control": (), "data": ()}
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
-        if number == 1:
-            node_id = _whole(value)
+        if number in _NUMBERS:
+            numbers[_NUMBERS[number]] = _whole(value)
+        elif number in _DEPENDENCIES:
+            before[_DEPENDENCIES[number]] += tuple(unpacked(wire, value))
         elif number == 2:
             name = _bytes(wire, value).decode()
-        elif number == 3:
-            kind = _whole(value)
-        elif number in (4, 5):
-            (control if number == 4 else data).extend(unpacked(wire, value))
-        elif number == 7:
-            duration = _whole(value)
         elif number == 10:
-            key, content = _decoded_attribute(_bytes(wire, value))
-            attributes[key] = content
+            attributes.update([_decoded_attribute(_bytes(wire, value))])
     return Node(
-        id=node_id,
+        id=numbers["id"],
         name=name,
-        type=kind,
-        control=tuple(control),
-        data=tuple(data),
-        duration=duration,
+        type=numbers["type"],
+        control=before["control"],
+        data=before["data"],
+        duration=numbers["duration"],
         attributes=attributes,
     )
 

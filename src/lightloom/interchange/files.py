@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lightloom.collectives.schedule.columns import Schedule
@@ -27,7 +27,7 @@ def write_schedule(path: Path, schedule: Schedule, fabric: Fabric | None) -> Pat
         UnsupportedError: another suffix, or pyarrow is needed and missing.
         ConfigError: the place cannot be written to.
     """
-    return write_atomically(path, SUFFIXES[known_suffix(path)](schedule, fabric))
+    return write_atomically(path, SUFFIXES[checked_suffix(path, SUFFIXES)](schedule, fabric))
 
 
 def read_schedule(path: Path, fabric: Fabric | None = None) -> tuple[Schedule, Fabric]:
@@ -38,7 +38,7 @@ def read_schedule(path: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
         ConfigError: malformed (names the file and the line, field or row), without a fabric, or wrong: the schedule
             does not complete its collective on this fabric.
     """
-    schedule, own = (from_json if known_suffix(path) == ".json" else from_arrow)(path)
+    schedule, own = (from_json if checked_suffix(path, SUFFIXES) == ".json" else from_arrow)(path)
     return schedule, verified(schedule, fabric or own, str(path))
 
 
@@ -57,12 +57,12 @@ def verified(schedule: Schedule, fabric: Fabric | None, where: str) -> Fabric:
     return fabric
 
 
-def known_suffix(path: Path) -> str:
-    """Return the suffix if this module writes it.
+def checked_suffix(path: Path, known: Iterable[str]) -> str:
+    """Return the suffix if it is one of those that are known.
 
     Raises:
         UnsupportedError: another suffix.
     """
-    if path.suffix not in SUFFIXES:
-        raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(SUFFIXES)}")
+    if path.suffix not in known:
+        raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(known)}")
     return path.suffix

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.chakra import read_traces, write_traces
-from lightloom.interchange.files import SUFFIXES, read_schedule, write_schedule
+from lightloom.interchange.files import SUFFIXES, checked_suffix, read_schedule, write_schedule
 from lightloom.interchange.msccl_export import program_of
 from lightloom.interchange.msccl_import import read_program
 from lightloom.interchange.msccl_program import to_xml
@@ -23,16 +23,6 @@ FORMATS = {
 }
 
 
-def check_suffix(path: Path) -> None:
-    """Check the suffix before the work.
-
-    Raises:
-        UnsupportedError: the suffix of no format.
-    """
-    if path.suffix not in FORMATS:
-        raise UnsupportedError(f"{str(path)!r}: unknown suffix {path.suffix!r}: expected one of {', '.join(FORMATS)}")
-
-
 def export_schedule(path: Path, schedule: Schedule, fabric: Fabric) -> list[Path]:
     """Write a verified schedule in the format of the suffix, and return the files written.
 
@@ -40,7 +30,7 @@ def export_schedule(path: Path, schedule: Schedule, fabric: Fabric) -> list[Path
         UnsupportedError: the suffix of no format, or a format that cannot express this schedule.
         ConfigError: the place cannot be written to.
     """
-    check_suffix(path)
+    checked_suffix(path, FORMATS)
     if path.suffix in SUFFIXES:
         return [write_schedule(path, schedule, fabric)]
     if path.suffix == ".et":
@@ -58,7 +48,7 @@ def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | No
         UnsupportedError: the suffix of no format, or a program that is no schedule.
         ConfigError: malformed or wrong; names the file and the line, field, row or node.
     """
-    check_suffix(path)
+    checked_suffix(path, FORMATS)
     if path.suffix != ".xml":
         if nbytes is not None:
             raise ConfigError(f"{path}: states its size: do not give one")

@@ -20,7 +20,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.interchange.msccl_program import Gpu, Program, Step, ThreadBlock
 from lightloom.interchange.msccl_rules import MOST_BLOCKS, MOST_CHANNELS, MOST_PEERS, MOST_STEPS, check_rules
 from lightloom.interchange.msccl_run import run
-from lightloom.interchange.row_order import RowOrder, row_order
+from lightloom.interchange.row_order import RowOrder, row_lists, row_order
 
 NAMES = {"all-gather": "allgather", "reduce-scatter": "reduce_scatter", "all-reduce": "allreduce"}
 
@@ -114,19 +114,11 @@ class _Writer:
 
     def write(self) -> None:
         """Write every row as a send and a receive."""
-        source, destination, chunk, adds = (
-            column.tolist()
-            for column in (
-                self.schedule.source,
-                self.schedule.destination,
-                self.schedule.chunk,
-                self.schedule.reduces,
-            )
-        )
+        source, destination, chunk, adds = row_lists(self.schedule)
         buffer = "o" if self.schedule.collective.kind == "all-gather" else "i"
         sent: dict[int, Place] = {}
         arrived: dict[int, Place] = {}
-        numbers = self._numbers()
+        numbers = {row: number for number, row in enumerate(self.order.rows)}
         for group in self.order.groups:
             for row in group:
                 here = (buffer, chunk[row])
@@ -141,9 +133,6 @@ class _Writer:
                 reads = [sent[earlier] for earlier in self.order.after_reads[row] if earlier not in passed]
                 waits = [*reads, *(arrived[earlier] for earlier in before)]
                 arrived[row] = self._add(block, "rrc" if adds[row] else "r", here, waits)
-
-    def _numbers(self) -> dict[int, int]:
-        return {row: number for number, row in enumerate(self.order.rows)}
 
     def _channel(self, row: int, chunk: int) -> int:
         return self.channels[row] * self.spread + chunk % self.spread

@@ -13,6 +13,7 @@ As msccl-tools writes programs, and as the runtime refuses others:
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NoReturn
 
 from lightloom.core.errors import ConfigError
@@ -86,10 +87,7 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
     for kind in ("send", "receive"):
-        used: dict[int, int] = {}
-        for block in gpu.blocks:
-            if getattr(block, kind) >= 0:
-                used[block.channel] = used.get(block.channel, 0) + 1
+        used = Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0)
         for channel, count in used.items():
             if count > MOST_PEERS:
                 what = f"{count} threadblocks {kind} on channel {channel}: at most {MOST_PEERS}"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError
-from lightloom.interchange.msccl_program import READS_SOURCE, RECEIVES, SENDS, WRITES, Program, Step
+from lightloom.interchange.msccl_program import READS_SOURCE, RECEIVES, SENDS, WRITES, Program, Step, ThreadBlock
 from lightloom.interchange.msccl_rules import refuse
 
 Clock = NDArray[np.int32]
@@ -55,6 +55,7 @@ class _Block:
     rank: int
     number: int
     index: int
+    code: ThreadBlock
     clock: Clock
     at: int = 0
     received: int = -1
@@ -76,9 +77,11 @@ def run(program: Program, where: str) -> Run:
 class _Machine:
     def __init__(self, program: Program, where: str) -> None:
         self._program, self._where, self._done = program, where, Run()
-        names = [(rank, number) for rank, gpu in enumerate(program.gpus) for number in range(len(gpu.blocks))]
-        self._blocks = [_Block(*name, i, np.zeros(len(names), np.int32)) for i, name in enumerate(names)]
-        self._by_name = dict(zip(names, self._blocks, strict=True))
+        self._blocks: list[_Block] = []
+        count = sum(len(gpu.blocks) for gpu in program.gpus)
+        for rank, gpu in enumerate(program.gpus):
+            for number, code in enumerate(gpu.blocks):
+                self._blocks.append(_Block(rank, number, len(self._blocks), code, np.zeros(count, np.int32)))
         self._slot: dict[tuple[int, int, int], int] = {}
         """Message under way on a connection (sender, receiver, channel)."""
         self._clock_of: dict[int, Clock] = {}
@@ -92,14 +95,14 @@ class _Machine:
         ready = deque(self._blocks)
         while ready:
             block = ready.popleft()
-            steps = self._program.gpus[block.rank].blocks[block.number].steps
+            steps = block.code.steps
             while block.at < len(steps):
                 needs = self._tried(block, steps[block.at], ready)
                 if needs is not None:
                     self._waiting[needs].append(block)
                     break
         for block in self._blocks:
-            steps = self._program.gpus[block.rank].blocks[block.number].steps
+            steps = block.code.steps
             if block.at < len(steps):
                 self._refuse(block, steps[block.at], "waits forever")
         if self._slot:
@@ -118,7 +121,7 @@ class _Machine:
 
     def _tried(self, block: _Block, step: Step, ready: deque[_Block]) -> object | None:
         """What the step still needs; None when it has ended."""
-        ends = self._program.gpus[block.rank].blocks[block.number]
+        ends = block.code
         if block.received < 0:
             if step.depends is not None and (block.rank, *step.depends) not in self._ended:
                 return (block.rank, *step.depends)

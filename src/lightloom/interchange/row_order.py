@@ -62,8 +62,7 @@ def row_order(schedule: Schedule) -> RowOrder:
     if len(schedule) and max(int(schedule.source.max()), int(schedule.destination.max())) >= ranks:
         raise UnsupportedError(f"{schedule.algorithm}: this format cannot express a switch that reduces")
     groups = _queued_groups(schedule) if schedule.queued else _step_groups(schedule)
-    source, destination, chunk = (column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk))
-    adds = schedule.reduces.tolist()
+    source, destination, chunk, adds = row_lists(schedule)
     held: dict[tuple[int, int], _Held] = defaultdict(_Held)
     empty: list[Groups] = [[[] for _ in adds] for _ in range(4)]
     rows = RowOrder(groups, *empty)
@@ -83,6 +82,16 @@ def row_order(schedule: Schedule) -> RowOrder:
                 rows.after_writes[row] = cell.writers
                 cell.writers, cell.readers = [row], []
     return rows
+
+
+def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list[bool]]:
+    """Return source, destination and chunk of each row, and whether it adds."""
+    return (
+        schedule.source.tolist(),
+        schedule.destination.tolist(),
+        schedule.chunk.tolist(),
+        schedule.reduces.tolist(),
+    )
 
 
 def _step_groups(schedule: Schedule) -> Groups:
@@ -109,9 +118,7 @@ def _queued_groups(schedule: Schedule) -> Groups:
     order = np.lexsort((schedule.step, schedule.lightpath))
     cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1
     queues = [deque(part.tolist()) for part in np.split(order, cuts)]
-    source, destination, chunk, adds = (
-        column.tolist() for column in (schedule.source, schedule.destination, schedule.chunk, schedule.reduces)
-    )
+    source, destination, chunk, adds = row_lists(schedule)
     rooted = schedule.collective.kind in ROOTED
     pieces = schedule.chunks if rooted else schedule.chunks // schedule.collective.ranks
     to_add: dict[tuple[int, int], int] = defaultdict(int)

@@ -18,8 +18,7 @@ from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.groups import Groups
-from lightloom.training.transport.hierarchy import aggregate, aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.hierarchy import Groups, aggregate, aggregator_from_store, hierarchy_from_store
 from lightloom.training.transport.rendezvous import Store
 from lightloom.training.transport.tree import Node, Tree, node_from_store
 from lightloom.training.transport.worker import Worker

@@ -10,8 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from lightloom.training.transport.channel import MARKED_TOS
-from lightloom.training.transport.control_frame import ABORT, FRAME_SIZE, Frame
+from lightloom.training.transport.channel import ABORT, FRAME_SIZE, MARKED_TOS, Frame
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
 from lightloom.training.transport.ring import Ring

@@ -15,8 +15,7 @@ from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.groups import Groups
-from lightloom.training.transport.hierarchy import aggregate, aggregator_from_store, hierarchy_from_store
+from lightloom.training.transport.hierarchy import Groups, aggregate, aggregator_from_store, hierarchy_from_store
 from lightloom.training.transport.payload import Traffic
 from tests.training.transport.rings import PATIENCE, LocalStore, results
 from tests.training.transport.test_ring_all_reduce import gradients, ring_sum

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightloom.core.files import write_atomically
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
-from lightloom.training.datasets.cifar import is_there, test_images, training_images
+from lightloom.training.datasets.cifar import is_there, read
 
 SEED = 0
 VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
@@ -55,7 +55,7 @@ def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
         bits, errors = VARIANTS[name]
         averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
         erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
-        record = train(training_images(data), test_images(data), recipe, erring, folder=folder)
+        record = train(read("train", data), read("test", data), recipe, erring, folder=folder)
         write_atomically(result, json.dumps(record))
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     found: dict[str, Any] = json.loads(result.read_text())

@@ -37,16 +37,6 @@ class Images:
     labels: NDArray[np.uint8]
 
 
-def training_images(folder: Path | None = None) -> Images:
-    """The 50,000 training images; see ``read``."""
-    return read("train", folder)
-
-
-def test_images(folder: Path | None = None) -> Images:
-    """The 10,000 test images; see ``read``."""
-    return read("test", folder)
-
-
 def is_there(folder: Path) -> bool:
     """Whether the data folder holds CIFAR-100 in either version."""
     return any((folder / name).is_dir() for name in FOLDERS)

@@ -5,8 +5,7 @@
 C is a step with compression, P one with plain all-reduce. A step lasts from one step's last bucket to the next one's,
 so that communication hidden behind the backward pass counts as little as it costs. The first step of each block mixes
 both kinds and is not counted. Ranks decide from the mean of their medians, so that all decide alike. The time until the
-next
-probe follows from what a probe costs: at most one percent of the steps in between.
+next probe follows from what a probe costs: at most one percent of the steps in between.
 """
 
 from __future__ import annotations

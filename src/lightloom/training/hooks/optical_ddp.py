@@ -29,7 +29,7 @@ from lightloom.photonics.averaging.registry import find_averager
 from lightloom.photonics.block_quantisation import CodeBuffers, Rounding
 from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
 from lightloom.training.hooks.optical_exchange import BucketBuffers, ExchangeGroup, OpticalExchange
-from lightloom.training.hooks.optical_statistics import OpticalStatistics
+from lightloom.training.hooks.statistics import OpticalStatistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.process_group import group_or_default
@@ -72,7 +72,8 @@ class OpticalAverageState(DdpHookState):
         """
         group = group_or_default(process_group)
         self.rank, self.ranks, self.block = group.rank(), group.size(), block
-        self.averager = _chosen(averager, self.ranks, bits, rounding, _seed_of(seed, self.rank))
+        own_seed = int(np.random.SeedSequence((seed, self.rank)).generate_state(1)[0])
+        self.averager = _chosen(averager, self.ranks, bits, rounding, own_seed)
         CodeBuffers.of([], self.averager.bits, block)  # checks both
         self.statistics = OpticalStatistics()
         self._buffers: dict[tuple[int, ...], BucketBuffers] = {}
@@ -166,10 +167,6 @@ def _chosen(
         words = [f"{servers} servers, {bits} bits, {kind}" for servers, bits, kind in (own, expected)]
         raise ConfigError(f"the averager is for {words[0]}: expected {words[1]}")
     return averager
-
-
-def _seed_of(seed: int, rank: int) -> int:
-    return int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
 
 
 def _sizes(buffer: Tensor, gradients: list[Tensor]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from lightloom.core.arrays import Bytes, Codes, Float32s
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
-from lightloom.training.hooks.optical_statistics import OpticalCounts
+from lightloom.training.hooks.statistics import OpticalCounts
 from lightloom.training.transport.rendezvous import wait_for_all
 
 

@@ -116,7 +116,7 @@ class Statistics(StepStatistics[ExchangeCounts]):
         total = self.total
         lines = [
             f"{self.step_count} steps, {self.step_count - self.plain_steps} of them compressed: "
-            f"{megabytes(total.nbytes_sent)} sent instead of {megabytes(total.nbytes_raw)}, ratio {total.ratio:.2f}, "
+            f"{_megabytes(total.nbytes_sent)} sent instead of {_megabytes(total.nbytes_raw)}, ratio {total.ratio:.2f}, "
             f"{total.seconds:.1f} s of exchange"
         ]
         if self.tags is not None and self.tags.sum():
@@ -126,6 +126,38 @@ class Statistics(StepStatistics[ExchangeCounts]):
         return "\n".join([*lines, *map(str, self.decisions)])
 
 
-def megabytes(nbytes: int) -> str:
+@dataclass(slots=True)
+class OpticalCounts(Counts):
+    """Counts of one rank; ``nbytes_sent`` is what it sent through the process group to emulate the averager."""
+
+    nbytes_up: int = 0
+    """Bytes of the codes that a server sends to the averager."""
+    nbytes_down: int = 0
+    """Bytes of the mean codes that a server receives."""
+    nbytes_exponents: int = 0
+    """Bytes that a server sends to agree on scales: one for each block."""
+
+    @property
+    def exponent_share(self) -> float:
+        """Exponents relative to the codes sent; the paper says less than 0.4 % (at 8 bits)."""
+        return self.nbytes_exponents / self.nbytes_up if self.nbytes_up else 0.0
+
+
+@dataclass(slots=True)
+class OpticalStatistics(StepStatistics[OpticalCounts]):
+    """Statistics of the optical averaging hook. Printing them gives a summary."""
+
+    total: OpticalCounts = field(default_factory=OpticalCounts)
+
+    def __str__(self) -> str:
+        t = self.total
+        return (
+            f"{self.step_count} steps: {_megabytes(t.nbytes_up)} of codes up, {_megabytes(t.nbytes_down)} down, "
+            f"exponents {t.exponent_share:.2%}; emulated with {_megabytes(t.nbytes_sent)} instead of "
+            f"{_megabytes(t.nbytes_raw)}, {t.seconds:.1f} s"
+        )
+
+
+def _megabytes(nbytes: int) -> str:
     """Format a number of bytes."""
     return f"{nbytes / 1e6:.1f} MB"

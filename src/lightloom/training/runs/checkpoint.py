@@ -39,10 +39,10 @@ class RunCheckpoint:
         path.with_suffix(".part").replace(path)
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
-    def load(self) -> tuple[int, dict[str, Any]] | None:
-        """Restore the state; return the number of steps or epochs and the record, or None without a checkpoint."""
+    def load(self) -> tuple[int, dict[str, Any]]:
+        """Restore the state; return the number of steps or epochs and the record, 0 and empty without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
-            return None
+            return 0, {}
         content = torch.load(self.folder / "checkpoint.pt", weights_only=True)
         self.net.load_state_dict(content["net"])
         self.optimizer.load_state_dict(content["optimizer"])

@@ -74,7 +74,8 @@ class EmulatedServers:
         self.parameters = [p for p in net.parameters() if p.requires_grad]
         self.averager, self.block = averager, block
         device = self.parameters[0].device if self.parameters else None
-        self.gradients = torch.zeros(servers, sum(p.numel() for p in self.parameters), device=device)
+        self.sizes = [p.numel() for p in self.parameters]
+        self.gradients = torch.zeros(servers, sum(self.sizes), device=device)
 
     def step(self, loss: Callable[[int], Tensor]) -> list[float]:
         """Compute ``loss(server)`` and its gradient for every server, and average.
@@ -92,14 +93,11 @@ class EmulatedServers:
         if self.averager is None:
             self._attach(self.gradients.mean(0))
         else:
-            sizes = [p.numel() for p in self.parameters]
-            mean = averaged(self.gradients.cpu().numpy(), self.averager, sizes, self.block)
+            mean = averaged(self.gradients.cpu().numpy(), self.averager, self.sizes, self.block)
             self._attach(torch.from_numpy(mean).to(self.gradients.device))
         return losses
 
     def _attach(self, flat: Tensor) -> None:
         """Let the parameters' gradients lie in ``flat``, so that backward adds up in place."""
-        start = 0
-        for parameter in self.parameters:
-            parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
+        for parameter, part in zip(self.parameters, torch.split(flat, self.sizes), strict=True):
+            parameter.grad = part.view_as(parameter)

@@ -105,9 +105,9 @@ def train(
         net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
     )
     servers = EmulatedServers(net, recipe.servers, averager, recipe.block)
-    checkpoint, record, done = RunCheckpoint(folder, net, optimizer, averager), ImageRecord(), 0
-    if (saved := checkpoint.load()) is not None:
-        done, record = saved[0], ImageRecord(**saved[1])
+    checkpoint = RunCheckpoint(folder, net, optimizer, averager)
+    done, saved = checkpoint.load()
+    record = ImageRecord(**saved)
     advance(done)
     for epoch in range(done, recipe.epochs):
         net.train()

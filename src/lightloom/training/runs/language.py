@@ -139,14 +139,12 @@ class _Run:
         )
         self.servers = EmulatedServers(self.net, recipe.servers, averager, recipe.block)
         self.checkpoint = RunCheckpoint(folder, self.net, self.optimizer, averager)
-        self.record = Record()
 
     def run(self, advance: Callable[[int], None]) -> Record:
         recipe = self.recipe
         losses: list[float] = []
-        done = 0
-        if (saved := self.checkpoint.load()) is not None:
-            done, self.record = saved[0], Record(**saved[1])
+        done, saved = self.checkpoint.load()
+        self.record = Record(**saved)
         advance(done)
         began = time.process_time() - self.record.cpu_seconds
         for step in range(done + 1, recipe.steps + 1):

@@ -54,26 +54,26 @@ class Movement:
     @property
     def digest(self) -> bytes:
         """SHA-256 of who sends which chunks to whom in which order: equal for schedules that move data alike."""
-        found = hashlib.sha256(f"{self.kind} {self.ranks} {self.chunks}".encode())
+        digest = hashlib.sha256(f"{self.kind} {self.ranks} {self.chunks}".encode())
         for column in (self.level, self.source, self.destination, self.reduces, self.first, self.chunk):
-            found.update(np.ascontiguousarray(column).tobytes())
-        return found.digest()
+            digest.update(np.ascontiguousarray(column).tobytes())
+        return digest.digest()
 
     def held(self, rank: int) -> Ints:
         """Chunks of the input of ``rank``, in its order."""
-        each = self.chunks // self.ranks
+        share = self.chunks // self.ranks
         if self.kind in ("all-gather", "all-to-all"):
-            return np.arange(rank * each, (rank + 1) * each)
+            return np.arange(rank * share, (rank + 1) * share)
         return np.arange(self.chunks)
 
     def wanted(self, rank: int) -> Ints:
         """Chunks of the output of ``rank``, in its order."""
-        each = self.chunks // self.ranks
+        share = self.chunks // self.ranks
         if self.kind == "reduce-scatter":
-            return np.arange(rank * each, (rank + 1) * each)
+            return np.arange(rank * share, (rank + 1) * share)
         if self.kind == "all-to-all":
-            block = each // self.ranks
-            return (np.arange(self.ranks)[:, None] * each + rank * block + np.arange(block)).ravel()
+            block = share // self.ranks
+            return (np.arange(self.ranks)[:, None] * share + rank * block + np.arange(block)).ravel()
         return np.arange(self.chunks)
 
 
@@ -143,7 +143,7 @@ def program_of(movement: Movement, rank: int) -> Program:
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
     chunks = np.unique(np.concatenate([held, wanted, *carried.values()]))
-    cells = {m: np.searchsorted(chunks, each) for m, each in carried.items()}
+    cells = {m: np.searchsorted(chunks, message) for m, message in carried.items()}
     written = np.full(len(chunks), -1, np.int64)
     filled = np.zeros(len(chunks), np.bool_)
     filled[np.searchsorted(chunks, held)] = True
@@ -196,7 +196,7 @@ def replicas_agree(movement: Movement) -> bool:
             state[target] = come
         begin = end
     finals = [state[rank, movement.wanted(rank)] for rank in range(movement.ranks)]
-    return movement.kind != "all-reduce" or all(np.array_equal(finals[0], each) for each in finals[1:])
+    return movement.kind != "all-reduce" or all(np.array_equal(finals[0], final) for final in finals[1:])
 
 
 def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -233,7 +233,7 @@ def _rounds(schedule: Schedule) -> Ints:
     queue = np.lexsort((schedule.step, schedule.lightpath))
     head = np.flatnonzero(np.diff(schedule.lightpath[queue], prepend=-1))
     end = np.append(head[1:], len(queue))
-    found = np.empty(len(queue), np.int64)
+    rounds = np.empty(len(queue), np.int64)
     sent = now = 0
     while sent < len(queue):
         open_ = np.flatnonzero(head < end)
@@ -245,7 +245,7 @@ def _rounds(schedule: Schedule) -> Ints:
         head[open_[ready]] += 1
         np.subtract.at(sums, writes[row[adds[row]]], 1)
         np.subtract.at(stores, writes[row[~adds[row]]], 1)
-        found[row] = now
+        rounds[row] = now
         sent += len(row)
         now += 1
-    return found
+    return rounds

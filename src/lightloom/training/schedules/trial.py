@@ -88,23 +88,19 @@ def trial(worker: Worker) -> dict[str, Any]:
     Arguments: path, values (of a rank's input), dtype, rounds, seed, timeout.
     """
     torch.set_num_threads(1)
-    asked = worker.arguments
-    schedule, _ = read_schedule(Path(asked["path"]))
-    execute = ScheduleExecutor(schedule, timeout=asked["timeout"])
-    tensor = draw(worker.rank, asked["values"], DTYPES[asked["dtype"]], asked["seed"])
+    settings = worker.arguments
+    schedule, _ = read_schedule(Path(settings["path"]))
+    execute = ScheduleExecutor(schedule, timeout=settings["timeout"])
+    tensor = draw(worker.rank, settings["values"], DTYPES[settings["dtype"]], settings["seed"])
     ours = execute(tensor)
     equal = torch.equal(ours, reference(execute.kind, tensor, worker.size))
     worst = error_over_bound(execute.kind, ours, tensor, worker.size)
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for _ in range(asked["rounds"]):
+    for _ in range(settings["rounds"]):
         seconds["ours"].append(_timed(lambda: execute(tensor)))
         seconds["theirs"].append(_timed(lambda: reference(execute.kind, tensor, worker.size)))
-    return {
-        "equal": equal,
-        "error_over_bound": worst,
-        "padding": execute.shape(tensor.numel()).padding,
-        "seconds": seconds,
-    }
+    padding = execute.shape(tensor.numel()).padding
+    return {"equal": equal, "error_over_bound": worst, "padding": padding, "seconds": seconds}
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -183,28 +179,21 @@ def try_schedule(
         raise ConfigError(f"{ranks} ranks: expected at most {MOST_RANKS} processes on this host")
     movement = movement_of(schedule)
     with tempfile.TemporaryDirectory(prefix="lightloom-") as folder:
-        path = write_schedule(Path(folder) / "schedule.json", schedule, fabric)
-        asked = {
-            "path": str(path),
-            "values": values,
-            "dtype": dtype,
-            "rounds": rounds,
-            "seed": seed,
-            "timeout": timeout,
-        }
-        found = [outcome.value for outcome in launch(trial, ranks, timeout, asked | {"path": str(path)})]
+        path = str(write_schedule(Path(folder) / "schedule.json", schedule, fabric))
+        settings = {"path": path, "values": values, "dtype": dtype, "rounds": rounds, "seed": seed, "timeout": timeout}
+        results = [outcome.value for outcome in launch(trial, ranks, timeout, settings)]
     slowest = {
-        who: np.max([each["seconds"][who] for each in found], axis=0) if rounds else np.array([math.nan])
+        who: np.max([result["seconds"][who] for result in results], axis=0) if rounds else np.array([math.nan])
         for who in ("ours", "theirs")
     }
     return Trial(
         content=movement.digest.hex()[:16],
         dtype=dtype,
         values=values,
-        padding=found[0]["padding"],
+        padding=results[0]["padding"],
         messages=len(movement.source),
-        equal=all(each["equal"] for each in found),
-        error_over_bound=max(each["error_over_bound"] for each in found),
+        equal=all(result["equal"] for result in results),
+        error_over_bound=max(result["error_over_bound"] for result in results),
         seconds=float(np.median(slowest["ours"])),
         reference_seconds=float(np.median(slowest["theirs"])),
     )

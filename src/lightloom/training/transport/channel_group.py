@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn, Self
 
-from lightloom.training.transport.channel import Channel
-from lightloom.training.transport.control_frame import ABORT, FAREWELL, Frame
+from lightloom.training.transport.channel import ABORT, FAREWELL, Channel, Frame
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.payload import Payload
 

@@ -26,6 +26,8 @@ from lightloom.training.transport.worker import Worker
 DEVICE = "eth0"
 """Network device of every rank, in its own namespace."""
 
+_SWITCH_ADDRESS = "10.98.255.254"
+"""IPv4 address of the switch, where the launcher's store listens."""
 _BURST_SECONDS = 250e-6
 """Time in which a link carries what its token bucket holds, in seconds. A late timer loses no tokens, yet a message of
 a millisecond is limited."""
@@ -51,11 +53,6 @@ class LimitedHosts:
         """IPv4 address of a host."""
         return f"10.98.{(host + 1) >> 8}.{(host + 1) & 255}"
 
-    @property
-    def switch_address(self) -> str:
-        """IPv4 address of the switch, where the launcher's store listens."""
-        return "10.98.255.254"
-
 
 @contextmanager
 def limited_links(hosts: int, rate_bits: float | None, *, mtu: int = 1500) -> Iterator[LimitedHosts]:
@@ -77,7 +74,7 @@ def limited_links(hosts: int, rate_bits: float | None, *, mtu: int = 1500) -> It
         links = LimitedHosts(tuple(stack.enter_context(Namespace()) for _ in range(hosts)), switch)
         switch.tool("ip", "link", "add", "bridge", "type", "bridge")
         switch.tool("ip", "link", "set", "bridge", "mtu", str(mtu), "up")
-        switch.tool("ip", "address", "add", f"{links.switch_address}/16", "dev", "bridge")
+        switch.tool("ip", "address", "add", f"{_SWITCH_ADDRESS}/16", "dev", "bridge")
         for number, host in enumerate(links.hosts):
             port = f"port{number}"
             switch.tool("ip", "link", "add", port, "type", "veth", "peer", "name", DEVICE, "netns", host.path)
@@ -131,7 +128,7 @@ def launch_limited(
             hosts=tuple(links.address(rank) for rank in range(ranks)),
             prefixes=tuple(tuple(host.command()) for host in links.hosts),
             interface=DEVICE,
-            store_host=links.switch_address,
+            store_host=_SWITCH_ADDRESS,
             at_store=links.switch.run,
         )
         return launch(function, ranks, timeout, arguments, check=check, site=site)
