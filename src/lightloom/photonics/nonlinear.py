@@ -27,20 +27,17 @@ class Figure:
 class NonlinearUnit(Protocol):
     """A nonlinear unit; every mode has one."""
 
-    @property
-    def energy(self) -> Figure:
-        """Energy per symbol, in joules."""
-
-    @property
-    def latency(self) -> Figure:
-        """Latency of the unit, in seconds."""
+    energy: ClassVar[Figure]
+    """Energy per symbol, in joules."""
+    latency: ClassVar[Figure]
+    """Latency of the unit, in seconds."""
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields of input fields, of the same shape."""
+        """Return the output fields of input fields, of the same shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rectifier:
+class Rectifier(NonlinearUnit):
     """The ideal unit that networks assume: max(Re z, 0), limited to ``ceiling`` if there is one."""
 
     ceiling: float | None = None
@@ -49,13 +46,12 @@ class Rectifier:
     latency: ClassVar[Figure] = Figure(value=None, why="a definition, not a device")
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields of input fields, of the same shape."""
-        kept = np.maximum(np.real(np.asarray(fields)), 0.0)
-        return np.asarray(kept if self.ceiling is None else np.minimum(kept, self.ceiling), np.complex128)
+        rectified = np.maximum(np.real(np.asarray(fields)), 0.0)
+        return np.asarray(np.minimum(rectified, np.inf if self.ceiling is None else self.ceiling), np.complex128)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectroOptic:
+class ElectroOptic(NonlinearUnit):
     """A tap detects part of the light, and the current modulates the remainder (Williamson et al., arXiv 1903.04579).
 
          ┌──── photodiode ── amplifier ───┐
@@ -110,14 +106,13 @@ class ElectroOptic:
         return float(np.pi / self.gain)
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields of input fields, of the same shape."""
         z = np.asarray(fields, np.complex128)
         half = (self.gain * np.abs(z) ** 2 + self.bias) / 2
         return np.asarray(1j * np.sqrt(1 - self.tap) * np.exp(-1j * half) * np.cos(half) * z)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaturableAbsorber:
+class SaturableAbsorber(NonlinearUnit):
     """Absorbs weak light and transmits strong light; the paper chooses graphene (its reference 31).
 
     T = 1 − unsaturated_loss − depth / (1 + |z|² / saturation_power), the two-level model. The modulation depth of
@@ -143,7 +138,6 @@ class SaturableAbsorber:
             raise ConfigError(f"saturation_power={self.saturation_power}: expected more than 0 W")
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Output fields of input fields, of the same shape."""
         z = np.asarray(fields, np.complex128)
         absorbed = self.depth / (1 + np.abs(z) ** 2 / self.saturation_power)
         return np.asarray(np.sqrt(1 - self.unsaturated_loss - absorbed) * z)

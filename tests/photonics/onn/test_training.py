@@ -92,7 +92,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(ConfigError, match="another recipe"):
         train(small(seed=1), tmp_path)
     (tmp_path / "checkpoint.pt").write_bytes(b"no archive")
-    with pytest.raises(ConfigError, match="no checkpoint"):
+    with pytest.raises(ConfigError, match="not a checkpoint"):
         train(small(), tmp_path)
 
 

@@ -66,7 +66,6 @@ class IdealAverager:
         FunctionArguments(servers=self.servers, bits=self.bits, rounding=self.rounding).function()
 
     def __call__(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of codes (servers, n)."""
         _check(codes, self.servers)
         offset = self.servers // 2 if self.rounding == "half-up" else 0
         mean: Ints = (codes.sum(axis=0, dtype=np.int64) + offset) // self.servers
@@ -107,7 +106,6 @@ class NetworkAverager:
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])
 
     def __call__(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of codes (servers, n)."""
         _check(codes, self.servers)
         result = np.empty(codes.shape[1], np.int64)
         for start in range(0, codes.shape[1], _AT_ONCE):
@@ -171,7 +169,6 @@ class ErringAverager:
         """Generator of the errors; checkpoints store its state."""
 
     def __call__(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of codes (servers, n)."""
         means = self.exact(codes)
         if not self.errors.shares:
             return means

@@ -64,12 +64,12 @@ class MappedNetwork:
 
 
 def light_units(network: LayeredNetwork) -> tuple[float, ...]:
-    """The signal that amplitude 1 stands for, before the first layer and after every layer: the largest full scale."""
+    """Return the signal that amplitude 1 stands for, the largest full scale, before the first and after every layer."""
     return tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
 
 
 def light_matrices(network: LayeredNetwork) -> list[Matrix]:
-    """The weights of every layer, in units of amplitude."""
+    """Return the weights of every layer, in units of amplitude."""
     units = light_units(network)
     return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 
@@ -88,7 +88,7 @@ def map_network(network: LayeredNetwork, form: Form = "economy", kind: Kind = "r
 
 
 def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
-    """P before the network and T after it, in units of the full scales of their inputs and outputs."""
+    """Return P before the network and T after it, in units of the full scales of their inputs and outputs."""
     function, signals = arguments.function(), symbols_for(arguments.bits)
     preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
     full_scale = max(grid_input.maximum / grid_input.denominator for grid_input in function.inputs)
@@ -98,7 +98,7 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
 def effective_network(
     mapped: MappedNetwork, disturbed: Sequence[Disturbed], *, calibrated: bool = True, correct: bool = False
 ) -> LayeredNetwork:
-    """The network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
+    """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
 
     Args:
         mapped: the meshes as designed.
@@ -139,7 +139,7 @@ def averaging_accuracy(
     calibrated: bool = True,
     correct: bool = False,
 ) -> Evaluate:
-    """Share of inputs that are averaged correctly, for `meshes.sweep` and `meshes.monte_carlo`.
+    """Return the evaluation of the share of inputs averaged correctly, for `meshes.sweep` and `meshes.monte_carlo`.
 
     All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise.
     """

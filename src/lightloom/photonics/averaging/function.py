@@ -53,7 +53,7 @@ class AveragingFunction:
         rounding: Literal["floor", "half-up"] = "floor",
         carries_decimals: bool = False,
     ) -> AveragingFunction:
-        """The function of N servers that send ``bits`` bits each; P groups the signals to at most ``inputs``.
+        """Return the function of N servers that send ``bits`` bits each; P groups the signals to at most ``inputs``.
 
         Raises:
             ConfigError: a count is out of range, or a rounded mean should carry decimals.

@@ -49,38 +49,30 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
             raise ConfigError(f"averager {spec!r}: ideal takes no options")
         return IdealAverager(servers, bits, rounding)
     if family == "table2":
-        return _table_ii(rest, servers, bits, rounding, seed)
+        if rest not in TABLE_II_ERRORS:
+            raise UnknownNameError("row of Table II", rest, TABLE_II_ERRORS)
+        if bits != _TABLE_II_BITS:
+            raise ConfigError(f"averager {spec!r} with {bits} bits: Table II is for {_TABLE_II_BITS} bits")
+        return ErringAverager(IdealAverager(servers, bits, rounding), TABLE_II_ERRORS[rest], seed)
     if family == "constructed":
-        return _constructed(_noise(spec, rest), servers, bits, rounding, seed)
-    return _from_file(spec, rest, servers, bits, rounding, seed)
-
-
-def _table_ii(row: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
-    if row not in TABLE_II_ERRORS:
-        raise UnknownNameError("row of Table II", row, TABLE_II_ERRORS)
-    if bits != _TABLE_II_BITS:
-        raise ConfigError(f"averager 'table2:{row}' with {bits} bits: Table II is for {_TABLE_II_BITS} bits")
-    return ErringAverager(IdealAverager(servers, bits, rounding), TABLE_II_ERRORS[row], seed)
-
-
-def _constructed(noise: float, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
-    construction = build(servers, bits, noise=noise or None, rounding=rounding)
-    arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
-    return NetworkAverager(construction.network, arguments, noise, seed)
-
-
-def _from_file(spec: str, rest: str, servers: int, bits: int, rounding: Rounding, seed: int) -> Averager:
+        noise = _noise(spec, rest)
+        construction = build(servers, bits, noise=noise or None, rounding=rounding)
+        arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
+        return NetworkAverager(construction.network, arguments, noise, seed)
     # File names may contain commas.
-    name, comma, options = rest.rpartition(",noise=")
-    name, options = (name, f"noise={options}") if comma else (rest, "")
+    name, comma, share = rest.rpartition(",noise=")
+    name, options = (name, f"noise={share}") if comma else (rest, "")
     network, arguments = load_network(Path(name))
-    purpose, expected = (arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding)
+    purpose, expected = (
+        _purpose(arguments.servers, arguments.bits, arguments.rounding),
+        _purpose(servers, bits, rounding),
+    )
     if purpose != expected:
-        raise ConfigError(f"{name!r}: a network for {_describe(*purpose)}, expected {_describe(*expected)}")
+        raise ConfigError(f"{name!r}: a network for {purpose}, expected {expected}")
     return NetworkAverager(network, arguments, _noise(spec, options), seed)
 
 
-def _describe(servers: int, bits: int, rounding: str) -> str:
+def _purpose(servers: int, bits: int, rounding: str) -> str:
     return f"{servers} servers, {bits} bits, {rounding}"
 
 

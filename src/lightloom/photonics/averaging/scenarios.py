@@ -9,7 +9,6 @@ from lightloom.photonics.averaging.construct import Construction, candidates
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.area import TABLE_I, PaperNetwork, mzi_count
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
-from lightloom.photonics.meshes.counts import network_count
 
 CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
     ("", "relu"),
@@ -48,19 +47,12 @@ def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) ->
 
 
 def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
-    verification = construction.verify()
     layers = construction.network.layers
     return {
-        "bits": paper.bits,
-        "servers": paper.servers,
-        "network": f"{construction.name}, {construction.network.nonlinearity}",
+        **_described(paper, f"{construction.name}, {construction.network.nonlinearity}", layers),
         "constructed": True,
-        "wrong_outputs": verification.wrong_outputs,
-        "checked_inputs": verification.checked_inputs,
-        "exhaustive": verification.exhaustive,
+        **construction.verify().counts,
         "proved": construction.proof.float64,
-        "layers": list(layers),
-        "hidden_layers": construction.network.depth,
         "mzi_count": construction.mzi_count,
         "mzi_count_economy": mzi_count(layers, "economy"),
         "largest_gain": construction.network.largest_gain,
@@ -69,20 +61,17 @@ def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> d
 
 
 def _paper_row(paper: PaperNetwork, function: AveragingFunction, approximated: bool) -> dict[str, Any]:
-    chosen = paper.approximated if approximated else ()
     return {
-        "bits": paper.bits,
-        "servers": paper.servers,
-        "network": "the paper's, approximated" if approximated else "the paper's",
-        "constructed": False,
-        "wrong_outputs": None,
+        **_described(paper, "the paper's, approximated" if approximated else "the paper's", paper.layers),
         "checked_inputs": function.points,
-        "exhaustive": None,
-        "proved": False,
-        "layers": list(paper.layers),
-        "hidden_layers": len(paper.layers) - 2,
-        "mzi_count": network_count(paper.layers, chosen),
-        "mzi_count_economy": network_count(paper.layers, chosen, "economy"),
-        "largest_gain": None,
-        "noise_limit": None,
+        "mzi_count": paper.area(approximated=approximated, units=False),
+        "mzi_count_economy": paper.area("economy", approximated, units=False),
     }
+
+
+def _described(paper: PaperNetwork, network: str, layers: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of a row that describe its network, and those that the paper leaves open."""
+    size = {"bits": paper.bits, "servers": paper.servers, "network": network, "constructed": False}
+    unknown = {"wrong_outputs": None, "checked_inputs": None, "exhaustive": None, "proved": False}
+    shape = {"layers": list(layers), "hidden_layers": len(layers) - 2, "mzi_count": None, "mzi_count_economy": None}
+    return size | unknown | shape | {"largest_gain": None, "noise_limit": None}

@@ -102,14 +102,14 @@ def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Ev
     W' is measured column by column, with detector noise relative to the largest element of W. With ``calibrated``,
     receivers apply the real factor to each matrix that minimises its error, so uniform loss causes no error.
     """
-    targets = [np.asarray(each) for each in wanted]
+    targets = [np.asarray(matrix) for matrix in wanted]
 
-    def evaluate(found: Sequence[Disturbed], rng: np.random.Generator) -> float:
+    def evaluate(fabricated: Sequence[Disturbed], rng: np.random.Generator) -> float:
         missed = total = 0.0
-        for target, each in zip(targets, found, strict=True):
-            matrix = each.matrix()
+        for target, device in zip(targets, fabricated, strict=True):
+            matrix = device.matrix()
             noise = rng.normal(size=matrix.shape) + 1j * rng.normal(size=matrix.shape)
-            measured = matrix + each.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
+            measured = matrix + device.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
             if calibrated:
                 measured *= np.vdot(measured, target).real / np.vdot(measured, measured).real
             missed += float(np.linalg.norm(measured - target) ** 2)
@@ -120,7 +120,7 @@ def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Ev
 
 
 def expected_error(non_idealities: NonIdealities, size: int) -> float:
-    """ε of one rectangular or triangular mesh of ``size`` modes, to first order in small errors.
+    """Return ε of one rectangular or triangular mesh of ``size`` modes, to first order in small errors.
 
     Squares of errors add up: an error δ of a phase shifter adds δ², an error δ of a coupler 2δ². Phase errors give
     σ√N, coupler errors σ√(2(N − 1)), and a DAC of b bits acts as a phase error σ = 2π/(2ᵇ√12). Loss, crosstalk and

@@ -1,4 +1,4 @@
-"""What makes the files in ``trained/``: ``rival NAME FOLDER`` trains a network, ``compare FILE`` measures all."""
+"""Commands for the files in ``trained/``: ``rival NAME FOLDER`` trains a network, ``compare FILE`` measures all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FI
 
 
 def main(arguments: list[str]) -> str | int:
-    """Exit status, or the line that says why not."""
+    """Run a command, and return its exit status or an error message."""
     try:
         match arguments:
             case ["rival", name, folder]:

@@ -31,26 +31,26 @@ class Checkpoint:
         """Return the state that was saved last, or None.
 
         Raises:
-            ConfigError: it cannot be read, or is of another recipe.
+            ConfigError: it cannot be read, or belongs to another recipe.
         """
         if not self.path.exists():
             return None
         try:
-            found = torch.load(self.path, weights_only=True)
-            recipe, state = found["recipe"], found["state"]
+            content = torch.load(self.path, weights_only=True)
+            recipe, state = content["recipe"], content["state"]
         except Exception as error:
-            raise ConfigError(f"cannot go on from {str(self.path)!r}: no checkpoint of a training") from error
+            raise ConfigError(f"cannot resume from {str(self.path)!r}: not a checkpoint of a training") from error
         if recipe != self._recipe:
-            raise ConfigError(f"{str(self.path)!r} is of another recipe: finish that, or give another folder")
+            raise ConfigError(f"{str(self.path)!r} is of another recipe: finish that training, or give another folder")
         return dict(state)
 
-    def save_now_and_then(self, state: Callable[[], dict[str, Any]]) -> None:
+    def save_if_due(self, state: Callable[[], dict[str, Any]]) -> None:
         """Save the state if the last checkpoint is older than `SAVE_EVERY`."""
         if time.monotonic() - self._saved >= SAVE_EVERY:
             self.save(state())
 
     def save(self, state: dict[str, Any]) -> None:
-        """Saves.
+        """Save the state.
 
         Raises:
             ConfigError: the folder cannot be written to.

@@ -59,23 +59,23 @@ def contenders() -> Iterator[Contender]:
             network, _ = load_network(path)
             yield Contender(name=name, kind="trained", network=network, mzi_count=recipe.mzi_count)
     for name, arguments in CONSTRUCTED.items():
-        made = build(4, 8, **arguments)  # type: ignore[arg-type]
-        yield Contender(name=name, kind="constructed", network=made.network, mzi_count=made.mzi_count)
+        construction = build(4, 8, **arguments)  # type: ignore[arg-type]
+        yield Contender(name=name, kind="constructed", network=construction.network, mzi_count=construction.mzi_count)
 
 
 def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
     """Measure noise limits (99.99 %) and error rates at `SIGMAS`; yield a document after every network.
 
-    Gaussian noise on every signal relative to its own full scale, the same draws for all. Minutes for each network of
-    10^5 MZIs; ``known`` rows of the same weights are taken over.
+    Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks. A network of
+    10^5 MZIs takes minutes; rows of ``known`` with the same weights are not measured again.
     """
     function = AveragingFunction.of(4, 8)
     measured = {row["weights"]: row for row in known}
     rows: list[dict[str, Any]] = []
     evaluations = {"limit": EVALUATIONS, "curve": CURVE_EVALUATIONS}
     for contender in contenders():
-        mark = _mark(contender.network)
-        row = measured[mark] if mark in measured else _row(contender, function, mark)
+        digest = _digest(contender.network)
+        row = measured[digest] if digest in measured else _row(contender, function, digest)
         rows.append(row | {"name": contender.name})
         advance(1)
         yield {
@@ -89,26 +89,26 @@ def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None]
         }
 
 
-def _mark(network: LayeredNetwork) -> str:
+def _digest(network: LayeredNetwork) -> str:
     digest = hashlib.sha256(network.nonlinearity.encode())
     for array in (*network.weights, *network.biases, *network.full_scale):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
 
 
-def _row(contender: Contender, function: AveragingFunction, mark: str) -> dict[str, Any]:
+def _row(contender: Contender, function: AveragingFunction, digest: str) -> dict[str, Any]:
     network = contender.network
-    found = verify(network, function)
+    verification = verify(network, function)
     return {
         "name": contender.name,
         "kind": contender.kind,
-        "weights": mark,
+        "weights": digest,
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
         "mzi_count": contender.mzi_count,
         "largest_gain": network.largest_gain,
-        "wrong_outputs": found.wrong_outputs,
-        "checked_inputs": found.checked_inputs,
+        "wrong_outputs": verification.wrong_outputs,
+        "checked_inputs": verification.checked_inputs,
         "noise_limit": noise_limit(network, function),
         "error_rates": [1 - noisy_accuracy(network, function, sigma, CURVE_EVALUATIONS) for sigma in SIGMAS],
     }
@@ -116,7 +116,7 @@ def _row(contender: Contender, function: AveragingFunction, mark: str) -> dict[s
 
 def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Compare every constructed network with the most tolerant trained ones, of any units and of its own."""
-    found = []
+    comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):
         for units in ("any", ours["nonlinearity"]):
             trained = [r for r in rows if r["kind"] == "trained" and units in ("any", r["nonlinearity"])]
@@ -125,7 +125,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             best = max(trained, key=lambda r: r["noise_limit"])
             tolerance = ours["noise_limit"] / best["noise_limit"] if best["noise_limit"] else float("inf")
             area = ours["mzi_count"] / best["mzi_count"]
-            found.append(
+            comparisons.append(
                 {
                     "constructed": ours["name"],
                     "trained": best["name"],
@@ -135,7 +135,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "met": tolerance >= TARGET_TOLERANCE and area < TARGET_AREA,
                 }
             )
-    return found
+    return comparisons
 
 
 def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
@@ -147,9 +147,10 @@ def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
     known: list[dict[str, Any]] = []
     if path.exists():
         try:
-            found = json.loads(path.read_text())
-            known = found["networks"] if found["schema"] == SCHEMA and found["sigmas"] == list(SIGMAS) else []
+            document = json.loads(path.read_text())
+            same = document["schema"] == SCHEMA and document["sigmas"] == list(SIGMAS)
+            known = document["networks"] if same else []
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{str(path)!r} is no comparison of networks: give another name") from error
+            raise ConfigError(f"{str(path)!r} is not a comparison of networks: give another name") from error
     for document in compare(known, advance):
         write_atomically(path, json.dumps(document, indent=1) + "\n")

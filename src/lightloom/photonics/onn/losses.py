@@ -9,7 +9,7 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 
 
 def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
-    """First phase: the weighted square error of the raw outputs (batch, M), deviations within the margin free."""
+    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the margin."""
     deviation = outputs - ideal
     if recipe.margin:
         deviation = (deviation.abs() - recipe.margin).clamp_min(0)
@@ -20,9 +20,9 @@ def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tenso
 
 
 def gradient_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
-    """Second phase: the square error of the gradient Σ_i 4^(M−i) O_i that outputs (batch, M) spell.
+    """Return the loss of the second phase: the square error of the gradient Σ_i 4^(M−i) O_i of outputs (batch, M).
 
-    From raw outputs, even a linear network comes within half a step with no digit right.
+    With raw outputs, even a linear network comes within half a step without a single correct digit.
     """
     if recipe.gradient_loss == "straight-through":
         outputs = outputs + (outputs.detach().round().clamp(0, 3) - outputs.detach())

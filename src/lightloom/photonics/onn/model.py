@@ -32,7 +32,7 @@ class Noise:
 
 
 class OpticalNetwork(nn.Module):
-    """Takes light A_k (batch, K) and gives levels (batch, M); inside, inputs are centred: 2 A / A_max − 1."""
+    """Network from light A_k (batch, K) to levels (batch, M); the first layer sees centred inputs 2 A / A_max − 1."""
 
     def __init__(self, recipe: TrainingRecipe, generator: torch.Generator) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class OpticalNetwork(nn.Module):
         self.matrices = nn.ModuleList()
         self.biases = nn.ParameterList()
         for layer, (inputs, outputs) in enumerate(zip(recipe.layers, recipe.layers[1:], strict=False), 1):
-            kept = recipe.form == "cayley" and layer in recipe.approximated
-            self.matrices.append((CayleyMatrix if kept else FreeMatrix)(outputs, inputs, generator))
+            cayley = recipe.form == "cayley" and layer in recipe.approximated
+            self.matrices.append((CayleyMatrix if cayley else FreeMatrix)(outputs, inputs, generator))
             self.biases.append(nn.Parameter(torch.rand(outputs, generator=generator) - 0.5))
 
     def forward(self, light: Tensor, noise: Noise | None = None) -> Tensor:
@@ -54,15 +54,15 @@ class OpticalNetwork(nn.Module):
         if noise is not None:
             light = noise(light, self.largest)
         signal = light * (2 / self.largest) - 1
-        found, last = [], len(self.matrices) - 1
+        signals, last = [], len(self.matrices) - 1
         for layer, (matrix, bias) in enumerate(zip(self.matrices, self.biases, strict=True)):
             signal = torch.nn.functional.linear(signal, matrix(), bias)
             if layer < last:
                 signal = signal.clamp(0, 1) if self.recipe.nonlinearity == "clipped" else signal.relu()
-            found.append(signal)
+            signals.append(signal)
             if noise is not None:
                 signal = noise(signal, full_scale_of(noise.full_scale[layer], signal))
-        return [*found[:-1], signal]
+        return [*signals[:-1], signal]
 
     @torch.no_grad()
     def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
@@ -96,9 +96,9 @@ class OpticalNetwork(nn.Module):
 
 
 def full_scale_of(full_scale: Tensor, signal: Tensor) -> Tensor:
-    """Return the full scale (n,) with the gradient of the largest of the signals (batch, n).
+    """Return the full scale (n,) with the gradient of the largest signals of a batch (batch, n).
 
-    So training may lower peaks, which cost noise.
+    Training may then lower peaks, to which the noise is relative.
     """
     largest = signal.abs().amax(0)
     return full_scale + (largest - largest.detach())

@@ -28,16 +28,16 @@ class TrainingRecipe:
     layers: tuple[int, ...]
     """Number of signals of the inputs, the hidden layers and the outputs."""
     approximated: tuple[int, ...] = ()
-    """Numbers of the matrices of squares Σ·U, from 1 (Table I)."""
+    """Numbers of the matrices that consist of squares Σ·U, from 1 (Table I)."""
     form: Form = "free"
-    """How they become so: ``periodic`` projects every ``project_every`` epochs and at the end (the paper, eq. 4 to 6),
-    ``cayley`` never leaves the form. ``free`` approximates nothing."""
+    """How matrices are approximated: ``periodic`` projects every ``project_every`` epochs and at the end (the paper,
+    eq. 4 to 6), ``cayley`` parametrises the form itself, ``free`` approximates nothing."""
     nonlinearity: Nonlinearity = "relu"
     noise: float = 0.0
-    """The largest standard deviation on every signal, relative to its full scale, that is trained for. Noise is raised
-    towards it as long as the network bears it (`curriculum`)."""
+    """Largest standard deviation of the training noise on every signal, relative to its full scale. The noise rises
+    towards it as long as the network tolerates it (`curriculum`)."""
     margin: float = 0.0
-    """Deviations up to this are not punished: the loss is that of max(|o − o*| − margin, 0)."""
+    """Deviation without loss: the loss is that of max(|o − o*| − margin, 0)."""
     epochs: int = 120
     cpu_seconds: float | None = None
     """CPU time of the training, instead of epochs. Such runs are only approximately repeatable."""
@@ -46,15 +46,15 @@ class TrainingRecipe:
     """Learning rate of Adam (0.9, 0.99) after a warm-up of 200 steps, with a cosine schedule to 0."""
     project_every: int = 1
     gradient_epochs: int = 0
-    """The last epochs, in which the loss is that of the reconstructed gradient (eq. 7, second phase). 0 because the
-    phase made every network worse that it was tried on (docs/photonics/trained-networks.md)."""
+    """Number of last epochs with the loss of the reconstructed gradient (eq. 7, second phase). 0 because this phase
+    made every network worse on which it was tried (docs/photonics/trained-networks.md)."""
     gradient_loss: GradientLoss = "raw"
     """Gradient loss of raw outputs, or of received levels with a straight-through gradient."""
     output_weights: tuple[float, ...] | None = None
     """Output weights W_T of eq. 7; all 1 by default."""
     seed: int = 0
     threads: int = 1
-    """Fixed, as sums in another order round differently."""
+    """Number of threads, which is fixed because sums in another order round differently."""
     device: str = "cpu"
     inputs: int = 4
     rounding: Literal["floor", "half-up"] = "floor"
@@ -68,13 +68,13 @@ class TrainingRecipe:
         _one_of("nonlinearity", self.nonlinearity, get_args(Nonlinearity))
         _one_of("gradient_loss", self.gradient_loss, get_args(GradientLoss))
         if (self.form == "free") != (not self.approximated):
-            raise ConfigError(f"form = {self.form!r}, approximated = {list(self.approximated)}: free is without any")
+            raise ConfigError(f"form = {self.form!r}, approximated = {list(self.approximated)}: free has none")
         for layer in self.approximated:
             if not 1 <= layer < len(self.layers):
                 raise ConfigError(f"approximated layer {layer}: the network has matrices 1 to {len(self.layers) - 1}")
             short, long = sorted(self.layers[layer - 1 : layer + 1])
             if long % short:
-                raise ConfigError(f"approximated layer {layer}: {long} is no multiple of {short}, squares do not fit")
+                raise ConfigError(f"approximated layer {layer}: squares do not fit, {long} is no multiple of {short}")
         for name in ("epochs", "batch", "project_every", "threads"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} = {getattr(self, name)}: expected at least 1")
@@ -92,17 +92,17 @@ class TrainingRecipe:
 
     @classmethod
     def scenario(cls, number: int, **options: Any) -> TrainingRecipe:
-        """A row of the paper's Table I, every matrix that it approximates in the Cayley form unless told otherwise.
+        """Return the recipe of a row of the paper's Table I; its approximated matrices have the Cayley form by default.
 
         Raises:
-            ConfigError: no such scenario, or an option out of range.
+            ConfigError: the scenario does not exist, or an option is out of range.
         """
         if number not in range(1, len(TABLE_I) + 1):
             raise ConfigError(f"scenario {number}: expected 1 to {len(TABLE_I)}")
         row = TABLE_I[number - 1]
         form = options.pop("form", "cayley")
         approximated = options.pop("approximated", () if form == "free" else row.approximated)
-        # Large grids: as many steps, fewer epochs.
+        # Large grids are trained for as many steps, hence fewer epochs.
         points = AveragingFunction.of(row.servers, row.bits).points
         defaults = {"epochs": max(6, round(120 * (28_561 / points) ** 0.5)), "batch": 512 if points < 1e5 else 4096}
         return cls(
@@ -120,7 +120,7 @@ class TrainingRecipe:
 
     @property
     def function(self) -> AveragingFunction:
-        """The function to learn."""
+        """The averaging function to learn."""
         return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding)
 
     @property
@@ -130,7 +130,7 @@ class TrainingRecipe:
 
     @property
     def work(self) -> int:
-        """Total of ``advance``: epochs, or CPU seconds if these are the budget."""
+        """Total work of a training: epochs, or CPU seconds if these are the budget."""
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Search for small trained networks by successive halving over depth and width.
 
-Every round trains what is left anew with twice the epochs (a schedule must know its end) and keeps the half that is
-nearest to the front of MZIs against accuracy, so that small networks are not lost to large ones.
+Every round trains the remaining networks from scratch with twice the epochs (the learning rate's schedule depends on
+the end) and keeps the half nearest to the Pareto front of MZIs and accuracy, so that small networks survive too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SearchResult:
         return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
 
     def to_json(self) -> dict[str, Any]:
-        """What `lightloom onn train --search --json` prints."""
+        """Return the document of `lightloom onn train --search --json`."""
         return {"front": [asdict(t) for t in self.front], "trials": [asdict(t) for t in self.trials]}
 
 
@@ -66,16 +66,17 @@ def search(
     advance: Callable[[int], None] = lambda _: None,
     **options: Any,
 ) -> SearchResult:
-    """Trains networks of ``depths`` hidden layers of each of ``widths``; repeats to the bit.
+    """Train networks of every depth and width, and keep halving them; the result is bitwise repeatable.
 
     Args:
-        function: what they learn.
-        widths: neurons of a hidden layer.
-        depths: hidden layers.
-        budget: epochs of the last round, which trains one network; a round before has twice as many, half as long.
-        folder: where finished trials and the one under way are kept, so that an interrupted search goes on.
-        advance: called with epochs done, up to `work`.
-        options: of every recipe (`TrainingRecipe`): seed, noise, nonlinearity, ...
+        function: arguments of the function to learn.
+        widths: numbers of neurons of a hidden layer.
+        depths: numbers of hidden layers.
+        budget: epochs of the last round, which trains one network; each earlier round trains twice as many networks
+            for half as long.
+        folder: where finished trials and the current one are stored, so that an interrupted search can resume.
+        advance: called with the epochs done since the last call, up to `work` in all.
+        options: fields of every recipe (`TrainingRecipe`): seed, noise, nonlinearity, ...
 
     Raises:
         ConfigError: no widths or depths, one below 1, a budget with less than an epoch in the first round, or a folder
@@ -133,12 +134,12 @@ def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
 
 def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
     """Return fronts of trials: those that no other dominates, then those that only these dominate, and so on."""
-    left, found = list(trials), []
+    left, result = list(trials), []
     while left:
         front = [t for t in left if not any(other.beats(t) for other in left)]
-        found.append(front)
+        result.append(front)
         left = [t for t in left if t not in front]
-    return found
+    return result
 
 
 def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
@@ -152,18 +153,18 @@ class _TrialStore:
     def __init__(self, folder: Path | None, first: list[TrainingRecipe]) -> None:
         self._folder = folder
         self._path = None if folder is None else folder / "search.json"
-        self._of = content_hash([r.to_json() for r in first])
+        self._search = content_hash([r.to_json() for r in first])
         self._trials: list[Trial] = []
         if self._path is None or not self._path.exists():
             return
         try:
-            found = json.loads(self._path.read_text())
-            of = found["search"]
-            self._trials = [Trial(**(t | {"layers": tuple(t["layers"])})) for t in found["trials"]]
+            record = json.loads(self._path.read_text())
+            search = record["search"]
+            self._trials = [Trial(**(t | {"layers": tuple(t["layers"])})) for t in record["trials"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"cannot go on from {str(self._path)!r}: no record of a search") from error
-        if of != self._of:
-            raise ConfigError(f"{str(self._path)!r} is of another search: give another folder")
+            raise ConfigError(f"cannot resume from {str(self._path)!r}: not a record of a search") from error
+        if search != self._search:
+            raise ConfigError(f"{str(self._path)!r} belongs to another search: give another folder")
 
     def trial(self, recipe: TrainingRecipe, advance: Callable[[int], None]) -> Trial:
         for known in self._trials:
@@ -182,6 +183,6 @@ class _TrialStore:
         )
         self._trials.append(trial)
         if self._path is not None:
-            document = {"search": self._of, "trials": [asdict(t) for t in self._trials]}
+            document = {"search": self._search, "trials": [asdict(t) for t in self._trials]}
             write_atomically(self._path, json.dumps(document, indent=1) + "\n")
         return trial

@@ -1,6 +1,6 @@
-"""Matrices of squares Σ_a · U_a in torch (OptINC, Fig. 4, eq. 4 to 6): a projection, and a form that never leaves them.
+"""Matrices of squares Σ_a · U_a in torch (OptINC, Fig. 4, eq. 4 to 6): a projection to them, and a parametrisation.
 
-`photonics.meshes.blocks` says the same in NumPy, and tests hold one to the other.
+`photonics.meshes.blocks` does the same in NumPy, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def cut(matrix: Tensor) -> Tensor:
-    """(outputs, inputs) to squares (count, s, s) along the longer side, which is a multiple of s."""
+    """Cut a matrix (outputs, inputs) into squares (count, s, s) along its longer side, which is a multiple of s."""
     outputs, inputs = matrix.shape
     side = min(outputs, inputs)
     if outputs >= inputs:
@@ -19,14 +19,14 @@ def cut(matrix: Tensor) -> Tensor:
 
 
 def join(squares: Tensor, tall: bool) -> Tensor:
-    """The inverse of `cut`."""
+    """Join squares (count, s, s) to a matrix, the inverse of `cut`."""
     count, side, _ = squares.shape
     return squares.reshape(count * side, side) if tall else squares.transpose(0, 1).reshape(side, count * side)
 
 
 @torch.no_grad()
 def project_(matrix: Tensor) -> Tensor:
-    """Every square W becomes diag(d) U_a in place: U_a = U_s V_sᵀ (eq. 5), d_i = Σ_j W_ij U_a,ij (eq. 6)."""
+    """Replace every square W by diag(d) U_a in place: U_a = U_s V_sᵀ (eq. 5), d_i = Σ_j W_ij U_a,ij (eq. 6)."""
     squares = cut(matrix)
     u, _, v = torch.linalg.svd(squares)
     unitary = u @ v
@@ -35,21 +35,21 @@ def project_(matrix: Tensor) -> Tensor:
 
 
 class FreeMatrix(nn.Module):
-    """Any matrix (outputs, inputs), He initialised."""
+    """An unrestricted matrix (outputs, inputs), He initialised."""
 
     def __init__(self, outputs: int, inputs: int, generator: torch.Generator) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5)
 
     def forward(self) -> Tensor:
-        """The matrix."""
+        """Return the matrix."""
         return self.weight
 
 
 class CayleyMatrix(nn.Module):
-    """diag(d) (I + S)⁻¹ (I − S) Q₀ in each square, S = A − Aᵀ: of the form Σ·U at every step of the training.
+    """diag(d) (I + S)⁻¹ (I − S) Q₀ in each square, S = A − Aᵀ: it has the form Σ·U at every step of the training.
 
-    Q₀ is a random rotation that stays; A starts at 0. Rows have the norm that He initialisation gives on average.
+    Q₀ is a fixed random rotation; A starts at 0. Rows have the norm that He initialisation gives on average.
     """
 
     rotation: Tensor
@@ -66,7 +66,7 @@ class CayleyMatrix(nn.Module):
         self.scales = nn.Parameter(torch.full((count, side, 1), (2 * side / inputs) ** 0.5))
 
     def forward(self) -> Tensor:
-        """The matrix."""
+        """Return the matrix."""
         skew = self.generating - self.generating.mT
         unitary = torch.linalg.solve(self.identity + skew, (self.identity - skew) @ self.rotation)
         return join(self.scales * unitary, self.tall)

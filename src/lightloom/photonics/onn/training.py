@@ -36,28 +36,28 @@ class Trained:
     """Result of a training."""
 
     network: LayeredNetwork
-    """Takes light A_k, gives levels 0..3; full scales measured, approximated matrices Σ·U to rounding."""
+    """Network from light A_k to levels 0..3, with measured full scales; approximated matrices are Σ·U to rounding."""
     recipe: TrainingRecipe
     verification: Verification
-    """Of `network` in float64, over the whole grid of at most 20 million points."""
+    """Verification of the network in float64, over the whole grid if it has at most 20 million points."""
     history: tuple[dict[str, float], ...]
-    """Every `EVALUATE_EVERY` epochs: epoch, loss, accuracy (float32, on the grid), noise, cpu_seconds."""
+    """Entries of every `EVALUATE_EVERY` epochs: epoch, loss, accuracy (float32, on the grid), noise, cpu_seconds."""
     seconds: float
     cpu_seconds: float
 
     @property
     def accuracy(self) -> float:
-        """Share of inputs with every output right."""
+        """Share of inputs with all outputs correct."""
         return self.verification.accuracy
 
     @property
     def function_arguments(self) -> FunctionArguments:
-        """For `averaging.files.save_network`."""
+        """Arguments of the function, for `averaging.realised.files.save_network`."""
         r = self.recipe
         return FunctionArguments(servers=r.servers, bits=r.bits, inputs=r.inputs, rounding=r.rounding)
 
     def to_json(self) -> dict[str, Any]:
-        """What `lightloom onn train --json` prints."""
+        """Return the document of `lightloom onn train --json`."""
         v = self.verification
         return {
             "recipe": self.recipe.to_json(),
@@ -74,20 +74,19 @@ class Trained:
         }
 
 
-def _ignore(count: int) -> None:
-    """Ignore progress."""
-
-
-def train(recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[[int], None] = _ignore) -> Trained:
+def train(
+    recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[[int], None] = lambda _: None
+) -> Trained:
     """Train a network by a recipe; the result is bitwise repeatable on one machine and version of torch.
 
     Args:
-        recipe: everything that matters.
-        folder: where a checkpoint is kept while it lasts; an interrupted training goes on from there, to the same end.
-        advance: called with what is newly done, in units of `TrainingRecipe.work`.
+        recipe: everything that the result depends on.
+        folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
+            result.
+        advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
 
     Raises:
-        ConfigError: no such device, or a checkpoint of another recipe.
+        ConfigError: the device does not exist, or the checkpoint belongs to another recipe.
     """
     with _fixed_arithmetic(recipe.threads):
         run = _Run(recipe)
@@ -100,7 +99,7 @@ def train(recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[
             run.epoch_of_steps()
             advance(run.done - before)
             if checkpoint is not None:
-                checkpoint.save_now_and_then(run.state_dict)
+                checkpoint.save_if_due(run.state_dict)
         network = run.network.export()
     verification = verify(network, recipe.function)
     if checkpoint is not None:
@@ -150,18 +149,18 @@ class _Run:
 
     @property
     def progress(self) -> float:
-        """From 0 to 1."""
+        """Share of the training that is done, from 0 to 1."""
         if self.recipe.cpu_seconds is not None:
             return min(1.0, self.cpu_seconds / self.recipe.cpu_seconds)
         return self.epoch / self.recipe.epochs
 
     @property
     def done(self) -> int:
-        """In units of `TrainingRecipe.work`."""
+        """Work done, in units of `TrainingRecipe.work`."""
         return round(self.progress * self.recipe.work)
 
     def epoch_of_steps(self) -> None:
-        """One pass over the grid in random order, then a projection when it is due."""
+        """Train on the whole grid once, in random order, and project the matrices if that is due."""
         began, cpu_began, recipe = time.perf_counter(), time.process_time(), self.recipe
         # CPU time decides between epochs only; within one, a schedule in steps changes too little to matter.
         share = 0.0 if recipe.cpu_seconds is not None else 1 / recipe.epochs
@@ -177,7 +176,7 @@ class _Run:
         if recipe.form == "periodic" and (self.epoch % recipe.project_every == 0 or last):
             self.network.project_()
         if self.epoch % EVALUATE_EVERY == 0 or last:
-            self._remember(float(torch.stack(losses).mean()))
+            self._evaluate(float(torch.stack(losses).mean()))
         self.seconds += time.perf_counter() - began
 
     def _one_step(self, batch: Tensor, noise: Noise | None, progress: float) -> Tensor:
@@ -200,7 +199,7 @@ class _Run:
         return loss.detach()
 
     @torch.no_grad()
-    def _remember(self, loss: float) -> None:
+    def _evaluate(self, loss: float) -> None:
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
         right = sum(float(_right(self.network(x), y)) * len(x) for x, y in pairs)
         self.history.append(
@@ -235,7 +234,7 @@ class _Run:
 
 
 def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
-    """Light (points, K) and ideal levels (points, M) of every grid point, float32.
+    """Return the light (points, K) and the ideal levels (points, M) of every grid point, in float32.
 
     Raises:
         ConfigError: the grid has more points than are verified exhaustively.

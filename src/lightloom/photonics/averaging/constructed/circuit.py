@@ -118,11 +118,11 @@ class Circuit:
         return digit * place + self.floor(source - digit * (divisor * place), divisor, radix)
 
     def _bits(self, source: Form, divisor: Fraction) -> Form:
-        made = Floor(source, divisor, floor(self.bounds(source)[1] / divisor))
-        if made not in self.groups:
-            self.groups.append(made)
-        group = self.groups.index(made)
-        return Form({Atom(group, bit): Fraction(1) for bit in range(made.count)})
+        step = Floor(source, divisor, floor(self.bounds(source)[1] / divisor))
+        if step not in self.groups:
+            self.groups.append(step)
+        group = self.groups.index(step)
+        return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
 
     def hold(self, source: Form) -> Form:
         """Hold the form, and return it as an atom."""

@@ -128,7 +128,7 @@ def _output_error(realised: Realised, unit: float, tau: float) -> float:
             own = rounding[start : start + len(gadget.units)]
             off = scales[layer][start : start + len(gadget.units)] * tau
             start += len(gadget.units)
-            source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.reads)
+            source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.source.reads)
             fresh.append(_gadget_error(gadget, source, own, off, realised.realisation.bounded and not last))
         errors = fresh
     return max(errors) * (1 + 1e-6)

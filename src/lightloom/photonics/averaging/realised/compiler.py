@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,26 +42,32 @@ class Realisation:
             raise ConfigError(f"window = {self.window}, copies = {self.copies}: expected (0, 1] and at least 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Gadget:
-    """A value of one layer: its inputs from the previous layer, and the nonlinear units that represent it."""
+class Source(NamedTuple):
+    """The value that a gadget reads from the previous layer."""
 
-    key: Key
     reads: tuple[tuple[int, Fraction], ...]
     """Indices of gadgets of the previous layer, and their factors."""
     constant: Fraction
     low: Fraction
     high: Fraction
-    ramp: tuple[Fraction, Fraction] | None
-    """Start and end of a bit's ramp; None for a value that is carried along."""
-    gap: Fraction
-    """Distance between the two grid values around the ramp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gadget:
+    """A value of one layer: its inputs from the previous layer, and the nonlinear units that represent it."""
+
+    key: Key
+    source: Source
     units: tuple[tuple[Fraction, Fraction], ...]
     """Slope and offset of each unit's argument, as a function of the value read."""
     readout: tuple[Fraction, ...]
     """Factor of each unit in the gadget's value."""
-    rest: Fraction
+    rest: Fraction = Fraction(0)
     """Constant term of the gadget's value."""
+    ramp: tuple[Fraction, Fraction] | None = None
+    """Start and end of a bit's ramp; None for a value that is carried along."""
+    gap: Fraction = Fraction(0)
+    """Distance between the two grid values around the ramp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +97,15 @@ def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisat
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
     """Return the network in float64, each weight rounded from its exact rational."""
     weights, biases, scales = [], [], []
-    first = [abs(g.high / g.readout[0]) for g in layers[0]]
+    first = [abs(g.source.high / g.readout[0]) for g in layers[0]]
     scales.append(np.array([float(s) for s in first]))
     for before, layer in pairwise(layers):
         starts = np.cumsum([0, *(len(g.units) for g in before)])
         rows, offsets, full = [], [], []
         for gadget in layer:
             row = [Fraction(0)] * int(starts[-1])
-            constant = gadget.constant
-            for index, factor in gadget.reads:
+            constant = gadget.source.constant
+            for index, factor in gadget.source.reads:
                 constant += factor * before[index].rest
                 for unit, readout in enumerate(before[index].readout):
                     row[starts[index] + unit] += factor * readout
@@ -106,7 +113,7 @@ def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisa
                 rows.append([float(slope * r) for r in row])
                 offsets.append(float(slope * constant + offset))
                 last = layer is layers[-1]
-                full.append(float(max(abs(gadget.low), abs(gadget.high))) if last else 1.0)
+                full.append(float(max(abs(gadget.source.low), abs(gadget.source.high))) if last else 1.0)
         weights.append(np.array(rows))
         biases.append(np.array(offsets))
         scales.append(np.array(full))
@@ -149,39 +156,23 @@ class _Layering:
 
     def input(self, k: int) -> Gadget:
         maximum, scale = Fraction(self.function.inputs[k].maximum), Fraction(self.function.inputs[k].denominator)
-        return Gadget(
-            ("bit", Atom(-1, k)),
-            (),
-            Fraction(0),
-            Fraction(0),
-            maximum,
-            None,
-            Fraction(0),
-            ((1 / scale, Fraction(0)),),
-            (scale,),
-            Fraction(0),
-        )
+        source = Source((), Fraction(0), Fraction(0), maximum)
+        return Gadget(("bit", Atom(-1, k)), source, ((1 / scale, Fraction(0)),), (scale,))
 
     def output(self, index: int, form: Form) -> Gadget:
-        reads, constant = self.read(form, self.depth)
-        low, high = self.circuit.bounds(form)
-        one = (Fraction(1),)
-        return Gadget(
-            ("output", index), reads, constant, low, high, None, Fraction(0), ((one[0], Fraction(0)),), one, Fraction(0)
-        )
+        return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
         for group, floor in self.circuit.floors:
             if self.raw[group] != layer:
                 continue
-            reads, constant = self.read(floor.source, layer - 1)
-            low, high = self.circuit.bounds(floor.source)
+            source = self.source(floor.source, layer - 1)
             name = "raw" if self.how.regenerate else "bit"
             for bit in range(floor.count):
                 atom, window = Atom(group, bit), floor.window(bit)
                 first = self.bits.setdefault((floor.source.key, floor.source.constant, *window), atom)
                 if first == atom:
-                    yield self.ramp((name, atom), reads, constant, low, high, window)
+                    yield self.ramp((name, atom), source, window)
                 else:
                     self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
@@ -192,8 +183,8 @@ class _Layering:
                 for bit in range(floor.count):
                     if ("bit", Atom(group, bit)) in self.shared:
                         continue
-                    reads = ((self.index[layer - 1][("raw", Atom(group, bit))], one),)
-                    yield self.ramp(("bit", Atom(group, bit)), reads, zero, zero, one, (zero, one))
+                    source = Source(((self.index[layer - 1][("raw", Atom(group, bit))], one),), zero, zero, one)
+                    yield self.ramp(("bit", Atom(group, bit)), source, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
         """Yield a gadget for each distinct sum that is ready before this layer and read after it."""
@@ -204,8 +195,7 @@ class _Layering:
             for partial, _ in self.older(form, layer) if last >= layer else ():
                 if partial.key not in seen:
                     seen.add(partial.key)
-                    reads, constant = self.read(partial, layer - 1)
-                    yield self.keep(("kept", partial.key), reads, constant, *self.circuit.bounds(partial))
+                    yield self.keep(("kept", partial.key), self.source(partial, layer - 1))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
         """Return the parts of a form that are ready before a layer, normalised, with their factors."""
@@ -216,6 +206,10 @@ class _Layering:
             factor = form.terms[loose[0]]
             parts.append((Form({a: form.terms[a] / factor for a in loose}), factor))
         return parts
+
+    def source(self, form: Form, layer: int) -> Source:
+        """Return a form as what a gadget reads of a layer."""
+        return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
         """Return a form as factors of a layer's gadgets and a constant: bits, completed sums, and carried sums."""
@@ -232,23 +226,14 @@ class _Layering:
                 reads.append((index[("bit", atom)], factor))
         return tuple(reads), constant
 
-    def keep(
-        self, key: Key, reads: tuple[tuple[int, Fraction], ...], constant: Fraction, low: Fraction, high: Fraction
-    ) -> Gadget:
-        span = high - low
-        units = ((1 / span, -low / span),) * self.how.copies
-        readout = (span / self.how.copies,) * self.how.copies
-        return Gadget(key, reads, constant, low, high, None, Fraction(0), units, readout, low)
+    def keep(self, key: Key, source: Source) -> Gadget:
+        """Return a gadget that carries a value along, scaled to 0..1."""
+        span = source.high - source.low
+        units = ((1 / span, -source.low / span),) * self.how.copies
+        return Gadget(key, source, units, (span / self.how.copies,) * self.how.copies, source.low)
 
-    def ramp(
-        self,
-        key: Key,
-        reads: tuple[tuple[int, Fraction], ...],
-        constant: Fraction,
-        low: Fraction,
-        high: Fraction,
-        window: tuple[Fraction, Fraction],
-    ) -> Gadget:
+    def ramp(self, key: Key, source: Source, window: tuple[Fraction, Fraction]) -> Gadget:
+        """Return a gadget for the bit that changes between the two values of the window."""
         middle, gap = (window[0] + window[1]) / 2, window[1] - window[0]
         start, end = middle - gap * self.how.window / 2, middle + gap * self.how.window / 2
         width = end - start
@@ -256,11 +241,12 @@ class _Layering:
             units: list[tuple[Fraction, Fraction]] = [(1 / width, -start / width)]
             readout, rest = [Fraction(1)], Fraction(0)
         else:
+            low, high = source.low, source.high
             upwards = middle * 2 >= low + high
             # 1 - [s < t] is the same ramp, measured from the upper end.
             reaches = [high - start, high - end] if upwards else [end - low, start - low]
             points, sign = ([start, end], 1) if upwards else ([end, start], -1)
-            kept = [(r, p, f) for r, p, f in zip(reaches, points, (1, -1), strict=True) if r > 0]
-            units = [(sign / r, -sign * p / r) for r, p, _ in kept]
-            readout, rest = [sign * f * r / width for r, _, f in kept], Fraction(not upwards)
-        return Gadget(key, reads, constant, low, high, (start, end), gap, tuple(units), tuple(readout), rest)
+            ramps = [(r, p, f) for r, p, f in zip(reaches, points, (1, -1), strict=True) if r > 0]
+            units = [(sign / r, -sign * p / r) for r, p, _ in ramps]
+            readout, rest = [sign * f * r / width for r, _, f in ramps], Fraction(not upwards)
+        return Gadget(key, source, tuple(units), tuple(readout), rest, (start, end), gap)
