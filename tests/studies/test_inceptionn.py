@@ -16,8 +16,8 @@ from lightloom.core.claims import Status
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.studies import load
 from lightloom.studies.base import Study
-from lightloom.studies.inceptionn import accuracy, gradients, models, paper, scalability, slips, training_time
-from lightloom.studies.inceptionn.measured import COMMANDS, measured
+from lightloom.studies.inceptionn import PAPER, accuracy, gradients, models, paper, scalability, slips, training_time
+from lightloom.studies.pairs import paired
 
 ID = re.compile(r"inceptionn\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
 ROWS: dict[str, tuple[Status, float | str]] = {
@@ -62,19 +62,19 @@ def test_every_figure_draws(study: Study) -> None:
 
 
 def test_measurements_meet_what_is_claimed_of_them() -> None:
-    runs = measured("training")["runs"]
-    mean, half, pairs = accuracy.paired(runs, "windowed+feedback 2^-10")
-    assert pairs >= 5
-    assert mean >= -accuracy.MARGIN
-    assert np.isfinite(half)
+    runs = PAPER.measured("training")["runs"]
+    pairs = paired(runs, "windowed+feedback 2^-10", "accuracy", 100)
+    assert pairs is not None and pairs.seeds >= 5
+    assert pairs.mean >= -0.2
+    assert np.isfinite(pairs.half)
     assert np.mean([accuracy.mean_ratio(run) for run in runs["windowed+feedback 2^-10"]]) >= 6
-    assert set(measured("exchange")["order"].values()) == {"WA > WA+C > INC > INC+C"}
-    for name in COMMANDS:
-        assert "provenance" in measured(name), name
+    assert set(PAPER.measured("exchange")["order"].values()) == {"WA > WA+C > INC > INC+C"}
+    for name in PAPER.commands:
+        assert "provenance" in PAPER.measured(name), name
 
 
 def test_seeds_are_paired_and_complete() -> None:
-    runs = measured("training")["runs"]
+    runs = PAPER.measured("training")["runs"]
     plain, packed = runs["float32"], runs["windowed+feedback 2^-10"]
     assert [run["recipe"]["seed"] for run in plain] == [run["recipe"]["seed"] for run in packed]
     for run in [*plain, *packed]:

@@ -20,11 +20,21 @@ from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
 from lightloom.studies import load
 from lightloom.studies.base import Study
-from lightloom.studies.optinc import cascading, images_runs, language_runs, latency, learning, slips, tables, traffic
-from lightloom.studies.optinc.measured import measured
+from lightloom.studies.optinc import (
+    PAPER,
+    cascading,
+    images_runs,
+    language_runs,
+    latency,
+    learning,
+    slips,
+    tables,
+    traffic,
+)
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, SAVED
 from lightloom.studies.optinc.study import study as regenerate
 from lightloom.studies.optinc.workloads import GRAPHS, traced, workload
+from lightloom.studies.pairs import paired
 
 ID = re.compile(r"optinc\.(table[12]|figure6|figure7[ab]|headline|example)\.[a-z0-9_]+")
 QUICK: dict[str, tuple[Status, float | str]] = {
@@ -152,15 +162,15 @@ def test_pairs_remove_what_seeds_share(base: list[float], shift: float, scale: f
 
     every = range(len(base))
     record = {"float32": runs(0.0, every), "other": list(reversed(runs(shift, every)))}
-    found = learning.paired(record, "other", "loss", scale)
+    found = paired(record, "other", "loss", scale)
     assert found is not None and found.seeds == len(base)
     assert found.mean == pytest.approx(scale * shift, abs=1e-9 * scale)
     assert found.half == pytest.approx(0, abs=1e-6 * scale)
-    assert learning.paired({"float32": runs(0.0, range(1)), "other": runs(0.0, range(1, 2))}, "other", "loss") is None
+    assert paired({"float32": runs(0.0, range(1)), "other": runs(0.0, range(1, 2))}, "other", "loss") is None
 
 
 def test_measured_runs_are_paired_and_say_what_they_are() -> None:
-    language = measured("language")
+    language = PAPER.measured("language")
     runs = language["runs"]
     for name, records in runs.items():
         assert [each["recipe"]["seed"] for each in records] == list(range(len(records))), name
@@ -177,7 +187,7 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
 
 
 def test_measured_files_of_the_users_own_are_read_or_refused(tmp_path: Path) -> None:
-    assert measured("language", tmp_path) is None
+    assert PAPER.measured("language", tmp_path, optional=True) is None
     (tmp_path / "language.json").write_text("{")
     with pytest.raises(ConfigError, match=r"cannot read '.*language\.json'"):
         regenerate(tmp_path)
@@ -236,7 +246,7 @@ def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
 def test_every_quick_figure_draws() -> None:
     from lightloom.studies.optinc import drawings
 
-    language = measured("language")
+    language = PAPER.measured("language")
     noise = {
         "sigmas": [1e-3, 1e-2],
         "networks": [
@@ -245,7 +255,7 @@ def test_every_quick_figure_draws() -> None:
         ],
     }
     draw: list[Callable[[], Any]] = [drawings.traffic, drawings.savings, drawings.breakdown, drawings.errors]
-    draw += [lambda: drawings.training(language, measured("training")), lambda: drawings.noise(noise)]
-    draw += [lambda: drawings.pairs(language, measured("training"))]
+    draw += [lambda: drawings.training(language, PAPER.measured("training")), lambda: drawings.noise(noise)]
+    draw += [lambda: drawings.in_pairs(language, PAPER.measured("training"))]
     for each in draw:
         assert all(np.isfinite(axes.get_xlim()).all() for axes in each().axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,8 +60,7 @@ class Study:
             seen.add(claim.id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class Printed(Config):
     """What a paper prints for one row, or for several whose ids differ in a field such as ``{ranks}``."""
 
     paper: int | float | str | None = None
@@ -88,7 +90,12 @@ class Paper:
     figures: Mapping[str, Legend]
     """Title and caption by the function that draws."""
     rows: Mapping[str, Printed]
-    """Published value and explanation by id, without the name of the study."""
+    """Published value and explanation by id, without the name of the study.
+
+    What the entry of an id such as ``ring_4`` states replaces what the entry of ``ring_{ranks}`` states.
+    """
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands that made the stored measurements, by what they made."""
     tables: Mapping[str, Any] = field(default_factory=dict)
     """Tables of the paper that several rows use."""
 
@@ -103,24 +110,39 @@ class Paper:
         paper: Self = validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
         return paper
 
-    def claim(self, key: str, ours: Value, /, **values: Any) -> Claim:
-        """Return a row: ``ours`` beside the published value of ``rows[key]``.
+    def measured(self, name: str, folder: Path | None = None, *, optional: bool = False) -> Any:
+        """Return the content of a JSON file of measurements.
+
+        Args:
+            name: of the file, without suffix.
+            folder: where to look instead of among the measurements that come with the package.
+            optional: return None if there is no such file.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not JSON.
+        """
+        path = (folder or Path(str(files(f"lightloom.studies.{self.name}") / "measured"))) / f"{name}.json"
+        if optional and not path.is_file():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+
+    def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
+        """Return a row: ``ours`` beside the published value of ``rows[template]``.
 
         ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``fitted`` and ``why``
         among them replace what the file says.
         """
-        printed = self.rows[key]
-        paper = values.setdefault("paper", printed.paper)
-        why = values.get("why")
-        return Claim(
-            id=f"{self.name}.{key.format(**values)}",
-            paper=paper,
-            ours=ours,
-            unit=values.get("unit", printed.unit),
-            tolerance=values.get("tolerance", printed.tolerance),
-            fitted=values.get("fitted", printed.fitted),
-            why=printed.why.format(**values) if why is None else why,
-        )
+        name = template.format(**values)
+        printed = self.rows[template].model_dump()
+        if name in self.rows:
+            printed |= self.rows[name].model_dump(exclude_unset=True)
+        printed |= {field: values[field] for field in Printed.model_fields if field in values}
+        if "why" not in values:
+            printed["why"] = printed["why"].format(**values | printed)
+        return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
 
     def figure(self, draw: Callable[[], Figure], **values: str) -> StudyFigure:
         """Return a figure with its title and caption; ``values`` fill the fields of the caption."""
@@ -129,6 +151,7 @@ class Paper:
         return StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw)
 
     def study(self, claims: tuple[Claim, ...], figures: tuple[StudyFigure, ...], **values: Any) -> Study:
-        """Return the study; ``values`` fill the fields of the assumptions."""
-        assumptions = tuple(text.format(**values) for text in self.assumptions)
+        """Return the study; ``values`` and the commands fill the fields of the assumptions."""
+        commands = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
+        assumptions = tuple(text.format(commands=commands, **values) for text in self.assumptions)
         return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)

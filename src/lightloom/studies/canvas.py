@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
 
 BLUE, GREEN, ORANGE, RED = "#0072B2", "#009E73", "#E69F00", "#D55E00"
@@ -31,3 +33,17 @@ def canvas(
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, panels
+
+
+def stacked_bars(
+    axes: Axes,
+    places: Sequence[float] | Sequence[str],
+    parts: Sequence[tuple[str, Sequence[float], str]],
+    width: float = 0.8,
+) -> list[BarContainer]:
+    """Draw a bar at each place out of parts, the lowest first: label, heights at all places, colour."""
+    bottom, drawn = [0.0] * len(places), []
+    for label, heights, colour in parts:
+        drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))  # type: ignore[arg-type]
+        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    return drawn

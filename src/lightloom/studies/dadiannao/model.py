@@ -11,9 +11,10 @@ every chip holds after a broadcast. Both are fitted to the headlines (:mod:`ligh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from lightloom.accelerators.dadiannao import DaDianNao, load_dadiannao
 from lightloom.parallelism.dadiannao import (
@@ -22,7 +23,6 @@ from lightloom.parallelism.dadiannao import (
     Network,
     Step,
     Strategy,
-    broadcast_bytes,
     chips_needed,
     communication_time,
     computation_time,
@@ -117,35 +117,29 @@ def run(
 
 
 def saved(
+    quantity: Literal["time", "edp"],
     link: ChipLink,
     base: ChipLink,
     constants: Constants,
-    what: Callable[[Step], float | None],
     *,
     hops: Hops = mesh_hops,
     base_hops: Hops = mesh_hops,
     networks: Mapping[str, Network] | None = None,
 ) -> Figures:
-    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case."""
-    found = {}
+    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case.
+
+    Raises:
+        ValueError: a link has no PHY power, which EDP needs.
+    """
+    figures = {}
     for name, network in (networks or printed()).items():
         for batch in BATCHES:
-            new = what(run(network, batch, link, constants, hops=hops))
-            old = what(run(network, batch, base, constants, hops=base_hops))
+            new = getattr(run(network, batch, link, constants, hops=hops), quantity)
+            old = getattr(run(network, batch, base, constants, hops=base_hops), quantity)
             if new is None or not old:
                 raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
-            found[name, batch] = 100 * (1 - new / old)
-    return found
-
-
-def time_of(each: Step) -> float:
-    """Return the duration of a step, in seconds."""
-    return each.time
-
-
-def edp_of(each: Step) -> float | None:
-    """Return the energy-delay product of a step."""
-    return each.edp
+            figures[name, batch] = 100 * (1 - new / old)
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,27 +169,18 @@ def savings(
 ) -> Savings:
     """Return the savings of both optical systems over the electrical one in all 27 cases."""
     electrical, *optical = links(bandwidths).values()
-    parts = []
-    for what in (time_of, edp_of):
-        pair = [
-            saved(link, electrical, constants, what, hops=hops, base_hops=hops, networks=networks) for link in optical
-        ]
-        parts.append(dict(zip(("100", "400"), pair, strict=True)))
-    return Savings(*parts)
+    by_speed = dict(zip(("100", "400"), optical, strict=True))
+
+    def figures(quantity: Literal["time", "edp"]) -> dict[str, Figures]:
+        return {
+            speed: saved(quantity, link, electrical, constants, hops=hops, base_hops=hops, networks=networks)
+            for speed, link in by_speed.items()
+        }
+
+    return Savings(figures("time"), figures("edp"))
 
 
 def mean(figures: Figures, batch: int | None = None) -> float:
     """Return the mean over all cases, or over those of one batch."""
     chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
     return sum(chosen) / len(chosen)
-
-
-def best(figures: Figures) -> Case:
-    """Return the case with the largest saving."""
-    return max(figures, key=lambda case: figures[case])
-
-
-def exchanged(network: Network, batch: int) -> dict[Strategy, float]:
-    """Return the bytes that a pass broadcasts under a strategy."""
-    ways: tuple[Strategy, Strategy] = ("data", "model")
-    return {way: broadcast_bytes(network, batch, way) for way in ways}

@@ -45,6 +45,3 @@ HEADLINE = {
 """Per cent saved against 25-E: mean and best of all networks and batches, and mean at batch 256."""
 BEST = {"100": "VGG19", "400": "VGG16"}
 """Networks of the two best values, according to the text."""
-
-TOLERANCE = 2.0
-"""Points within which a headline of a fitted variant counts as matching."""

@@ -14,10 +14,9 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 
 def claims() -> tuple[Claim, ...]:
     """Return the rows of Table 2."""
-    rows = [claim for name in TABLE_2 for claim in _rows(name, counted(name), "", _WHY.get(name, {}))]
-    rows += _rows("Inception-v3", inception_variant(), "_variant", dict.fromkeys(("layers", "convolutions"), _VARIANT))
-    rows += [_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")]
-    return tuple(rows)
+    rows = [claim for name in TABLE_2 for claim in _rows(name, counted(name))]
+    rows += _rows("Inception-v3", inception_variant(), "_variant")
+    return (*rows, *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")))
 
 
 def sizes(found: Counted) -> Row:
@@ -43,35 +42,10 @@ _UNITS = {
     "ratio": ("", 0.005),
 }
 """Unit and tolerance (half a unit of the last printed digit) of each count."""
-_VARIANT = (
-    "a guess at another Inception-v3: two blocks A, five blocks C of 192 channels, 299 px; the footnote's 224 px would "
-    "give about half of the printed neurons"
-)
-_INCEPTION_3 = (
-    "the published network at 299 px; at the footnote's 224 px neurons would be 751 MiB. The printed sizes need more "
-    "blocks C and fewer A (see the variant)"
-)
-_RESNET = {
-    "layers": "without the input, which counts in the other networks",
-    "convolutions": "the paper leaves out the four projections of the shortcuts, but counts their weights and outputs",
-    "neuron": "all three ResNets exceed the print by the same 11.7 MiB",
-}
-_WHY: dict[str, dict[str, str]] = {
-    "Inception-v1": {
-        "convolutions": "20 is neither all convolutions, 57, nor the longest path, 21",
-        "neuron": "GoogLeNet of 2014 without local response normalisation and concatenations, 0.3 % below the print",
-        "layers": "input, convolutions, pooling, the fully connected layer",
-    },
-    "Inception-v3": dict.fromkeys(("layers", "synapse", "neuron", "ratio"), _INCEPTION_3)
-    | {"convolutions": "56 is neither all convolutions, 94, nor the longest path, 47"},
-    "ResNet50": _RESNET,
-    "ResNet101": _RESNET,
-    "ResNet152": _RESNET,
-}
 
 
-def _rows(name: str, found: Counted, suffix: str, why: dict[str, str]) -> list[Claim]:
-    paper, ours = TABLE_2[name], sizes(found)
+def _rows(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
+    paper, ours = TABLE_2[name], sizes(counts)
     return [
         PAPER.claim(
             "table2.{what}_{network}{suffix}",
@@ -79,10 +53,10 @@ def _rows(name: str, found: Counted, suffix: str, why: dict[str, str]) -> list[C
             paper=getattr(paper, what),
             unit=unit,
             tolerance=tolerance,
-            why=why.get(what, f"lightloom's {ZOO[name]}" if not suffix else _VARIANT),
             what=what,
             network=_key(name),
             suffix=suffix,
+            zoo=ZOO[name],
         )
         for what, (unit, tolerance) in _UNITS.items()
     ]

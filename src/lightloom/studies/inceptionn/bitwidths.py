@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from lightloom.core.claims import Claim
@@ -54,17 +56,13 @@ def _best() -> Claim:
     return PAPER.claim("figure14.best_ratio", round(best, 2), paper=BEST_RATIO)
 
 
-def _rounding() -> list[Claim]:
+def _rounding() -> Iterator[Claim]:
     """Return the rows of Table III whose shares do not add up to 100 within their rounding."""
-    rows = []
     for model in MODELS:
         worst = max((abs(sum(TABLE_3[model, k]) - 100), k) for k in BOUNDS)
-        rows.append(
-            PAPER.claim(
-                "table3.{model}_sum_bound{worst[1]}",
-                round(sum(TABLE_3[model, worst[1]]), 1),
-                model=slug(model),
-                worst=worst,
-            )
+        yield PAPER.claim(
+            "table3.{model}_sum_bound{worst[1]}",
+            round(sum(TABLE_3[model, worst[1]]), 1),
+            model=slug(model),
+            worst=worst,
         )
-    return rows

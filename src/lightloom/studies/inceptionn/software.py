@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
 from lightloom.studies.inceptionn import PAPER
@@ -31,47 +33,39 @@ _SAYS = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
 _SLIGHTLY = "slightly shorter"
 
 
-def _loop(loop: Record) -> list[Claim]:
-    rows = []
+def _loop(loop: Record) -> Iterator[Claim]:
     for row in loop["rows"]:
         if row["codec"] in ("none", "inceptionn:2^-10"):
             continue
         low, high = row["step_of_none_range"]
         general = row["codec"] in ("snappy", "sz3:2^-10")
-        rows.append(
-            PAPER.claim(
-                "figure7.hdc_{codec}",
-                _verdict(row["step_of_none"], _SAYS if general else _SLIGHTLY),
-                paper=_SAYS if general else _SLIGHTLY,
-                codec=_id(row["codec"]),
-                row_ms=1e3 * row["step_s"],
-                row=row,
-                low=low,
-                high=high,
-                loop=loop,
-            )
+        yield PAPER.claim(
+            "figure7.hdc_{codec}",
+            _verdict(row["step_of_none"], _SAYS if general else _SLIGHTLY),
+            paper=_SAYS if general else _SLIGHTLY,
+            codec=_id(row["codec"]),
+            row_ms=1e3 * row["step_s"],
+            row=row,
+            low=low,
+            high=high,
+            loop=loop,
         )
-    return rows
 
 
-def _alexnet(codec: Record) -> list[Claim]:
+def _alexnet(codec: Record) -> Iterator[Claim]:
     rates = {row["codec"]: row for row in codec["data"][codec["middle"]]}
-    rows = []
     for name, known in NAMES.items():
         factor = alexnet_factor(rates[known])
-        rows.append(
-            PAPER.claim(
-                "figure7.{model}_{codec}",
-                _verdict(factor, _SAYS),
-                paper=_SAYS,
-                why="Table II's computation, our communication model, and one thread's speed on HDC's middle gradients "
-                f"({rates[known]['encode_GBps']:.2f} GB/s in, {rates[known]['decode_GBps']:.2f} GB/s out, ratio "
-                f"{rates[known]['ratio']:.1f}): a worker encodes n bytes, the aggregator decodes 4 n",
-                model=slug("AlexNet"),
-                codec=_id(name),
-            )
+        yield PAPER.claim(
+            "figure7.{model}_{codec}",
+            _verdict(factor, _SAYS),
+            paper=_SAYS,
+            why="Table II's computation, our communication model, and one thread's speed on HDC's middle gradients "
+            f"({rates[known]['encode_GBps']:.2f} GB/s in, {rates[known]['decode_GBps']:.2f} GB/s out, ratio "
+            f"{rates[known]['ratio']:.1f}): a worker encodes n bytes, the aggregator decodes 4 n",
+            model=slug("AlexNet"),
+            codec=_id(name),
         )
-    return rows
 
 
 def alexnet_factor(rate: Record) -> float:

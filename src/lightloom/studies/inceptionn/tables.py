@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lightloom.core.claims import Claim
 from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.models import link_of, one_link, worker_aggregator
@@ -69,9 +71,8 @@ def _sums() -> list[Claim]:
     ]
 
 
-def _percentages() -> list[Claim]:
+def _percentages() -> Iterator[Claim]:
     """Return a row per model: the printed share that differs most from seconds over total."""
-    rows = []
     for model in MODELS:
         column = TABLE_2[model]
         off = {
@@ -79,23 +80,19 @@ def _percentages() -> list[Claim]:
             for (name, seconds), printed in zip(column.parts.items(), TABLE_2_PERCENT[model], strict=True)
         }
         name, (printed, ours) = max(off.items(), key=lambda item: abs(item[1][0] - item[1][1]))
-        rows.append(
-            PAPER.claim(
-                "table2.{model}_{name}_percent",
-                round(ours, 2),
-                paper=printed,
-                tolerance=0.06 if model != "HDC" else 0.35,
-                why="seconds over total, the printed share that is farthest off in this column"
-                + ("; the seconds have one digit" if model == "HDC" else ""),
-                model=slug(model),
-                name=name,
-            )
+        yield PAPER.claim(
+            "table2.{model}_{name}_percent",
+            round(ours, 2),
+            paper=printed,
+            tolerance=0.06 if model != "HDC" else 0.35,
+            why="seconds over total, the printed share that is farthest off in this column"
+            + ("; the seconds have one digit" if model == "HDC" else ""),
+            model=slug(model),
+            name=name,
         )
-    return rows
 
 
-def _communication() -> list[Claim]:
-    rows = []
+def _communication() -> Iterator[Claim]:
     for model in MODELS:
         paper = TABLE_2[model].communicate / ITERATIONS
         for name, form, says in (
@@ -105,20 +102,17 @@ def _communication() -> list[Claim]:
             link = link_of(model)
             bare = type(link)(byte_seconds=link.byte_seconds)
             ours = form(WORKERS, size_bytes(model), bare)
-            rows.append(
-                PAPER.claim(
-                    "table2.{model}_communicate_{name}",
-                    round(ours, 4),
-                    paper=paper,
-                    tolerance=0.02 * paper,
-                    model=slug(model),
-                    name=name,
-                    says=says,
-                    mebibytes=size_bytes(model) / 2**20,
-                    verdict=_verdict(ours / paper),
-                )
+            yield PAPER.claim(
+                "table2.{model}_communicate_{name}",
+                round(ours, 4),
+                paper=paper,
+                tolerance=0.02 * paper,
+                model=slug(model),
+                name=name,
+                says=says,
+                mebibytes=size_bytes(model) / 2**20,
+                verdict=_verdict(ours / paper),
             )
-    return rows
 
 
 def _verdict(quotient: float) -> str:

@@ -12,11 +12,11 @@ from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.studies.base import Record
 from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas
 from lightloom.studies.optinc import latency
-from lightloom.studies.optinc.learning import BASE, paired
 from lightloom.studies.optinc.paper import ACCURACY, RING_TRAFFIC, ROWS, SAVED
 from lightloom.studies.optinc.tables import rms
 from lightloom.studies.optinc.traffic import sent
 from lightloom.studies.optinc.workloads import TOKENS
+from lightloom.studies.pairs import BASE, differences, paired
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
             axes.plot(at, mean, style, color=colour, lw=1.3, label=name + fewer)
 
 
-def pairs(language: Record, digits: Record | None) -> Figure:
+def in_pairs(language: Record, digits: Record | None) -> Figure:
     """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
     figure, panels = canvas(2)
     sources = (
@@ -101,14 +101,12 @@ def pairs(language: Record, digits: Record | None) -> Figure:
             continue
         runs = record["runs"]
         names = [name for name in runs if name != BASE]
-        first = {each["recipe"]["seed"]: each[key][-1] for each in runs[BASE]}
         for place, name in enumerate(reversed(names)):
-            found = paired(runs, name, key, scale)
-            assert found is not None
-            single = [scale * (r[key][-1] - first[r["recipe"]["seed"]]) for r in runs[name]]
+            pairs, single = paired(runs, name, key, scale), differences(runs, name, key, scale)
+            assert pairs is not None
             axes.plot(single, [place] * len(single), "o", color=SKY, ms=4, alpha=0.9)
-            half = found.half if found.seeds > 1 else 0.0
-            axes.errorbar([found.mean], [place], xerr=[half], fmt="D", color=BLUE, ms=5, capsize=3)
+            half = pairs.half if pairs.seeds > 1 else 0.0
+            axes.errorbar([pairs.mean], [place], xerr=[half], fmt="D", color=BLUE, ms=5, capsize=3)
         axes.set_yticks(range(len(names)), [name.replace(", ", ",\n", 1) for name in reversed(names)])
         axes.axvline(0, color=GREY, lw=1)
         axes.grid(True, axis="x", color="0.92")

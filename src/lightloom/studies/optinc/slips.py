@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -42,40 +43,33 @@ def floor_bias() -> float:
     return float((digits.sum(axis=1) // _SERVERS - digits.mean(axis=1)).mean())
 
 
-def _combinations() -> list[Claim]:
+def _combinations() -> Iterator[Claim]:
     signals, servers = symbols_for(_BITS), _SERVERS
     small = {(m, n): combinations(m, n) for m, n in ((1, 2), (2, 2), (1, 4), (2, 4))}
     assert all(count == 4 ** (m * n) for (m, n), count in small.items())
     function = AveragingFunction.of(servers, _BITS)
-    return [
-        PAPER.claim(
-            "example.input_combinations",
-            4 ** (signals * servers),
-            paper=2 ** (signals * servers),
-            small=", ".join(map(str, small)),
-        ),
-        PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals),
-    ]
+    yield PAPER.claim(
+        "example.input_combinations",
+        4 ** (signals * servers),
+        paper=2 ** (signals * servers),
+        small=", ".join(map(str, small)),
+    )
+    yield PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals)
 
 
-def _areas() -> list[Claim]:
+def _areas() -> Iterator[Claim]:
     lowest = min(TABLE_I, key=lambda network: network.printed)
-    rows = [
-        PAPER.claim("example.lowest_area", round(lowest.ratio(), 1)),
-        PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1)),
-    ]
+    yield PAPER.claim("example.lowest_area", round(lowest.ratio(), 1))
+    yield PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1))
     for network in TABLE_I:
         plain = network.ratio(units=False)
-        rows.append(
-            PAPER.claim(
-                "example.area_without_units_{network.bits}x{network.servers}",
-                round(plain, 1),
-                paper=network.printed,
-                network=network,
-                plain=plain,
-            )
+        yield PAPER.claim(
+            "example.area_without_units_{network.bits}x{network.servers}",
+            round(plain, 1),
+            paper=network.printed,
+            network=network,
+            plain=plain,
         )
-    return rows
 
 
 def _floor() -> Claim:

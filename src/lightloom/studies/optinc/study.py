@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from lightloom.studies.base import Study, StudyFigure
+from lightloom.studies.base import Study
 from lightloom.studies.optinc import PAPER, cascading, drawings, latency, learning, slips, tables, traffic, trained
-from lightloom.studies.optinc.measured import COMMANDS, measured, noise_comparison
 
 
 def study(work: Path | None = None) -> Study:
@@ -20,8 +18,16 @@ def study(work: Path | None = None) -> Study:
     Raises:
         ConfigError: one of the files cannot be read.
     """
-    language, digits, images = (measured(name, work) for name in ("language", "training", "images"))
-    noise = noise_comparison()
+    language, digits, images = (
+        PAPER.measured(name, work, optional=True) for name in ("language", "training", "images")
+    )
+    noise = trained.noise_comparison()
+    figures = [PAPER.figure(drawings.traffic)]
+    if language is not None:
+        figures += [PAPER.figure(partial(draw, language, digits)) for draw in (drawings.training, drawings.in_pairs)]
+    figures += [PAPER.figure(draw) for draw in (drawings.savings, drawings.breakdown, drawings.errors)]
+    if noise is not None:
+        figures.append(PAPER.figure(partial(drawings.noise, noise)))
     return PAPER.study(
         claims=(
             *tables.claims(),
@@ -32,23 +38,5 @@ def study(work: Path | None = None) -> Study:
             *cascading.claims(),
             *slips.claims(),
         ),
-        figures=tuple(_figures(language, digits, noise)),
-        commands="; ".join(f"{name}: {command}" for name, command in COMMANDS.items()),
+        figures=tuple(figures),
     )
-
-
-def _figures(language: Any, digits: Any, noise: Any) -> list[StudyFigure]:
-    found = [PAPER.figure(drawings.traffic)]
-    if language is not None:
-        found += [
-            PAPER.figure(partial(drawings.training, language, digits)),
-            PAPER.figure(partial(drawings.pairs, language, digits)),
-        ]
-    found += [
-        PAPER.figure(drawings.savings),
-        PAPER.figure(drawings.breakdown),
-        PAPER.figure(drawings.errors),
-    ]
-    if noise is not None:
-        found.append(PAPER.figure(partial(drawings.noise, noise)))
-    return found

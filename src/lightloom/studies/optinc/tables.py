@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from math import floor
 
@@ -55,48 +56,44 @@ def rms(row: str) -> float:
     return TABLE_II_ERRORS[row].rms
 
 
-def _area(network: PaperNetwork) -> list[Claim]:
+def _area(network: PaperNetwork) -> Iterator[Claim]:
     economy = network.ratio("economy", units=False)
-    return [
-        PAPER.claim(
-            "table1.area_{name}",
-            round(network.ratio(), 1),
-            paper=network.printed,
-            why=f"{network.area():,} of {network.area(approximated=False):,} MZIs, P and T counted as matrices: "
-            f"{network.ratio():.2f} %",
-            name=name(network),
-        ),
-        PAPER.claim(
-            "table1.area_economy_{name}",
-            round(economy, 1),
-            paper=network.printed,
-            why="our own: the network against the same one by economy SVDs, which need M N MZIs for M x N, and no P "
-            f"or T: {network.area('economy', True, False):,} of {network.area('economy', False, False):,}. The paper's "
-            "baseline carries MZIs that no light reaches",
-            name=name(network),
-        ),
-    ]
+    yield PAPER.claim(
+        "table1.area_{name}",
+        round(network.ratio(), 1),
+        paper=network.printed,
+        why=f"{network.area():,} of {network.area(approximated=False):,} MZIs, P and T counted as matrices: "
+        f"{network.ratio():.2f} %",
+        name=name(network),
+    )
+    yield PAPER.claim(
+        "table1.area_economy_{name}",
+        round(economy, 1),
+        paper=network.printed,
+        why="our own: the network against the same one by economy SVDs, which need M N MZIs for M x N, and no P "
+        f"or T: {network.area('economy', True, False):,} of {network.area('economy', False, False):,}. The paper's "
+        "baseline carries MZIs that no light reaches",
+        name=name(network),
+    )
 
 
-def _constructed(network: PaperNetwork) -> list[Claim]:
+def _constructed(network: PaperNetwork) -> Iterator[Claim]:
     construction, found = constructed(network.bits, network.servers)
     trained = network.area(units=False)
-    return [
-        PAPER.claim(
-            "table1.accuracy_constructed_{name}",
-            100 * found.accuracy,
-            name=name(network),
-            construction=construction,
-            found=found,
-        ),
-        PAPER.claim(
-            "table1.mzis_constructed_{name}",
-            construction.mzi_count,
-            paper=trained,
-            name=name(network),
-            construction="-".join(map(str, construction.network.layers)),
-        ),
-    ]
+    yield PAPER.claim(
+        "table1.accuracy_constructed_{name}",
+        100 * found.accuracy,
+        name=name(network),
+        construction=construction,
+        found=found,
+    )
+    yield PAPER.claim(
+        "table1.mzis_constructed_{name}",
+        construction.mzi_count,
+        paper=trained,
+        name=name(network),
+        construction="-".join(map(str, construction.network.layers)),
+    )
 
 
 def _table_ii_areas() -> list[Claim]:
@@ -106,25 +103,21 @@ def _table_ii_areas() -> list[Claim]:
     ]
 
 
-def _wrong_outputs() -> list[Claim]:
-    rows = []
+def _wrong_outputs() -> Iterator[Claim]:
     for row in ROWS[1:]:
         count, possible = likely_count(row), counts(row)
         several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
-        rows.append(
-            PAPER.claim(
-                "table2.wrong_{ident}",
-                round(1e6 * count / points(), 1),
-                paper=round(1e4 * (100 - ACCURACY[row]), 1),
-                ident=ident(row),
-                printed_percent=ACCURACY[row],
-                count=count,
-                points=points(),
-                rivals=several,
-                rms=rms(row),
-            )
+        yield PAPER.claim(
+            "table2.wrong_{ident}",
+            round(1e6 * count / points(), 1),
+            paper=round(1e4 * (100 - ACCURACY[row]), 1),
+            ident=ident(row),
+            printed_percent=ACCURACY[row],
+            count=count,
+            points=points(),
+            rivals=several,
+            rms=rms(row),
         )
-    return rows
 
 
 def _ranking() -> Claim:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+
 from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
 from lightloom.core.claims import Claim
 from lightloom.studies.optree import PAPER
@@ -18,106 +21,65 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 
 def claims() -> tuple[Claim, ...]:
     """Return the rows of all percentages."""
-    return (*_nodes(), *_wavelengths(), *_headline(), *_journal())
+    return (
+        *_reductions("nodes", NODES, BY_RANKS),
+        *_other_counts(),
+        *_wavelengths(),
+        *_headline(),
+        *_reductions("journal", JOURNAL, ((RANKS, WAVELENGTHS),)),
+    )
 
 
 def reduction(rival: str, settings: Settings) -> float:
     """Return the mean percentage of time that OpTree saves over ``rival`` in (N, w) settings."""
     steps = [paper_steps(n, w) for n, w in settings]
-    return _mean([100 * (1 - each["OpTree"] / each[rival]) for each in steps])
+    return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in steps)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _nodes() -> list[Claim]:
-    rows = [
-        PAPER.claim(
-            "headline.{rival}_reduction_nodes",
-            round(reduction(rival, BY_RANKS), 4),
-            paper=NODES[rival],
-            rival=rival.lower(),
+def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: str) -> Iterator[Claim]:
+    for rival in RIVALS:
+        ours = round(reduction(rival, settings), 4)
+        yield PAPER.claim(
+            "headline.{rival}_reduction_" + what, ours, paper=averages[rival], rival=rival.lower(), **values
         )
-        for rival in RIVALS
-    ]
-    rows += [
-        PAPER.claim(
-            "headline.wrht_reduction_nodes_argmin",
-            round(_mean([100 * (1 - argmin_steps(n, w) / paper_steps(n, w)["WRHT"]) for n, w in BY_RANKS]), 4),
-            paper=NODES["WRHT"],
-        ),
-        _ne_with_two_shares(),
-    ]
-    return rows
 
 
-def _ne_with_two_shares() -> Claim:
-    """Return the saving over NE as the text describes it: every step but the first carries 2d."""
+def _other_counts() -> Iterator[Claim]:
+    """Yield the averages over nodes by the text: the depth that minimises Theorem 1, and NE with 2d in later steps."""
     steps = [paper_steps(n, w) for n, w in BY_RANKS]
-    limit = _mean([100 * (1 - each["OpTree"] / (2 * each["NE"] - 1)) for each in steps])
-    four_mib = _mean(
-        [100 * (1 - seconds(each["OpTree"], MESSAGE) / seconds(each["NE"], MESSAGE, later_shares=2)) for each in steps]
+    argmin = fmean(100 * (1 - argmin_steps(n, w) / paper_steps(n, w)["WRHT"]) for n, w in BY_RANKS)
+    limit = fmean(100 * (1 - counts["OpTree"] / (2 * counts["NE"] - 1)) for counts in steps)
+    four_mib = fmean(
+        100 * (1 - seconds(counts["OpTree"], MESSAGE) / seconds(counts["NE"], MESSAGE, later_shares=2))
+        for counts in steps
     )
-    return PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
+    yield PAPER.claim("headline.wrht_reduction_nodes_argmin", round(argmin, 4), paper=NODES["WRHT"])
+    yield PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
 
 
-def _wavelengths() -> list[Claim]:
+def _wavelengths() -> Iterator[Claim]:
     printed = "; ".join(
         f"w = {w}: " + ", ".join(f"{name} {paper_steps(n, w)[name]}" for name in ORDER) for n, w in BY_WAVELENGTHS
     )
-    why = f"mean over w = 96 and 128 at N = 1024 by the same counts that give the averages over nodes ({printed})"
-    rows = [
-        PAPER.claim(
-            "headline.{rival}_reduction_wavelengths",
-            round(reduction(rival, BY_WAVELENGTHS), 4),
-            paper=LIGHT[rival],
-            why=why,
-            rival=rival.lower(),
-        )
-        for rival in RIVALS
-    ]
+    yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
     built = [sum(stage_steps(n, w, best_radices(n, w))) for n, w in BY_WAVELENGTHS]
     implied = {rival: 2 * (100 - LIGHT[rival]) / 100 * paper_steps(RANKS, 96)[rival] for rival in ("Ring", "NE")}
-    rows.append(
-        PAPER.claim(
-            "headline.optree_steps_wavelengths_sum",
-            sum((paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS)),
-            paper=round(_mean(list(implied.values()))),
-            implied=implied,
-            built=built,
-            sum=sum(built),
-        )
+    yield PAPER.claim(
+        "headline.optree_steps_wavelengths_sum",
+        sum(paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS),
+        paper=round(fmean(implied.values())),
+        implied=implied,
+        built=built,
+        sum=sum(built),
     )
-    return rows
 
 
-def _headline() -> list[Claim]:
-    rows = []
+def _headline() -> Iterator[Claim]:
     for rival in RIVALS:
-        middle = (NODES[rival] + LIGHT[rival]) / 2
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
-        rows += [
-            PAPER.claim(
-                "headline.{rival}_reduction_midpoint",
-                round(middle, 4),
-                paper=HEADLINE[rival],
-                why=f"the midpoint of the two printed averages, {NODES[rival]} and {LIGHT[rival]}",
-                rival=rival.lower(),
-            ),
-            PAPER.claim("headline.{rival}_reduction", round(ours, 4), paper=HEADLINE[rival], rival=rival.lower()),
-        ]
-    return rows
-
-
-def _journal() -> list[Claim]:
-    point = ((RANKS, WAVELENGTHS),)
-    return [
-        PAPER.claim(
-            "headline.{rival}_reduction_journal",
-            round(reduction(rival, point), 4),
-            paper=JOURNAL[rival],
-            rival=rival.lower(),
+        values = {"paper": HEADLINE[rival], "rival": rival.lower()}
+        averages = (NODES[rival], LIGHT[rival])
+        yield PAPER.claim(
+            "headline.{rival}_reduction_midpoint", round(sum(averages) / 2, 4), averages=averages, **values
         )
-        for rival in RIVALS
-    ]
+        yield PAPER.claim("headline.{rival}_reduction", round(ours, 4), **values)

@@ -6,6 +6,8 @@ no assumption about them touches a row, but for NE with two shares a step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1_steps
 from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
 from lightloom.core.claims import Claim
@@ -37,13 +39,12 @@ def _steps_in_words(steps: dict[str, int]) -> str:
     return ", ".join(f"{name} {steps[name]}" for name in ORDER) + " steps"
 
 
-def _extremes() -> list[Claim]:
-    rows = []
+def _extremes() -> Iterator[Claim]:
     for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
         for ranks, wavelengths in settings:
             steps = paper_steps(ranks, wavelengths)
             name = f"n{ranks}" if figure == 5 else f"w{wavelengths}"
-            rows += [
+            yield from (
                 PAPER.claim(
                     "figure{figure}.{what}_{name}",
                     by_time(steps)[place],
@@ -54,33 +55,30 @@ def _extremes() -> list[Claim]:
                     name=name,
                 )
                 for what, printed, place in (("fastest", "OpTree", 0), ("slowest", "Ring", -1))
-            ]
-    return rows
+            )
 
 
-def _figure_5() -> list[Claim]:
+def _figure_5() -> Iterator[Claim]:
     small, large = (paper_steps(n, w) for n, w in BY_RANKS)
     ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
     literal, beyond = literal_steps(1024, WAVELENGTHS), paper_steps(4096, WAVELENGTHS)
-    return [
-        PAPER.claim(
-            "figure5.wrht_over_optree_from_1024_to_2048",
-            "closer" if ratios[1] < ratios[0] else "not closer",
-            ratios=ratios,
-            large=large,
-        ),
-        PAPER.claim(
-            "figure5.fastest_n1024_wrht_by_formula", by_time(literal)[0], steps_in_words=_steps_in_words(literal)
-        ),
-        PAPER.claim("figure5.fastest_n4096", by_time(beyond)[0], steps_in_words=_steps_in_words(beyond)),
-    ]
+    yield PAPER.claim(
+        "figure5.wrht_over_optree_from_1024_to_2048",
+        "closer" if ratios[1] < ratios[0] else "not closer",
+        ratios=ratios,
+        large=large,
+    )
+    yield PAPER.claim(
+        "figure5.fastest_n1024_wrht_by_formula", by_time(literal)[0], steps_in_words=_steps_in_words(literal)
+    )
+    yield PAPER.claim("figure5.fastest_n4096", by_time(beyond)[0], steps_in_words=_steps_in_words(beyond))
 
 
-def _figure_6() -> list[Claim]:
+def _figure_6() -> Iterator[Claim]:
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
     trend = {True: "falls", False: "rises"}
     literal = literal_steps(*BY_WAVELENGTHS[1])
-    rows = [
+    yield from (
         PAPER.claim(
             "figure6.{algorithm}_from_w96_to_w128",
             trend[many[name] < few[name]],
@@ -89,18 +87,15 @@ def _figure_6() -> list[Claim]:
             algorithm=name.lower(),
         )
         for name, printed in (("OpTree", "falls"), ("WRHT", "rises"))
-    ]
+    )
     for name, steps in (("", many), ("_by_formula", literal)):
-        rows.append(
-            PAPER.claim(
-                "figure6.wrht{name}_against_ne_w128",
-                _against(steps["WRHT"], steps["NE"]),
-                why=f"{steps['WRHT']} steps against {steps['NE']}"
-                + ("; WRHT by Table I's own formula, not padded" if name else ""),
-                name=name,
-            )
+        yield PAPER.claim(
+            "figure6.wrht{name}_against_ne_w128",
+            _against(steps["WRHT"], steps["NE"]),
+            why=f"{steps['WRHT']} steps against {steps['NE']}"
+            + ("; WRHT by Table I's own formula, not padded" if name else ""),
+            name=name,
         )
-    return rows
 
 
 def _against(ours: int, theirs: int) -> str:

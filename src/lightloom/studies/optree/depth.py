@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations_with_replacement, groupby, pairwise
 from math import ceil, log2, prod
@@ -98,8 +99,7 @@ def _shapes() -> list[Claim]:
     ]
 
 
-def _lowest() -> list[Claim]:
-    rows = []
+def _lowest() -> Iterator[Claim]:
     for n, printed in _LOWEST.items():
         exact = theorem_2_stages(n) or 0.0
         ties = [k for k, steps in curve(n).items() if steps == min(curve(n).values())]
@@ -110,7 +110,7 @@ def _lowest() -> list[Claim]:
             "ceiling": (ceiling_stages(n), f"Eq. 2 gives {exact:.3f}, rounded up"),
             "rounding": (round(exact), f"Eq. 2 gives {exact:.3f}, rounded"),
         }
-        rows += [
+        yield from (
             PAPER.claim(
                 "figure4.best_depth_{n}_{rule}",
                 depth,
@@ -120,23 +120,18 @@ def _lowest() -> list[Claim]:
                 rule=rule,
             )
             for rule, (depth, reason) in rules.items()
-        ]
-    return rows
+        )
 
 
-def _constructed() -> list[Claim]:
-    rows = []
+def _constructed() -> Iterator[Claim]:
     for n in RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
-        rows.append(
-            PAPER.claim(
-                "figure4.constructed_steps_{n}",
-                sum(steps),
-                paper=min(curve(n).values()),
-                n=n,
-                radices="·".join(map(str, radices)),
-                steps="+".join(map(str, steps)),
-            )
+        yield PAPER.claim(
+            "figure4.constructed_steps_{n}",
+            sum(steps),
+            paper=min(curve(n).values()),
+            n=n,
+            radices="·".join(map(str, radices)),
+            steps="+".join(map(str, steps)),
         )
-    return rows

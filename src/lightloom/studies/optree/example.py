@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, e
 
 from lightloom.collectives.algorithms.optree_forms import best_stages, theorem_1_steps, theorem_2_stages
@@ -19,73 +20,62 @@ def claims() -> tuple[Claim, ...]:
     return (*_steps(), *_wavelengths(), *_formulas(), *_radices(), *_depth(), *_lemma_1())
 
 
-def _steps() -> list[Claim]:
+def _steps() -> Iterator[Claim]:
     one, two, three = built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W)
-    return [
-        PAPER.claim("example.one_stage_steps", one.steps),
-        PAPER.claim("example.two_stage_steps", two.steps, two=two),
-        PAPER.claim("example.three_stage_steps", three.steps, three=three),
-    ]
+    yield PAPER.claim("example.one_stage_steps", one.steps)
+    yield PAPER.claim("example.two_stage_steps", two.steps, two=two)
+    yield PAPER.claim("example.three_stage_steps", three.steps, three=three)
 
 
-def _wavelengths() -> list[Claim]:
+def _wavelengths() -> Iterator[Claim]:
     """The wavelengths that a stage needs are its steps on a ring of one wavelength, built and verified there."""
-    rows = [PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)]
+    yield PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)
     printed = {"two_stage": (TWO_STAGES, (8, 16)), "three_stage": (THREE_STAGES, (8, 12, 12))}
     for name, (radices, wavelengths) in printed.items():
         counted = stage_steps(N, 1, radices)
         if sum(counted) != (steps := built_tree(radices, N, 1).steps):
             raise RuntimeError(f"radices {radices}: {counted} counted, {steps} steps built")
-        rows += [
+        yield from (
             PAPER.claim("example.{name}_wavelengths_{number}", ours, paper=paper, name=name, number=number)
             for number, (paper, ours) in enumerate(zip(wavelengths, counted, strict=True), start=1)
-        ]
-    return rows
+        )
 
 
-def _formulas() -> list[Claim]:
-    return [
-        PAPER.claim("example.one_stage_theorem_1_steps", theorem_1_steps(N, W, 1)),
-        PAPER.claim("example.two_stage_theorem_1_steps", theorem_1_steps(N, W, 2)),
-        PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3)),
-    ]
+def _formulas() -> Iterator[Claim]:
+    yield PAPER.claim("example.one_stage_theorem_1_steps", theorem_1_steps(N, W, 1))
+    yield PAPER.claim("example.two_stage_theorem_1_steps", theorem_1_steps(N, W, 2))
+    yield PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3))
 
 
-def _radices() -> list[Claim]:
+def _radices() -> Iterator[Claim]:
     m, stages = 3, 3
     share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
     colours = [share[0] * ceil(m * m / 8)]
     colours += [m ** (stage - 1) * share[stage - 1] * (m * m // 4) for stage in range(2, stages + 1)]
     other = built_tree((3, 3, 2), N, W)
-    return [
-        PAPER.claim(
-            "example.three_stage_uniform_steps",
-            sum(ceil(count / W) for count in colours),
-            colours=" + ".join(map(str, colours)),
-        ),
-        PAPER.claim("example.three_stage_best_steps", other.steps, other=other),
-    ]
+    yield PAPER.claim(
+        "example.three_stage_uniform_steps",
+        sum(ceil(count / W) for count in colours),
+        colours=" + ".join(map(str, colours)),
+    )
+    yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
 
 
-def _depth() -> list[Claim]:
+def _depth() -> Iterator[Claim]:
     first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
-    return [
-        PAPER.claim(
-            "example.k_star",
-            best_stages(N, W),
-            paper=ceiling_stages(N),
-            why=f"Eq. 2 gives {theorem_2_stages(N):.2f}, rounded up 3: {theorem_1_steps(N, W, 3)} steps by Eq. 1. "
-            f"Two stages need {theorem_1_steps(N, W, 2)}, as the example itself shows",
-        ),
-        PAPER.claim("example.equation_2_smallest_ranks", first, e_squared=e**2, first=first),
-    ]
+    yield PAPER.claim(
+        "example.k_star",
+        best_stages(N, W),
+        paper=ceiling_stages(N),
+        why=f"Eq. 2 gives {theorem_2_stages(N):.2f}, rounded up 3: {theorem_1_steps(N, W, 3)} steps by Eq. 1. "
+        f"Two stages need {theorem_1_steps(N, W, 2)}, as the example itself shows",
+    )
+    yield PAPER.claim("example.equation_2_smallest_ranks", first, e_squared=e**2, first=first)
 
 
-def _lemma_1() -> list[Claim]:
+def _lemma_1() -> Iterator[Claim]:
     steps = built("one-stage", 5, 3).steps
     if steps != 1:
         raise RuntimeError(f"one stage of 5 ranks on 3 wavelengths took {steps} steps: expected 1")
-    return [
-        PAPER.claim("example.lemma_1_wavelengths_16", built("one-stage", N, 1).steps, paper=ceil(N * N / 8)),
-        PAPER.claim("example.lemma_1_wavelengths_5", built("one-stage", 5, 1).steps, paper=ceil(5 * 5 / 8)),
-    ]
+    yield PAPER.claim("example.lemma_1_wavelengths_16", built("one-stage", N, 1).steps, paper=ceil(N * N / 8))
+    yield PAPER.claim("example.lemma_1_wavelengths_5", built("one-stage", 5, 1).steps, paper=ceil(5 * 5 / 8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -69,40 +70,36 @@ def claims() -> tuple[Claim, ...]:
     return (*_rings(), *_continuity(), *_switches())
 
 
-def _rings() -> list[Claim]:
+def _rings() -> Iterator[Claim]:
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w), t) for (n, w), t in UNIFORM.items()]
     (nodes, wavelengths), expected = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths), expected))
-    rows = []
     for name, case, expected in cases:
         why = (
             "optimum of the integer program in the authors' simulator, solved anew (no text prints one); "
             f"{case.unassigned} of its circuits find no wavelength"
         )
-        rows.append(PAPER.claim("example.ring_{name}_program", case.optimum, paper=expected, why=why, name=name))
-        rows.append(PAPER.claim("example.ring_{name}_fast", case.fast.max_min, paper=expected, name=name))
-    return rows
+        yield PAPER.claim("example.ring_{name}_program", case.optimum, paper=expected, why=why, name=name)
+        yield PAPER.claim("example.ring_{name}_fast", case.fast.max_min, paper=expected, name=name)
 
 
-def _continuity() -> list[Claim]:
+def _continuity() -> Iterator[Claim]:
     nodes, links, wavelengths = LONG
     case = solve(ahead(nodes, links), wavelengths)
     bound = relax(case.traffic, case.fabric).service
-    return [
-        PAPER.claim(
-            "example.ring_counts_without_wavelengths",
-            case.fast.max_min,
-            paper=case.optimum,
-            nodes=nodes,
-            wavelengths=wavelengths,
-            links=links,
-            bound=bound,
-            case=case,
-        )
-    ]
+    yield PAPER.claim(
+        "example.ring_counts_without_wavelengths",
+        case.fast.max_min,
+        paper=case.optimum,
+        nodes=nodes,
+        wavelengths=wavelengths,
+        links=links,
+        bound=bound,
+        case=case,
+    )
 
 
-def _switches() -> list[Claim]:
+def _switches() -> Iterator[Claim]:
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:
@@ -114,7 +111,5 @@ def _switches() -> list[Claim]:
     square = Traffic.of(all_to_all(4))
     exact = milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
-    return [
-        PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused),
-        PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square)),
-    ]
+    yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
+    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square))

@@ -9,20 +9,20 @@ All at the authors' global batch, so that the ratio of steps is the ratio of tra
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from lightloom.core.errors import ConfigError
+from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.data_parallel import ring_time
 from lightloom.studies.sipml.paper import JOBS, RANKS
 from lightloom.studies.sipml.systems import System
 
-FILE = "comparison.json"
+NAME = "comparison"
+"""Name of the file of measurements, without suffix."""
 
 
 class Choice(NamedTuple):
@@ -53,13 +53,12 @@ class Comparison:
         """Load the measurements of the package, or those of a folder.
 
         Raises:
-            ConfigError: the file in ``folder`` cannot be read.
+            ConfigError: the file in ``folder`` cannot be read, or has no results.
         """
-        place = (folder if folder is not None else files(__package__) / "measured") / FILE
-        try:
-            return cls(json.loads(place.read_text(encoding="utf-8"))["results"])
-        except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"cannot read {str(place)!r}: {error}") from error
+        document = PAPER.measured(NAME, folder)
+        if "results" not in document:
+            raise ConfigError(f"cannot read '{folder}/{NAME}.json': expected 'results'")
+        return cls(document["results"])
 
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"

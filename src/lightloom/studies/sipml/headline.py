@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf, log
 from typing import NamedTuple
@@ -94,27 +94,23 @@ def claims(measured: Comparison) -> tuple[Claim, ...]:
     return (*_speedups(measured), *_beyond(measured))
 
 
-def _speedups(measured: Comparison) -> list[Claim]:
+def _speedups(measured: Comparison) -> Iterator[Claim]:
     low, high = HEADLINE
-    rows = []
     for name, (speed, reading) in readings(measured).items():
         found = {model: speed(model, FASTEST) for model in JOBS}
         speedups = "; ".join(
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
             for model, value in found.items()
         )
-        rows.append(
-            PAPER.claim(
-                "headline.speedup_{name}",
-                f"{min(found.values()):.2f} to {max(found.values()):.2f}",
-                paper=f"{low} to {high}",
-                name=name,
-                reading=reading,
-                fastest=FASTEST,
-                speedups=speedups,
-            )
+        yield PAPER.claim(
+            "headline.speedup_{name}",
+            f"{min(found.values()):.2f} to {max(found.values()):.2f}",
+            paper=f"{low} to {high}",
+            name=name,
+            reading=reading,
+            fastest=FASTEST,
+            speedups=speedups,
         )
-    return rows
 
 
 def _at(speed: Speed, model: str, factor: float) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from lightloom.accelerators.base import ELEMENT_BYTES, Precision
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.parallelism.hybrid import HybridPlan, hybrid
@@ -26,7 +26,7 @@ from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.placement.partition import PartitionRules, Partitions
 from lightloom.parallelism.placement.place import place
 from lightloom.simulation.placed_step import PlacedStep, simulate_best
-from lightloom.studies.sipml.comparison import FILE, result_key, rival_key
+from lightloom.studies.sipml.comparison import NAME, Comparison, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
 from lightloom.studies.sipml.rivals import rivals, rounded
 from lightloom.studies.sipml.systems import SYSTEMS, System, fabric, link, reach
@@ -98,8 +98,8 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
         ConfigError: results in ``work`` cannot be read or written.
         WorkloadError: PyTorch, which counts the models the first time, is missing.
     """
-    path = work / FILE
-    found = _done(path)
+    path = work / f"{NAME}.json"
+    found = dict(Comparison.load(work).results) if path.is_file() else {}
 
     def keep(key: str, results: Callable[[], Any]) -> None:
         if key not in found:
@@ -182,13 +182,3 @@ def _lines(document: dict[str, Any]) -> str:
     """Return JSON with a line per result."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     return f'{{"results": {{\n{rows}\n}},\n"provenance": {json.dumps(document["provenance"])}}}\n'
-
-
-def _done(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["results"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
-    return found
