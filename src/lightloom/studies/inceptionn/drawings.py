@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lightloom.studies.base import Record
-from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas
+from lightloom.studies.canvas import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.studies.inceptionn import bitwidths
 from lightloom.studies.inceptionn.accuracy import base_at, final, mean_ratio
 from lightloom.studies.inceptionn.gradients import LOWEST
-from lightloom.studies.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS
+from lightloom.studies.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS, ratio_of_shares
 from lightloom.studies.inceptionn.scalability import FURTHER, MEASURED, curves
 from lightloom.studies.inceptionn.training_time import steps
 
@@ -74,10 +74,7 @@ def software_loop(loop: Record) -> Figure:
     rest = [1e3 * (row["step_s"] - row["exchange_s"]) for row in rows]
     codec = [1e3 * row["codec_s"] for row in rows]
     wire = [1e3 * (row["exchange_s"] - row["codec_s"]) for row in rows]
-    axes.bar(names, rest, color=GREY, label="computation")
-    axes.bar(names, wire, bottom=rest, color=BLUE, label="exchange")
-    base = [a + b for a, b in zip(rest, wire, strict=True)]
-    axes.bar(names, codec, bottom=base, color=RED, label="inside the codec")
+    stacked_bars(axes, names, [("computation", rest, GREY), ("exchange", wire, BLUE), ("inside the codec", codec, RED)])
     for place, row in enumerate(rows):
         axes.annotate(f"{row['step_of_none']:.2f}", (place, 1e3 * row["step_s"]), ha="center", va="bottom")
     axes.set_ylabel("ms a step (above: times none)")
@@ -89,13 +86,11 @@ def training_time() -> Figure:
     """Figure 12: computation and communication of an iteration, by our model, over WA."""
     figure, panels = canvas(len(MODELS), sharey=True)
     for axes, model in zip(panels, MODELS, strict=True):
-        found = steps(model)
-        whole = found["WA"].total
-        names = list(found)
-        local = [each.local / whole for each in found.values()]
-        wire = [each.communicate / whole for each in found.values()]
-        axes.bar(names, local, color=GREY, label="computation")
-        axes.bar(names, wire, bottom=local, color=BLUE, label="communication")
+        by_exchange = steps(model)
+        whole = by_exchange["WA"].total
+        local = [step.local / whole for step in by_exchange.values()]
+        wire = [step.communicate / whole for step in by_exchange.values()]
+        stacked_bars(axes, list(by_exchange), [("computation", local, GREY), ("communication", wire, BLUE)])
         column = TABLE_2[model]
         axes.plot([0], [column.total / ITERATIONS / whole], "D", color=RED, ms=5, label="Table II, total")
         axes.set_title(model)
@@ -113,8 +108,7 @@ def measured_exchange(exchange: Record) -> Figure:
         names = [row["configuration"] for row in rows]
         wire = [1e3 * row["communication_s"] for row in rows]
         rest = [1e3 * (row["step_s"] - row["communication_s"]) for row in rows]
-        axes.bar(names, rest, color=GREY, label="computation")
-        axes.bar(names, wire, bottom=rest, color=BLUE, label="communication")
+        stacked_bars(axes, names, [("computation", rest, GREY), ("communication", wire, BLUE)])
         axes.set_title(model)
         axes.set_ylabel("ms a step")
     panels[-1].legend(loc="upper right")
@@ -142,21 +136,17 @@ def learning(training: Record) -> Figure:
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
     for axes, k in zip(panels, BOUNDS, strict=True):
-        labels = (("printed", RED), ("windowed", ORANGE), ("windowed+feedback", BLUE))
-        curve(axes, runs["float32"][0], "float32", GREY)
-        for label, colour in labels:
+        drawn = {"float32": (runs["float32"][0], GREY)}
+        for label, colour in (("printed", RED), ("windowed", ORANGE), ("windowed+feedback", BLUE)):
             run = runs[f"{label} 2^-{k}"][0]
-            curve(axes, run, f"{label}, ratio {mean_ratio(run):.1f}", colour)
+            drawn[f"{label}, ratio {mean_ratio(run):.1f}"] = (run, colour)
+        for label, (run, colour) in drawn.items():
+            axes.plot(run["iterations"], [100 * share for share in run["accuracy"]], color=colour, label=label, lw=1.5)
         axes.set_title(f"bound 2^-{k}")
         axes.set_xlabel("iteration")
         axes.legend(loc="center right")
     panels[0].set_ylabel("accuracy on the test set, %")
     return figure
-
-
-def curve(axes: Axes, run: Record, label: str, colour: str) -> None:
-    """One run's accuracy."""
-    axes.plot(run["iterations"], [100 * each for each in run["accuracy"]], color=colour, label=label, lw=1.5)
 
 
 def bit_widths(training: Record) -> Figure:
@@ -167,13 +157,10 @@ def bit_widths(training: Record) -> Figure:
     for k in BOUNDS:
         names += [f"paper\n2^-{k}", f"ours\n2^-{k}"]
         columns += [list(TABLE_3["HDC", k]), ours[k]]
-    bottom = [0.0] * len(columns)
-    for place, bits in enumerate(TAG_BITS):
-        height = [column[place] for column in columns]
-        axes.bar(names, height, bottom=bottom, color=_COLOURS[place], label=f"{bits} bits")
-        bottom = [a + b for a, b in zip(bottom, height, strict=True)]
+    heights = list(zip(*columns, strict=True))
+    stacked_bars(axes, names, [(f"{bits} bits", heights[i], _COLOURS[i]) for i, bits in enumerate(TAG_BITS)])
     for place, column in enumerate(columns):
-        axes.annotate(f"{bitwidths.mean_ratio(column):.1f} ×", (place, 100), ha="center", va="bottom")
+        axes.annotate(f"{ratio_of_shares(column):.1f} ×", (place, 100), ha="center", va="bottom")
     axes.set_ylim(60, 103)
     axes.set_ylabel("% of values (above: compression ratio)")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)

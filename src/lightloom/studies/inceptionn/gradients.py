@@ -37,21 +37,16 @@ def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
     """Return rows on the range of values at each stage, and on the share close to 0."""
-    rows = []
-    for stage, counts in gradients.items():
-        within = "all between -1 and 1"
-        big = counts["largest"]
-        rows.append(
-            PAPER.claim(
-                "figure5.hdc_{stage}_range",
-                within if big < 1 else f"up to {big:.2f}",
-                stage=stage,
-                counts=counts,
-                largest=big,
-                below_percent=100 * below(counts, -10),
-            )
+    return tuple(
+        PAPER.claim(
+            "figure5.hdc_{stage}_range",
+            "all between -1 and 1" if counts["largest"] < 1 else f"up to {counts['largest']:.2f}",
+            stage=stage,
+            counts=counts,
+            below_percent=100 * below(counts, -10),
         )
-    return tuple(rows)
+        for stage, counts in gradients.items()
+    )
 
 
 def below(counts: Mapping[str, Any], exponent: int) -> float:

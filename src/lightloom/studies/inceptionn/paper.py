@@ -16,20 +16,8 @@ BOUNDS = (10, 8, 6)
 MODELS = ("AlexNet", "HDC", "ResNet-50", "VGG-16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hyperparameters:
-    """A column of Table I, with signs as printed."""
-
-    batch_per_node: int
-    learning_rate: float
-    divisor: float
-    iterations_per_division: int
-    momentum: float
-    weight_decay: float
-    iterations: int
-
-
-TABLE_1 = {model: Hyperparameters(**row) for model, row in PAPER.tables["hyperparameters"].items()}
+TABLE_1: Mapping[str, Mapping[str, float]] = PAPER.tables["hyperparameters"]
+"""Table I by model and hyper-parameter, with signs as printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,11 @@ def size_bytes(model: str) -> float:
     return MEGABYTES[model] * 2**20
 
 
+def ratio_of_shares(shares: Sequence[float]) -> float:
+    """Return float32 bits per sent bit, by the percentages of values sent with each of :data:`TAG_BITS`."""
+    return 32 / sum(share / 100 * bits for share, bits in zip(shares, TAG_BITS, strict=True))
+
+
 def ratio(model: str, k: int) -> float:
     """Return float32 bits per sent bit, by Table III."""
-    bits = sum(share / 100 * width for share, width in zip(TABLE_3[model, k], TAG_BITS, strict=True))
-    return 32 / bits
+    return ratio_of_shares(TABLE_3[model, k])

@@ -39,17 +39,12 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 def _growth() -> list[Claim]:
     return [
         PAPER.claim(
-            "figure15.{model}_{exchange}_growth",
+            f"figure15.{{model}}_{name.lower()}_growth",
             _shape(curves(model)[name]),
             paper=paper,
-            why=f"section VIII-D's model from 4 to 8 workers{why}",
             model=slug(model),
-            exchange=name.lower(),
         )
-        for name, paper, why in (
-            ("WA", "almost linear", "; linear: time over workers stays within 15 %"),
-            ("INC", "almost constant", ": 2(p−1)/p grows from 1.5 to 1.75; constant: within 20 %"),
-        )
+        for name, paper in (("WA", "almost linear"), ("INC", "almost constant"))
         for model in MODELS
     ]
 

@@ -8,7 +8,6 @@ from lightloom.core.claims import Claim
 from lightloom.studies.base import Record
 from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.paper import ITERATIONS, TABLE_2, WORKERS, size_bytes
-from lightloom.studies.inceptionn.tables import slug
 from lightloom.studies.inceptionn.training_time import steps, wire_seconds
 
 NAMES = {"snappy": "snappy", "sz3:2^-10": "SZ3 2^-10"}
@@ -24,48 +23,28 @@ def claims(loop: Record, codec: Record) -> tuple[Claim, ...]:
     return (*_loop(loop), *_alexnet(codec))
 
 
-def _verdict(factor: float, says: str) -> str:
-    low, high = RANGE if says == _SAYS else SLIGHT
-    return says if low <= factor <= high else f"{factor:.2f} times as long"
+def _row(what: str, factor: float, general: bool, **values: object) -> Claim:
+    """Return the row of a factor, for which the paper names a range if the codec is a general-purpose one."""
+    paper, (low, high) = (_SAYS, RANGE) if general else ("slightly shorter", SLIGHT)
+    ours = paper if low <= factor <= high else f"{factor:.2f} times as long"
+    return PAPER.claim("figure7.{what}", ours, paper=paper, what=what, **values)
 
 
 _SAYS = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
-_SLIGHTLY = "slightly shorter"
 
 
 def _loop(loop: Record) -> Iterator[Claim]:
     for row in loop["rows"]:
-        if row["codec"] in ("none", "inceptionn:2^-10"):
-            continue
-        low, high = row["step_of_none_range"]
-        general = row["codec"] in ("snappy", "sz3:2^-10")
-        yield PAPER.claim(
-            "figure7.hdc_{codec}",
-            _verdict(row["step_of_none"], _SAYS if general else _SLIGHTLY),
-            paper=_SAYS if general else _SLIGHTLY,
-            codec=_id(row["codec"]),
-            row_ms=1e3 * row["step_s"],
-            row=row,
-            low=low,
-            high=high,
-            loop=loop,
-        )
+        codec = row["codec"]
+        if codec not in ("none", "inceptionn:2^-10"):
+            values = {"row": row, "row_ms": 1e3 * row["step_s"], "loop": loop}
+            yield _row(f"hdc_{_id(codec)}", row["step_of_none"], codec in NAMES, **values)
 
 
 def _alexnet(codec: Record) -> Iterator[Claim]:
     rates = {row["codec"]: row for row in codec["data"][codec["middle"]]}
     for name, known in NAMES.items():
-        factor = alexnet_factor(rates[known])
-        yield PAPER.claim(
-            "figure7.{model}_{codec}",
-            _verdict(factor, _SAYS),
-            paper=_SAYS,
-            why="Table II's computation, our communication model, and one thread's speed on HDC's middle gradients "
-            f"({rates[known]['encode_GBps']:.2f} GB/s in, {rates[known]['decode_GBps']:.2f} GB/s out, ratio "
-            f"{rates[known]['ratio']:.1f}): a worker encodes n bytes, the aggregator decodes 4 n",
-            model=slug("AlexNet"),
-            codec=_id(name),
-        )
+        yield _row(f"alexnet_{_id(name)}", alexnet_factor(rates[known]), True, rate=rates[known])
 
 
 def alexnet_factor(rate: Record) -> float:
