@@ -44,6 +44,6 @@ def stacked_bars(
     """Draw a bar at each place out of parts, the lowest first: label, heights at all places, colour."""
     bottom, drawn = [0.0] * len(places), []
     for label, heights, colour in parts:
-        drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))  # type: ignore[arg-type]
+        drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     return drawn

@@ -6,18 +6,12 @@ from collections.abc import Mapping
 
 RING_TRAFFIC: Mapping[int, float] = {4: 1.5, 8: 1.75, 16: 1.875}
 """Fig. 6: bytes over bytes of the gradient, by servers; OptINC's are 1."""
-OVERHEAD: Mapping[int, float] = {4: 50.0, 8: 75.0, 16: 87.5}
-"""Sections I and IV: (N - 2) / N, percent."""
 ACCURACY: Mapping[str, float] = {"4-6": 100.0, "4-7": 99.99986, "4-8": 99.99999, "3-6": 99.98891, "3-7": 99.99936}
 """Table II by approximated layers, percent."""
 ROWS = tuple(ACCURACY)
 """Table II's rows in the order of `averaging.area.TABLE_II`."""
 SAVED: Mapping[str, float] = {"resnet50": 25.0, "llama": 17.0}
 """Fig. 7(b): less time than with the ring, percent ("over" and "around")."""
-LLAMA_QUANTISED, LLAMA_ERRORS = 0.018, 0.02
-"""Fig. 7(a): more loss, nats a token."""
-CIFAR_QUANTISED, CIFAR_ERRORS = 0.03, 0.55
-"""Fig. 7(a): less accuracy, points."""
 SYNCHRONISATION = 0.4
 """Section IV: less than this, percent of the gradient."""
 CASCADE_OVERHEAD = 10.5
