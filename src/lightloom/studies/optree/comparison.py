@@ -43,19 +43,9 @@ def _extremes() -> Iterator[Claim]:
     for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
         for ranks, wavelengths in settings:
             steps = paper_steps(ranks, wavelengths)
-            name = f"n{ranks}" if figure == 5 else f"w{wavelengths}"
-            yield from (
-                PAPER.claim(
-                    "figure{figure}.{what}_{name}",
-                    by_time(steps)[place],
-                    paper=printed,
-                    why=_steps_in_words(steps),
-                    figure=figure,
-                    what=what,
-                    name=name,
-                )
-                for what, printed, place in (("fastest", "OpTree", 0), ("slowest", "Ring", -1))
-            )
+            values = {"steps": _steps_in_words(steps), "name": f"n{ranks}" if figure == 5 else f"w{wavelengths}"}
+            yield PAPER.claim(f"figure{figure}.fastest_{{name}}", by_time(steps)[0], **values)
+            yield PAPER.claim(f"figure{figure}.slowest_{{name}}", by_time(steps)[-1], **values)
 
 
 def _figure_5() -> Iterator[Claim]:
@@ -76,26 +66,12 @@ def _figure_5() -> Iterator[Claim]:
 
 def _figure_6() -> Iterator[Claim]:
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
-    trend = {True: "falls", False: "rises"}
     literal = literal_steps(*BY_WAVELENGTHS[1])
-    yield from (
-        PAPER.claim(
-            "figure6.{algorithm}_from_w96_to_w128",
-            trend[many[name] < few[name]],
-            paper=printed,
-            why=f"{few[name]} steps, then {many[name]}",
-            algorithm=name.lower(),
-        )
-        for name, printed in (("OpTree", "falls"), ("WRHT", "rises"))
-    )
-    for name, steps in (("", many), ("_by_formula", literal)):
-        yield PAPER.claim(
-            "figure6.wrht{name}_against_ne_w128",
-            _against(steps["WRHT"], steps["NE"]),
-            why=f"{steps['WRHT']} steps against {steps['NE']}"
-            + ("; WRHT by Table I's own formula, not padded" if name else ""),
-            name=name,
-        )
+    for name in ("OpTree", "WRHT"):
+        trend = "falls" if many[name] < few[name] else "rises"
+        yield PAPER.claim(f"figure6.{name.lower()}_from_w96_to_w128", trend, few=few[name], many=many[name])
+    for name, steps in (("wrht", many), ("wrht_by_formula", literal)):
+        yield PAPER.claim(f"figure6.{name}_against_ne_w128", _against(steps["WRHT"], steps["NE"]), steps=steps)
 
 
 def _against(ours: int, theirs: int) -> str:

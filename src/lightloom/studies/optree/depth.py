@@ -20,13 +20,6 @@ INSET = range(5, 10)
 """Depths of the paper's inset."""
 
 _COUNTED_EXACTLY = 6
-_SHAPES = {
-    512: "stable, rises",
-    1024: "falls, stable, rises",
-    2048: "falls, rises",
-    4096: "falls, rises",
-}
-_LOWEST = {1024: 7, 2048: 7, 4096: 8}
 
 
 def claims() -> tuple[Claim, ...]:
@@ -86,41 +79,24 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
     return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
 
 
-def _shapes() -> list[Claim]:
-    return [
-        PAPER.claim(
-            "figure4.shape_{n}",
-            shape([curve(n)[k] for k in INSET]),
-            paper=_SHAPES[n],
-            why=", ".join(str(curve(n)[k]) for k in INSET) + " steps by Theorem 1",
-            n=n,
-        )
-        for n in RANKS
-    ]
+def _shapes() -> Iterator[Claim]:
+    for n in RANKS:
+        steps = [curve(n)[k] for k in INSET]
+        yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
 
 
 def _lowest() -> Iterator[Claim]:
-    for n, printed in _LOWEST.items():
-        exact = theorem_2_stages(n) or 0.0
-        ties = [k for k, steps in curve(n).items() if steps == min(curve(n).values())]
-        source = "Table I" if n == 1024 else "the text on Fig. 4"
-        lowest = f"fewest steps at k = {' and '.join(map(str, ties))} ({curve(n)[ties[0]]})"
+    for n in RANKS[1:]:
+        exact, lowest = theorem_2_stages(n) or 0.0, min(curve(n).values())
+        ties = " and ".join(str(k) for k, steps in curve(n).items() if steps == lowest)
         rules = {
             "argmin": (best_stages(n, WAVELENGTHS), "the integer that minimises Theorem 1 before its ceiling"),
             "ceiling": (ceiling_stages(n), f"Eq. 2 gives {exact:.3f}, rounded up"),
             "rounding": (round(exact), f"Eq. 2 gives {exact:.3f}, rounded"),
         }
-        yield from (
-            PAPER.claim(
-                "figure4.best_depth_{n}_{rule}",
-                depth,
-                paper=printed,
-                why=f"paper: {source}; ours: {reason}: {curve(n)[depth]} steps; {lowest}",
-                n=n,
-                rule=rule,
-            )
-            for rule, (depth, reason) in rules.items()
-        )
+        for rule, (depth, reason) in rules.items():
+            values = {"reason": reason, "steps": curve(n)[depth], "ties": ties, "lowest": lowest}
+            yield PAPER.claim(f"figure4.best_depth_{n}_{{rule}}", depth, rule=rule, **values)
 
 
 def _constructed() -> Iterator[Claim]:

@@ -13,6 +13,7 @@ from lightloom.studies.optree.model import built, built_tree, ceiling_stages
 
 N, W = 16, 2
 TWO_STAGES, THREE_STAGES = (4, 4), (2, 3, 3)
+_NAMES = ("one", "two", "three")
 
 
 def claims() -> tuple[Claim, ...]:
@@ -21,10 +22,10 @@ def claims() -> tuple[Claim, ...]:
 
 
 def _steps() -> Iterator[Claim]:
-    one, two, three = built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W)
-    yield PAPER.claim("example.one_stage_steps", one.steps)
-    yield PAPER.claim("example.two_stage_steps", two.steps, two=two)
-    yield PAPER.claim("example.three_stage_steps", three.steps, three=three)
+    """The schedules of the example, built and verified."""
+    schedules = (built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W))
+    for name, schedule in zip(_NAMES, schedules, strict=True):
+        yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
 
 
 def _wavelengths() -> Iterator[Claim]:
@@ -42,9 +43,8 @@ def _wavelengths() -> Iterator[Claim]:
 
 
 def _formulas() -> Iterator[Claim]:
-    yield PAPER.claim("example.one_stage_theorem_1_steps", theorem_1_steps(N, W, 1))
-    yield PAPER.claim("example.two_stage_theorem_1_steps", theorem_1_steps(N, W, 2))
-    yield PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3))
+    for k, name in enumerate(_NAMES, 1):
+        yield PAPER.claim(f"example.{name}_stage_theorem_1_steps", theorem_1_steps(N, W, k))
 
 
 def _radices() -> Iterator[Claim]:
@@ -63,13 +63,8 @@ def _radices() -> Iterator[Claim]:
 
 def _depth() -> Iterator[Claim]:
     first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
-    yield PAPER.claim(
-        "example.k_star",
-        best_stages(N, W),
-        paper=ceiling_stages(N),
-        why=f"Eq. 2 gives {theorem_2_stages(N):.2f}, rounded up 3: {theorem_1_steps(N, W, 3)} steps by Eq. 1. "
-        f"Two stages need {theorem_1_steps(N, W, 2)}, as the example itself shows",
-    )
+    values = {"exact": theorem_2_stages(N), "two": theorem_1_steps(N, W, 2), "three": theorem_1_steps(N, W, 3)}
+    yield PAPER.claim("example.k_star", best_stages(N, W), paper=ceiling_stages(N), **values)
     yield PAPER.claim("example.equation_2_smallest_ranks", first, e_squared=e**2, first=first)
 
 

@@ -49,12 +49,7 @@ def _wrht() -> Iterator[Claim]:
     p, theta = 2 * W + 1, 2
     collect = 1 - (p - N) // (p - 1)
     padded, literal = (wrht_all_gather_steps(N, W, padded=padded) for padded in (True, False))
-    yield PAPER.claim(
-        "table1.wrht_steps",
-        padded,
-        why=f"with p = 2w+1 = {p}, θ = ceil(log_p N) = {theta} and N padded to p^θ = {p**theta}: "
-        "130 steps to collect, 129 to broadcast. It presumes multicast, so it is a formula and no schedule",
-    )
+    yield PAPER.claim("table1.wrht_steps", padded, p=p, theta=theta, padded=p**theta)
     yield PAPER.claim("table1.wrht_formula_steps", literal, n=N)
     yield PAPER.claim("table1.wrht_text_steps", collect + (theta - 1) * p ** (theta - 1))
     yield PAPER.claim("table1.wrht_text_steps_one_root", collect + theta * p ** (theta - 1))

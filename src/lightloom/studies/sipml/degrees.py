@@ -19,12 +19,8 @@ from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.paper import HOLD_10, OCS_DEGREE, RECONFIGURATION
 from lightloom.studies.sipml.small_graphs import balanced_graph
 
-DUTY = {
-    "10r": (Timing(HOLD_10, 1.0), 90.0, 1.0, "section 3.1 rounds: a hold of 10 r in a period of 11 r"),
-    "100us_20us": (Timing(100e-6, 20e-6), 83.3, 0.05, "the simulator's ring; below the 90 % of section 3.1"),
-    "4r": (Timing(4.0, 1.0), 80.0, 0.05, "a packet simulator that builds SiP-ML anew (TopoOpt's)"),
-}
-"""Duty cycles: timing, percentage, tolerance and source, by name."""
+DUTY = {"10r": Timing(HOLD_10, 1.0), "100us_20us": Timing(100e-6, 20e-6), "4r": Timing(4.0, 1.0)}
+"""Timing of the duty cycles by name."""
 DEGREE, DEVICES = 3, 8
 """Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
 
@@ -96,17 +92,7 @@ def least_degree(plan: HybridPlan) -> int:
 
 
 def _duty() -> list[Claim]:
-    return [
-        PAPER.claim(
-            "example.duty_{name}",
-            round(100 * timing.duty_cycle, 2),
-            paper=percent,
-            tolerance=tolerance,
-            why=why,
-            name=name,
-        )
-        for name, (timing, percent, tolerance, why) in DUTY.items()
-    ]
+    return [PAPER.claim(f"example.duty_{name}", round(100 * DUTY[name].duty_cycle, 2)) for name in DUTY]
 
 
 def _fabrics() -> Iterator[Claim]:
