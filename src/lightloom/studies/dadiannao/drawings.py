@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lightloom.parallelism.dadiannao import chips_needed
 from lightloom.reports.figures.palette import FAINT, INK, SHARES
 from lightloom.studies.base import StudyFigure
-from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas
+from lightloom.studies.canvas import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.studies.dadiannao import PAPER, beyond
 from lightloom.studies.dadiannao.figure2 import BATCHES as FIGURE_2_BATCHES
 from lightloom.studies.dadiannao.figure2 import DOMINATED, share
@@ -39,15 +39,8 @@ _SPEEDS = {"100": SKY, "400": BLUE}
 
 def figures() -> tuple[StudyFigure, ...]:
     """All figures."""
-    return (
-        PAPER.figure(breakdown),
-        PAPER.figure(times),
-        PAPER.figure(energy_delay),
-        PAPER.figure(saved_by_network),
-        PAPER.figure(proof),
-        PAPER.figure(faster_links),
-        PAPER.figure(floorplan),
-    )
+    draw = (breakdown, times, energy_delay, saved_by_network, proof, faster_links, floorplan)
+    return tuple(PAPER.figure(function) for function in draw)
 
 
 @cache
@@ -66,11 +59,12 @@ def breakdown() -> Figure:
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]
     places = range(len(cases))
-    axes.bar(places, [100 - each for each in part], color=COMPUTE, label="computation, eDRAM", width=0.7)
-    bars = axes.bar(
-        places, part, bottom=[100 - each for each in part], color=COMMUNICATION, label="communication", width=0.7
-    )
-    axes.bar_label(bars, [f"{each:.0f} %" for each in part], label_type="center", fontsize=8)
+    parts = [
+        ("computation, eDRAM", [100 - percent for percent in part], COMPUTE),
+        ("communication", part, COMMUNICATION),
+    ]
+    _, bars = stacked_bars(axes, places, parts, width=0.7)
+    axes.bar_label(bars, [f"{percent:.0f} %" for percent in part], label_type="center", fontsize=8)
     peak = [100 - 100 * share(*case, PEAK) for case in cases]
     axes.plot(places, peak, "D", color="white", mec=INK, ms=5, label="boundary with arithmetic at the peak rate")
     axes.axhline(50, color=INK, lw=0.8, ls=":")
@@ -85,23 +79,21 @@ def times() -> Figure:
     figure, panels = canvas(3, 3, size=(10, 9))
     for axes, network in zip(panels, printed().values(), strict=True):
         base = run(network, 1, links(MIXED)["25-E"], FITTED, parallel="data").time
-        for group, batch in enumerate(BATCHES):
-            for place, link in enumerate(links(MIXED).values()):
-                found, at = run(network, batch, link, FITTED), group * 4 + place
-                axes.bar(at, found.computation / base, color=COMPUTE, width=0.85)
-                axes.bar(
-                    at, found.communication / base, bottom=found.computation / base, color=COMMUNICATION, width=0.85
-                )
-            axes.text(
-                group * 4 + 1,
-                -0.13,
-                f"B = {batch} ({chips(network.name, batch)})",
-                ha="center",
-                va="top",
-                transform=axes.get_xaxis_transform(),
-                fontsize=8,
-            )
         ticks = [group * 4 + place for group in range(3) for place in range(3)]
+        steps = [run(network, batch, link, FITTED) for batch in BATCHES for link in links(MIXED).values()]
+        parts = [
+            ("computation", [step.computation / base for step in steps], COMPUTE),
+            ("communication", [step.communication / base for step in steps], COMMUNICATION),
+        ]
+        stacked_bars(axes, ticks, parts, width=0.85)
+        for group, batch in enumerate(BATCHES):
+            style: dict[str, Any] = {
+                "ha": "center",
+                "va": "top",
+                "transform": axes.get_xaxis_transform(),
+                "fontsize": 8,
+            }
+            axes.text(group * 4 + 1, -0.13, f"B = {batch} ({chips(network.name, batch)})", **style)
         axes.set_xticks(ticks, [name.split("-")[0] for name in LINKS] * 3, fontsize=7)
         axes.set_title(network.name, fontsize=10)
     panels[3].set_ylabel("time over 25-E's at batch 1")
