@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, cast
 
 from lightloom.clusters.base import Cluster
@@ -56,19 +55,8 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
     """
     if batch.code != code_version():
         raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
-    results: list[tuple[str, Row]] = []
-    for is_plan, members in groupby(batch.points, lambda pair: isinstance(pair[1], PlanPoint)):
-        keyed = list(members)
-        points = [point for _, point in keyed]
-        rows = _plans(cast(Any, points)) if is_plan else _collectives(cast(Any, points))
-        results += zip((key for key, _ in keyed), rows, strict=True)
-    return results
-
-
-def _collectives(points: Sequence[CollectivePoint]) -> Iterator[Row]:
     built: dict[str, Any] = {}
-    for point in points:
-        yield _row(point, lambda point=point: _collective(point, built))  # type: ignore[misc]
+    return [(key, _row(point, built)) for key, point in batch.points]
 
 
 def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
@@ -93,11 +81,6 @@ def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
         "reconfiguration_s": cost.reconfiguration,
         "static_circuits": cost.static,
     }
-
-
-def _plans(points: Sequence[PlanPoint]) -> Iterator[Row]:
-    for point in points:
-        yield _row(point, lambda point=point: _plan(point))  # type: ignore[misc]
 
 
 def _plan(point: PlanPoint) -> Row:
@@ -130,12 +113,12 @@ def _graph(workload: str, content: str, batch: int, sequence_length: int | None)
     return load_workload(workload, batch=batch, sequence_length=sequence_length)
 
 
-def _row(point: Point, outcome: Callable[[], Row]) -> Row:
+def _row(point: Point, built: dict[str, Any]) -> Row:
     row = point.columns() | {"status": DONE}
     if point.site.why:
         return row | _refused(point.site.why)
     try:
-        return row | outcome()
+        return row | (_plan(point) if isinstance(point, PlanPoint) else _collective(point, built))
     except InputError as error:
         return row | _refused(str(error))
     except (MemoryError, OSError):
