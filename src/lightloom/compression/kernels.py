@@ -1,4 +1,11 @@
-"""Choice of the compiled kernel: C with AVX-512 or AVX2, portable C, or the Numba fallback. All give equal bytes."""
+"""Choice of the compiled kernel: C with AVX-512 or AVX2, portable C, or the Numba fallback. All give equal bytes.
+
+Kernels encode and decode frames. ``bound`` is k of 2^-k, ``width`` is w of the code trunc(\\|f\\| 2^w), ``first`` the
+number of the first frame. ``encode_frames`` returns the number of bytes written; ``out`` must hold the worst case and
+:data:`SLACK` more bytes. ``decode_frames`` returns the number of bytes read, or ``-(8 frame + reason)``. ``leave``
+replaces ``values`` by their errors. ``add`` adds to ``out``, which keeps its bits where the code is empty.
+``count_tags`` adds the number of values of tag 0 to 3 to ``counts``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ import sys
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,30 +41,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-class Kernel(Protocol):
-    """Functions that encode and decode frames. ``bound`` is k of 2^-k, ``width`` is w of the code trunc(\\|f\\| 2^w).
-
-    ``first`` is the index of the first frame. ``encode_frames`` returns the number of bytes written; ``out`` must hold
-    the worst case and :data:`SLACK` more bytes. ``decode_frames`` returns the number of bytes read, or
-    ``-(8 frame + reason)``. ``leave`` replaces ``values`` by their errors. ``add`` adds to ``out``, which keeps its
-    bits where the code is empty. ``count_tags`` adds the number of values of tag 0 to 3 to ``counts``.
-    """
-
-    name: str
-
-    def encode_frames(
-        self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
-    ) -> int: ...
-
-    def decode_frames(
-        self, data: Bytes, out: Bits, chunk: int, first: int, width: int, *, add: bool = False
-    ) -> int: ...
-
-    def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int: ...
-
-    def xxh64(self, data: Bytes, seed: int) -> int: ...
-
-
 SLACK = 64
 """Bytes behind the end that a vector store may overwrite."""
 
@@ -65,6 +48,8 @@ REASONS = {1: "it ends early", 2: "its length is impossible", 3: "its checksum i
 
 
 class _Fallback:
+    """The kernel that Numba compiles."""
+
     name = "fallback"
 
     def encode_frames(
@@ -95,6 +80,8 @@ class _Fallback:
 
 
 class _Native:
+    """One path through the C kernel."""
+
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self.name = name
         self._library = library
@@ -135,6 +122,9 @@ def _library() -> ctypes.CDLL | None:
             continue
         return loaded
     return None
+
+
+Kernel = _Fallback | _Native
 
 
 @cache

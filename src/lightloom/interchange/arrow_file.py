@@ -1,4 +1,7 @@
-"""A schedule as an Arrow table, in a Parquet or an Arrow IPC file; the header is JSON in the schema's metadata."""
+"""A schedule as an Arrow table, in a Parquet or an Arrow IPC file; the header is JSON in the schema's metadata.
+
+Where pyarrow is not installed, everything here raises ``UnsupportedError``.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,14 @@ KEY = b"lightloom.schedule"
 
 
 def to_parquet(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Return the content of a Parquet file.
-
-    Raises:
-        UnsupportedError: pyarrow is not installed.
-    """
+    """Return the content of a Parquet file."""
     table, buffer = _table(schedule, fabric), io.BytesIO()
     import_module("pyarrow.parquet").write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def to_arrow(schedule: Schedule, fabric: Fabric | None) -> bytes:
-    """Return the content of an Arrow IPC file.
-
-    Raises:
-        UnsupportedError: pyarrow is not installed.
-    """
+    """Return the content of an Arrow IPC file."""
     arrow, table, buffer = _pyarrow(), _table(schedule, fabric), io.BytesIO()
     with arrow.ipc.new_file(buffer, table.schema) as writer:
         writer.write_table(table)
@@ -48,7 +43,6 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
 
     Raises:
         ConfigError: unreadable, damaged, or not a schedule (names the column, and the row where one is at fault).
-        UnsupportedError: pyarrow is not installed.
     """
     arrow = _pyarrow()
     try:

@@ -153,25 +153,7 @@ class _Builder:
             t.storage in self._sampled or (t.storage not in self._producer and t.storage not in self._parameters)
             for t in call.reads
         )
-        kind = kind_of(call, len(sources))
-        name = self._name(call)
-        operator = self._costed(call, name, kind, sources, computed=computed, fresh=fresh, sampled=sampled)
-        for tensor in computed:
-            self._producer[tensor.storage] = name
-            (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
-        return operator
-
-    def _costed(
-        self,
-        call: Call,
-        name: str,
-        kind: str,
-        sources: tuple[str, ...],
-        *,
-        computed: list[TraceTensor],
-        fresh: int,
-        sampled: bool,
-    ) -> Operator:
+        kind, name = kind_of(call, len(sources)), self._name(call)
         written = sum(tensor.elements for tensor in computed)
         inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
@@ -180,6 +162,9 @@ class _Builder:
             read += written
         if not sampled or not has_samples(kind, written, self._batch):
             shared += written
+        for tensor in computed:
+            self._producer[tensor.storage] = name
+            (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
         products = kind in TENSOR_KINDS
         forward = product_flops(call) if products else other_flops(call, kind)
         size = self._element_bytes

@@ -87,7 +87,7 @@ def test_malformed_pickles_are_one_line(tmp_path: Path, content: Any, words: str
 
 
 def test_only_the_published_content_passes_as_such(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="get CIFAR-100 from https"):
+    with pytest.raises(ConfigError, match="get it from https"):
         read("test", tmp_path)
     write_binary(tmp_path, b"\0" * (VALUES + 2))
     with pytest.raises(ConfigError, match="holds 1 images, expected 10000"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Codes
 from lightloom.core.errors import ConfigError
-from lightloom.training.datasets.folder import data_folder
+from lightloom.training.datasets.folder import read_first
 
 CLASSES = 100
 SIDE = 32
@@ -53,21 +53,13 @@ def read(part: str, folder: Path | None = None, official: bool = True) -> Images
     Raises:
         ConfigError: no folder, no such file, unreadable, malformed, or not the published content.
     """
-    root = data_folder(folder)
-    pickled, binary = root / FOLDERS[0] / part, root / FOLDERS[1] / f"{part}.bin"
-    path = next((path for path in (pickled, binary) if path.is_file()), None)
-    if path is None:
-        raise ConfigError(f"{root} has no {FOLDERS[0]}/{part} or {FOLDERS[1]}/{part}.bin: get CIFAR-100 from {_ORIGIN}")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    if path == binary:
+    path, content = read_first((f"{FOLDERS[0]}/{part}", f"{FOLDERS[1]}/{part}.bin"), folder, _ORIGIN)
+    if path.suffix == ".bin":
         images = _of_binary(content, str(path))
     else:
-        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        if official and found != _MD5[part]:
-            raise ConfigError(f"{str(path)!r} has MD5 {found[:12]}…, expected {_MD5[part][:12]}…: {_ORIGIN}")
+        digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if official and digest != _MD5[part]:
+            raise ConfigError(f"{str(path)!r} has MD5 {digest[:12]}…, expected {_MD5[part][:12]}…: {_ORIGIN}")
         images = _of_pickle(content, str(path))
     if official and len(images.labels) != _COUNTS[part]:
         raise ConfigError(f"{str(path)!r} holds {len(images.labels)} images, expected {_COUNTS[part]}: {_ORIGIN}")
@@ -84,14 +76,14 @@ def _of_binary(content: bytes, name: str) -> Images:
 
 def _of_pickle(content: bytes, name: str) -> Images:
     try:
-        found = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        document = _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except ConfigError as error:
         raise ConfigError(f"{name!r}: {error}") from error
     except Exception as error:
         raise ConfigError(f"{name!r} is no pickle of CIFAR-100: {error}") from error
-    if not isinstance(found, dict) or not {"data", "fine_labels"} <= found.keys():
+    if not isinstance(document, dict) or not {"data", "fine_labels"} <= document.keys():
         raise ConfigError(f"{name!r}: expected a dictionary with data and fine_labels")
-    pixels, labels = np.asarray(found["data"]), np.asarray(found["fine_labels"])
+    pixels, labels = np.asarray(document["data"]), np.asarray(document["fine_labels"])
     if pixels.dtype != np.uint8 or labels.dtype.kind not in "iu":
         raise ConfigError(
             f"{name!r} holds {pixels.dtype} pixels and {labels.dtype} labels: expected bytes and integers"

@@ -35,20 +35,28 @@ class DataFile:
         Raises:
             ConfigError: no folder, no such file, unreadable, or not the published content.
         """
-        root = data_folder(folder)
-        path = next((root / name for name in self.names if (root / name).is_file()), None)
-        if path is None:
-            raise ConfigError(f"{root} has no {' or '.join(self.names)}: get it from {self.origin}")
-        try:
-            content = path.read_bytes()
-            if path.suffix == ".gz":
-                content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
-        found = hashlib.sha256(content).hexdigest()
-        if found != self.sha256:
-            raise ConfigError(f"{str(path)!r} has SHA-256 {found[:16]}…, expected {self.sha256[:16]}…: {self.origin}")
+        path, content = read_first(self.names, folder, self.origin)
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.sha256:
+            raise ConfigError(f"{str(path)!r} has SHA-256 {digest[:16]}…, expected {self.sha256[:16]}…: {self.origin}")
         return content
+
+
+def read_first(names: Sequence[str], folder: Path | None, origin: str) -> tuple[Path, bytes]:
+    """Return the path and the unpacked content of the first file in the data folder that has one of the names.
+
+    Raises:
+        ConfigError: no folder, no such file (says that ``origin`` has it), or unreadable.
+    """
+    root = data_folder(folder)
+    path = next((root / name for name in names if (root / name).is_file()), None)
+    if path is None:
+        raise ConfigError(f"{root} has no {' or '.join(names)}: get it from {origin}")
+    try:
+        content = path.read_bytes()
+        return path, gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
 
 
 def data_folder(folder: Path | None = None) -> Path:

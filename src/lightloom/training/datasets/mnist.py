@@ -34,20 +34,12 @@ class Digits:
 
 
 def training_digits(folder: Path | None = None) -> Digits:
-    """The 60,000 training images.
-
-    Raises:
-        ConfigError: see ``DataFile.read``.
-    """
+    """The 60,000 training images; raises as ``DataFile.read`` does."""
     return _digits(TRAIN_IMAGES, TRAIN_LABELS, folder)
 
 
 def test_digits(folder: Path | None = None) -> Digits:
-    """The 10,000 test images.
-
-    Raises:
-        ConfigError: see ``DataFile.read``.
-    """
+    """The 10,000 test images; raises as ``DataFile.read`` does."""
     return _digits(TEST_IMAGES, TEST_LABELS, folder)
 
 

@@ -43,11 +43,7 @@ class Corpus:
 
 
 def tiny_shakespeare(folder: Path | None = None) -> Corpus:
-    """1.1 MB of Shakespeare; the last tenth validates.
-
-    Raises:
-        ConfigError: see ``DataFile.read``.
-    """
+    """1.1 MB of Shakespeare, whose last tenth validates; raises as ``DataFile.read`` does."""
     return _divided("tinyshakespeare", TINY_SHAKESPEARE.read(folder))
 
 
@@ -55,9 +51,7 @@ def wikitext_2(folder: Path | None = None) -> Corpus:
     """WikiText-2's test and validation splits, 2.4 MB of Wikipedia; the last tenth of the validation split validates.
 
     The training split, five times as large, is not needed at the token budgets that a CPU allows.
-
-    Raises:
-        ConfigError: see ``DataFile.read``.
+    Raises as ``DataFile.read`` does.
     """
     end = _divided("wikitext-2", WIKITEXT_2_VALID.read(folder))
     start = np.frombuffer(WIKITEXT_2_TEST.read(folder), np.uint8)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -229,8 +228,7 @@ class _Run:
         if self.worker.rank == 0:
             write_atomically(self.folder / "latest", str(iteration))
         dist.barrier()
-        with suppress(FileNotFoundError):
-            self._path(iteration - self.recipe.checkpoint_every).unlink()
+        self._path(iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
 
     def _resume(self) -> int:
         if self.folder is None or not (self.folder / "latest").exists():

@@ -8,6 +8,9 @@ anew, and all ranks, the owner too, take the *decoded* values, so that results a
 marks such messages with ToS 0x28 for its network card; Open MPI has no parameter for it, so that here the codec runs in
 software, and messages are not marked (``training.transport`` marks its own).
 
+All functions raise ``InputError`` where ranks bring different shapes or codecs (on all of them), or no float32, and
+``UnsupportedError`` where mpi4py is not installed.
+
 Error, with a codec of absolute error e on N ranks: N·e for ``allreduce`` and ``reduce``, e for the others.
 """
 
@@ -44,10 +47,6 @@ def allreduce(
         codec: the same on every rank; None sends plain float32.
         communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
         residual: flat, overwritten with the errors of this rank's encodings: sum + Σ residuals = Σ values.
-
-    Raises:
-        InputError: ranks bring different shapes or codecs (on all of them), or no float32.
-        UnsupportedError: mpi4py is not installed.
     """
     ring = _Ring(communicator)
     total = _agreed(ring.communicator, values, codec).copy()
@@ -67,9 +66,6 @@ def bcast(
 
     Args:
         values: float32 array; on other ranks than the root only its shape is used.
-
-    Raises:
-        InputError, UnsupportedError: see ``allreduce``.
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
@@ -83,11 +79,7 @@ def bcast(
 def gather(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """Return, at the root, all ranks' ``values``, decoded, along a new first axis; None elsewhere.
-
-    Raises:
-        InputError, UnsupportedError: see ``allreduce``.
-    """
+    """Return, at the root, all ranks' ``values``, decoded, along a new first axis; None elsewhere."""
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
     payloads = _gathered(communicator, encode(codec, flat), root)
@@ -103,9 +95,6 @@ def reduce(
     """Return, at the root, the sum of all ranks' ``values``, added in their order; None elsewhere.
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
-
-    Raises:
-        InputError, UnsupportedError: see ``allreduce``.
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
