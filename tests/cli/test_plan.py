@@ -180,7 +180,7 @@ BAD: list[tuple[list[str], str]] = [
     (["hdc", "--global-batch", "0"], "--global-batch 0: expected 1 to 10,000,000 samples"),
     (["hdc", "--global-batch", "1000000000"], "--global-batch 1000000000: expected 1 to"),
     (["hdc", "--global-batch", "8.5"], "--global-batch '8.5': expected a whole number"),
-    (["hdc", "--quantum", "0us"], "--quantum 0us: expected more than 0"),
+    (["hdc", "--quantum", "0us"], "quantum of 0.0 s: expected more than 0"),
     (["hdc", "--quantum", "-1us"], "finite and not negative"),
     (["hdc", "--quantum", "1 parsec"], "unknown time unit 'parsec'"),
     (["resnet51", *_ON], "unknown model 'resnet51'"),

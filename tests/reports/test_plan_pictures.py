@@ -180,6 +180,7 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
 
 def ranked(place: int, **facts: Any) -> RankingRow:
     fields: dict[str, Any] = {
+        "place": place,
         "strategy": "fsdp",
         "algorithm": "ring",
         "label": "dp 64 · fsdp · ring",
@@ -206,8 +207,18 @@ def test_tables_fit_their_terminal(width: int) -> None:
     assert [row[8].endswith("✗") for row in page.rows] == [False, False, False, True]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_is_broken_and_no_codec_said_twice(width: int) -> None:
+    label, codec = "dp 64 · fsdp · ring-two-way-striped + one-stage-striped", "inceptionn:2^-10, 3.2 × smaller"
+    effect = "loses 1.2 ms: coding 3.4 ms > 2.2 ms less sending"
+    facts = {"label": label, "site": "terarack-64, 64 ranks", "compression": codec, "compression_effect": effect}
+    text = to_text(ranking_table([ranked(1), ranked(2, **facts)], width), width)
+    assert all(word in text.split() for word in f"{label} {codec}".split())
+    assert text.count("inceptionn") == 1
+
+
 def test_places_are_those_of_the_ranking() -> None:
-    text = to_text(ranking_table([ranked(1), ranked(2)], 120, places=(3, 17)))
+    text = to_text(ranking_table([ranked(3), ranked(17)], 120))
     assert [line.split()[0] for line in text.splitlines()[1:] if line.split()[0].isdigit()] == ["3", "17"]
 
 

@@ -20,7 +20,7 @@ from lightloom.collectives.verify.stepped import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
-from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.core.units import format_size, format_time, parse
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import import_schedule
 from lightloom.reports.numbers import format_ratio
@@ -90,18 +90,7 @@ class CollectiveRanking(Result):
         return [schedule.row() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, object]]:
-        return [
-            {
-                "algorithm": schedule.algorithm,
-                "steps": schedule.cost.steps,
-                "time": format_time(schedule.time),
-                "vs bound": format_ratio(schedule.ratio),
-                "lower bound": format_time(schedule.lower_bound.time),
-                "energy": format_energy(schedule.cost.energy),
-                "bound set by": schedule.lower_bound.bound_by,
-            }
-            for schedule in self.ranking
-        ]
+        return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def pictures(self) -> Sequence[str]:
         return self.winner.pictures()

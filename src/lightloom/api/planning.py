@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from lightloom.api.arguments import ClusterLike, Quantity, Settings, load_cluster
-from lightloom.api.compression import check_compression, read_compression
+from lightloom.api.compression import CodecChoice
 from lightloom.api.models import ModelLike, trace_with_gaps
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
@@ -25,7 +25,6 @@ from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.notebook import notebook_svg
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.progress import progress
-from lightloom.workloads.graph import ComputeGraph
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,37 +105,6 @@ class PlanRanking(Result):
         return (notebook_svg(self.figure()),)
 
 
-class PlanQuestion(NamedTuple):
-    """A model, clusters, and what is searched there."""
-
-    graph: ComputeGraph
-    clusters: list[Cluster]
-    request: SearchRequest
-    unrecorded: tuple[str, ...] = ()
-    """What the model's trace does not hold."""
-
-    def answer(self) -> PlanRanking:
-        """Search, and return the ranking."""
-        with progress("Plans", None) as advance:
-            result = search(self.graph, self.clusters, self.request, advance=lambda: advance(1))
-        return PlanRanking(search=result, origin=provenance(self.configuration()), unrecorded=self.unrecorded)
-
-    def configuration(self) -> list[object]:
-        """Return what the configuration's hash is made of."""
-        request = self.request
-        return [
-            self.graph.to_json(),
-            [cluster.to_json() for cluster in self.clusters],
-            [list(request.global_batches or ()), request.largest_batches],
-            list(request.strategies),
-            list(request.algorithms),
-            list(request.quanta),
-            dict(request.pins),
-            [request.cost_model, request.overlap],
-            [codec_json(codec) for codec in request.compressions],
-        ]
-
-
 def plan(
     model: ModelLike,
     cluster: ClusterLike | Sequence[ClusterLike] = "terarack-64",
@@ -159,7 +127,7 @@ def plan(
     cost_model: str = "physical",
     overlap: bool = True,
     compression: str | None = None,
-    compression_ratio: float | None = None,
+    compression_ratio: str | float | None = None,
     compression_profile: str | Path | None = None,
     compression_engine: str | None = None,
     set: Settings | None = None,
@@ -174,69 +142,64 @@ def plan(
         model: see :func:`lightloom.trace`.
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
         batch: samples for each rank, or ``max``: every plan with its own largest batch; up to 32 without it.
-        global_batch: samples of a step on all ranks.
+        global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
         strategy: some of ddp, fsdp, tensor-pipeline and placed; all by default.
         algorithm: the collective algorithms that exchanges choose among; all by default.
-        dp, tp, pp, ep: pinned degrees of data, tensor, pipeline and expert parallelism; searched without them.
-        micro_batches, virtual_stages, recompute, sharding, sequence_parallel: pinned likewise.
+        dp, tp, pp, ep, micro_batches, virtual_stages, recompute, sharding, sequence_parallel: pinned choices.
         quantum: durations below which placed plans cut no operator.
-        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
-        overlap: whether data parallelism communicates while computing.
+        cost_model, overlap: as in :func:`collective`; whether data parallelism communicates while computing.
         compression: a codec of gradients; every plan is ranked with and without it.
         compression_ratio, compression_profile, compression_engine: as the command's options of these names.
-        set: fields of the cluster and their values; a dot reaches into a part.
-        fields: top-level fields of the cluster by keyword.
+        set, fields: fields of the cluster and their values, a dot reaches into a part; top-level ones by keyword too.
 
     Raises:
         UnsupportedError: no plan serves, or none fits (says how much memory would do).
         InputError: an argument that cannot be read, or pinned choices that contradict each other.
     """
-    names = [cluster] if isinstance(cluster, str | Path | Cluster) else list(cluster)
-    clusters = [load_cluster(name, set={**(set or {}), **fields}) for name in names]
-    quanta = [quantum] if isinstance(quantum, str | float | int) else list(quantum)
-    request = SearchRequest(
-        strategies=KINDS if strategy == ALL else _listed(strategy),
-        algorithms=() if algorithm == ALL else _listed(algorithm),
-        quanta=[parse(text, "time") for text in quanta],
-        pins=Pins(
-            dp=dp,
-            tp=tp,
-            pp=pp,
-            ep=ep,
-            micro_batches=micro_batches,
-            virtual_stages=virtual_stages,
-            recomputation=recompute,
-            sharding="ddp" if sharding == "none" else sharding,
-            sequence_parallel=sequence_parallel,
-        ),
+    sharded, changes = "ddp" if sharding == "none" else sharding, {**(set or {}), **fields}
+    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
+    pins = replace(pins, recomputation=recompute, sharding=sharded, sequence_parallel=sequence_parallel)
+    request = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
+    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
+    clusters = [load_cluster(place, set=changes) for place in places]
+    request = _with_batches(request, clusters, batch, global_batch)
+    codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
+    return _answer(model, clusters, request, codec, sequence_length)
+
+
+def _request(
+    strategy: str | Sequence[str],
+    algorithm: str | Sequence[str],
+    quantum: Quantity | Sequence[Quantity],
+    cost_model: str,
+    overlap: bool,
+    pins: Pins,
+) -> SearchRequest:
+    quanta = [quantum] if isinstance(quantum, str | float | int) else quantum
+    return SearchRequest(
+        strategies=_names(strategy) or KINDS,
+        algorithms=_names(algorithm),
+        quanta=list(dict.fromkeys(parse(duration, "time") for duration in quanta)),
+        pins=pins,
         cost_model=known_cost_model(cost_model),
         overlap=overlap,
     )
-    totals = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
-    request = with_batches(request, clusters, batch, totals)
-    profile = None if compression_profile is None else Path(compression_profile)
-    check_compression(compression, profile, compression_ratio, compression_engine)
-    samples = clusters[0].training.batch_per_rank
-    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length)
-    if compression is not None:
-        codec = read_compression(compression, str(model), graph, profile, compression_ratio, compression_engine)
-        request = replace(request, compressions=(codec,))
-    return PlanQuestion(graph, clusters, request, unrecorded).answer()
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names without repetition; none where all are meant."""
+    return tuple(name for name in dict.fromkeys([names] if isinstance(names, str) else names) if name != ALL)
 
 
-def with_batches(
-    request: SearchRequest, clusters: Sequence[Cluster], batch: int | str | None, global_batches: Sequence[int]
+def _with_batches(
+    request: SearchRequest,
+    clusters: Sequence[Cluster],
+    batch: int | str | None,
+    global_batch: int | Sequence[int] | None,
 ) -> SearchRequest:
-    """Return the request with the batches that are given, or else that the files of the clusters state.
-
-    Raises:
-        ConfigError: both kinds of batches, or a number of samples out of range.
-    """
+    """The request with the batches that are given, or else that the files of the clusters state."""
+    global_batches = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
     if batch is not None and global_batches:
         raise ConfigError(f"--batch {batch} and --global-batch {global_batches[0]}: expected one of them")
     if batch == "max":
@@ -255,3 +218,32 @@ def _samples(samples: int, option: str) -> int:
     if not 1 <= samples <= MOST_SAMPLES:
         raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
     return samples
+
+
+def _answer(
+    model: ModelLike,
+    clusters: Sequence[Cluster],
+    request: SearchRequest,
+    codec: CodecChoice,
+    sequence_length: int | None,
+) -> PlanRanking:
+    """Trace the model, search, and return the ranking."""
+    codec.check()
+    samples = clusters[0].training.batch_per_rank
+    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length)
+    if codec.name is not None:
+        request = replace(request, compressions=(codec.compression(str(model), graph),))
+    with progress("Plans", None) as advance:
+        result = search(graph, clusters, request, advance=lambda: advance(1))
+    configuration = [
+        graph.to_json(),
+        [cluster.to_json() for cluster in clusters],
+        [list(request.global_batches or ()), request.largest_batches],
+        list(request.strategies),
+        list(request.algorithms),
+        list(request.quanta),
+        dict(request.pins),
+        [request.cost_model, request.overlap],
+        [codec_json(compression) for compression in request.compressions],
+    ]
+    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=unrecorded)

@@ -15,12 +15,13 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import export_schedule
 from lightloom.reports.figures.wavelength_map import wavelength_map
 from lightloom.reports.notebook import notebook_svg
 from lightloom.reports.numbers import format_ratio
+from lightloom.reports.report import CollectiveRow, collective_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,10 +142,15 @@ class VerifiedSchedule(Result):
                 "time": format_time(self.time),
                 "vs bound": format_ratio(self.ratio),
                 "lower bound": format_time(self.lower_bound.time),
+                "energy": format_energy(self.cost.energy),
                 "bound set by": self.lower_bound.bound_by,
                 "notes": "; ".join(self.schedule.notes),
             }
         ]
+
+    def report_row(self) -> CollectiveRow:
+        """Return the schedule's row in the tables of terminals and pages."""
+        return collective_row(self.algorithm, self.cost, self.lower_bound)
 
     @cached_property
     def _drawing(self) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from lightloom.cli.options import Json, Wavelengths, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.cli.options import Json, Wavelengths, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
@@ -17,7 +18,7 @@ from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth
 from lightloom.photonics.link_budget import SOURCES, LinkBudget, dbm
-from lightloom.reports.console import make_console
+from lightloom.reports.console import plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.figures.budget_figure import budget_figure
 
@@ -26,32 +27,28 @@ _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 def budget(
     *,
-    ranks: Annotated[str, typer.Option(metavar="N", help="Nodes on the ring.")] = "64",
+    ranks: Annotated[int, count_option("--ranks", "Nodes on the ring.")] = 64,
     wavelengths: Wavelengths = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="field=value of the budget, losses in dB; repeatable.")
     ] = None,
-    taps: Annotated[str, typer.Option(metavar="T", help="Most destinations of one lightpath.")] = "10",
+    taps: Annotated[int, count_option("--taps", "Most destinations of one lightpath.", "T")] = 10,
     figure: Annotated[Path | None, figure_option("Draw the power along the longest lightpath")] = None,
     as_json: Json = False,
 ) -> None:
     """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."""
     chosen = read_settings(settings, wavelengths)
-    nodes, most = read_count(ranks, "--ranks"), read_count(taps, "--taps")
-    if not 2 <= nodes <= MAXIMUM_RANKS:
-        raise ConfigError(f"--ranks {nodes}: expected 2 to {MAXIMUM_RANKS} nodes")
-    if not 1 <= most < nodes:
-        raise ConfigError(f"--taps {most}: expected 1 to {nodes - 1}, since {nodes} nodes are on the ring")
+    if not 2 <= ranks <= MAXIMUM_RANKS:
+        raise ConfigError(f"--ranks {ranks}: expected 2 to {MAXIMUM_RANKS} nodes")
+    if not 1 <= taps < ranks:
+        raise ConfigError(f"--taps {taps}: expected 1 to {ranks - 1}, since {ranks} nodes are on the ring")
     light = validate(LinkBudget, chosen, "budget")
     check_outputs([figure])
-    origin = provenance(["budget", nodes, most, light.model_dump(mode="json")])
+    origin = provenance(["budget", ranks, taps, light.model_dump(mode="json")])
     if figure is not None:
-        save(budget_figure(light, most), figure, provenance_line(origin))
-    document = _document(light, nodes, most, set(chosen)) | {"provenance": origin}
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, figure, provenance_line(origin))
+        save(budget_figure(light, taps), figure, provenance_line(origin))
+    document = _document(light, ranks, taps, set(chosen)) | {"provenance": origin}
+    print_result(document, as_json, _parts(document), {"drawn": figure})
 
 
 def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> Document:
@@ -85,38 +82,35 @@ def _row(light: LinkBudget, taps: int) -> Document:
     }
 
 
-def _print(document: Document, figure: Path | None, origin: str) -> None:
-    say = make_console().print
-    losses = Table(title=f"light of {document['laser_dbm']:.2f} dBm a wavelength, {_rate(document)}", box=None)
-    for name in ("loss", "dB", "counts"):
-        losses.add_column(name, justify="right" if name == "dB" else "left")
-    for loss in document["losses"]:
-        losses.add_row(loss["item"], f"{loss['decibels']:.4g}", loss["counted"])
-    say(losses)
-    say(
+def _parts(document: Document) -> Iterator[str | Table]:
+    """Tables of losses and reaches, and what closes."""
+    losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
+    title = f"light of {document['laser_dbm']:.2f} dBm a wavelength, {_rate(document)}"
+    yield plain_table(("loss", "dB", "counts"), losses, title=title, left=("loss", "counts"))
+    yield (
         f"a photodiode needs {document['sensitivity_dbm']:.2f} dBm for at most "
         f"{document['budget']['error_rate']:.2g} errors a bit"
     )
-    say("")
-    reaches = Table(title="destinations of one lightpath", box=None)
-    for name in ("up to", "reach", "errors a bit there", "all adjacent", "laser for that"):
-        reaches.add_column(name, justify="right")
-    for row in document["rows"]:
-        reach = "no limit" if row["reach"] is None else f"{row['reach']} links"
-        errors = "" if row["error_rate_at_reach"] is None else f"{row['error_rate_at_reach']:.1e}"
-        closes = "close" if row["adjacent_taps_close"] else "too weak"
-        reaches.add_row(str(row["taps"]), reach, errors, closes, f"{row['adjacent_taps_laser_dbm']:.1f} dBm")
-    say(reaches)
+    yield ""
+    reaches = [
+        (
+            str(row["taps"]),
+            "no limit" if row["reach"] is None else f"{row['reach']} links",
+            "" if row["error_rate_at_reach"] is None else f"{row['error_rate_at_reach']:.1e}",
+            "close" if row["adjacent_taps_close"] else "too weak",
+            f"{row['adjacent_taps_laser_dbm']:.1f} dBm",
+        )
+        for row in document["rows"]
+    ]
+    columns = ("up to", "reach", "errors a bit there", "all adjacent", "laser for that")
+    yield plain_table(columns, reaches, title="destinations of one lightpath", left=())
     most = "no limit" if document["most_taps"] is None else f"at most {document['most_taps']}"
     half = document["ranks"] // 2
-    say(
+    yield (
         f"ring of {document['ranks']}: a link {_closes(document['neighbours_close'])}; half a ring, {half} links, "
         f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm; "
         f"adjacent destinations of one lightpath: {most}"
     )
-    say(origin, style="dim")
-    if figure is not None:
-        say(f"drawn: {figure}", soft_wrap=True)
 
 
 def _rate(document: Document) -> str:

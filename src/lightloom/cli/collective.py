@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from lightloom.api.collectives import ALL, CollectiveRanking
 from lightloom.api.collectives import collective as rank
-from lightloom.cli.options import FabricName, Json, Kind, NbytesPerRank, Ranks, Settings, Wavelengths, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.cli.options import (
+    FabricName,
+    Json,
+    Kind,
+    Nbytes,
+    NbytesPerRank,
+    Ranks,
+    Settings,
+    Wavelengths,
+    figure_option,
+)
+from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_time
 from lightloom.reports.console import collective_table, make_console
 from lightloom.reports.figures.base import save
-from lightloom.reports.report import CollectiveRow
 
-_Nbytes = Annotated[
-    str | None,
-    typer.Option(help="What every rank holds in the end (all-gather) or at the start (all others)."),
-]
 _CostModel = Annotated[
     str, typer.Option(help="physical (change circuits when needed) or paper (every step costs d/B + a).")
 ]
@@ -32,7 +39,7 @@ def collective(
     fabric: FabricName,
     ranks: Ranks,
     wavelengths: Wavelengths = None,
-    nbytes: _Nbytes = None,
+    nbytes: Nbytes = None,
     nbytes_per_rank: NbytesPerRank = None,
     settings: Settings = None,
     algorithm: Annotated[str, typer.Option(help="One algorithm, or all that the fabric admits.")] = ALL,
@@ -45,7 +52,7 @@ def collective(
     ranking = rank(
         kind,
         fabric,
-        read_count(ranks, "--ranks"),
+        ranks,
         nbytes,
         nbytes_per_rank=nbytes_per_rank,
         algorithm=algorithm,
@@ -55,30 +62,15 @@ def collective(
     document = ranking.to_json()
     if figure is not None:
         save(ranking.winner.figure(), figure, provenance_line(document["provenance"]))
-    if as_json:
-        print_json(document)
-    else:
-        _print(ranking, figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _parts(ranking), {"drawn": figure})
 
 
-def _print(ranking: CollectiveRanking, figure: Path | None, origin: str) -> None:
-    console, bound = make_console(), ranking.winner.lower_bound
-    rows = [
-        CollectiveRow(
-            algorithm=schedule.algorithm,
-            steps=schedule.cost.steps,
-            time=schedule.time,
-            lower_bound=schedule.lower_bound.time,
-            bound_by=schedule.lower_bound.bound_by,
-            energy=schedule.cost.energy,
-        )
-        for schedule in ranking
-    ]
-    console.print(collective_table(rows, console.width, title=ranking.title))
-    console.print(f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}")
+def _parts(ranking: CollectiveRanking) -> Iterator[str | Table]:
+    """The table of algorithms, the bound, and the algorithms that failed."""
+    bound = ranking.winner.lower_bound
+    rows = [schedule.report_row() for schedule in ranking]
+    yield collective_table(rows, make_console().width, title=ranking.title)
+    yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
     for refusal in ranking.refused:
         if refusal.failed:
-            console.print(f"refused {refusal.algorithm}: {refusal.why}", markup=False, soft_wrap=True)
-    console.print(origin, style="dim")
-    if figure is not None:
-        console.print(f"drawn: {figure}", soft_wrap=True)
+            yield f"refused {refusal.algorithm}: {refusal.why}"

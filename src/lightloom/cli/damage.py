@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from lightloom.api.arguments import collective_of
-from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import Refusal, attempt, evaluate
 from lightloom.collectives.registry import admitted, build, find
@@ -22,7 +24,7 @@ from lightloom.core.units import format_size, format_time, parse
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.damage import Failure, damaged
 from lightloom.fabrics.load import load_fabric
-from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.console import plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.figures.damage_figure import damage_figure
 from lightloom.reports.numbers import format_ratio
@@ -35,7 +37,7 @@ _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-stripe
 def damage(
     *,
     kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
-    ranks: Annotated[str, typer.Option(metavar="N", help="Nodes of the ring before anything fails.")],
+    ranks: Annotated[int, count_option("--ranks", "Nodes of the ring before anything fails.")],
     fabric: Annotated[str, typer.Option(help="A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
     wavelengths: Wavelengths = None,
     nbytes: Annotated[str | None, typer.Option(help="What every rank holds in the end, or at the start.")] = None,
@@ -55,9 +57,9 @@ def damage(
 ) -> None:
     """Synthesize around failures; every rank's share stays as large as it was."""
     failures = [Failure.parse(text) for text in kill or []]
-    members = read_count(ranks, "--ranks")
-    ring = _ring(fabric, members, read_settings(settings, wavelengths))
-    request = collective_of(kind, members, nbytes, nbytes_per_rank)
+    ring = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
+    damaged(ring, [])  # Refuses a fabric that is no ring of wavelengths.
+    request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
     straggler = _straggler(late, slow)
     check_outputs([figure])
     rows = _measured(request, ring, failures, together)
@@ -77,16 +79,7 @@ def damage(
     }
     if figure is not None:
         save(damage_figure(rows, kind), figure, provenance_line(origin))
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, figure, provenance_line(origin))
-
-
-def _ring(name: str, ranks: int, settings: Document) -> Fabric:
-    on = load_fabric(name, ranks, settings)
-    damaged(on, [])
-    return on
+    print_result(document, as_json, _parts(document), {"drawn": figure})
 
 
 def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
@@ -148,8 +141,8 @@ def _stragglers(
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
-def _print(document: Document, figure: Path | None, origin: str) -> None:
-    console = make_console()
+def _parts(document: Document) -> Iterator[str | Table]:
+    """Tables of the cases and of the stragglers, and the algorithms that failed."""
     rows = [
         (
             ", ".join(row["failures"]) or "nothing",
@@ -164,8 +157,8 @@ def _print(document: Document, figure: Path | None, origin: str) -> None:
     ]
     title = f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
     columns = ("failed", "ranks", "time", "slowdown", "lower bound", "vs bound", "bound set by")
-    console.print(plain_table(columns, rows, title=title))
-    console.print("every schedule verified; bounds are those of the damaged ring")
+    yield plain_table(columns, rows, title=title)
+    yield "every schedule verified; bounds are those of the damaged ring"
     if document["stragglers"]:
         causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
         causes += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
@@ -173,11 +166,8 @@ def _print(document: Document, figure: Path | None, origin: str) -> None:
             (row["algorithm"], *map(format_time, (row["time_s"], row["worst_s"], row["mean_s"])))
             for row in document["stragglers"]
         ]
-        console.print("")
+        yield ""
         names = ("algorithm", "time", "worst rank adds", "mean rank adds")
-        console.print(plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed"))
+        yield plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed")
     for refusal in document["refused"]:
-        console.print(f"refused {refusal['algorithm']}: {refusal['why']}", markup=False, soft_wrap=True)
-    console.print(origin, style="dim")
-    if figure is not None:
-        console.print(f"drawn: {figure}", soft_wrap=True)
+        yield f"refused {refusal['algorithm']}: {refusal['why']}"

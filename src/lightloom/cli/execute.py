@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightloom.api.collectives import synthesize
-from lightloom.cli.options import FabricName, Json, Ranks, Settings
-from lightloom.cli.output import print_json, read_count, read_settings
+from lightloom.cli.options import FabricName, Json, Ranks, Settings, count_option
+from lightloom.cli.output import print_result, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
 from lightloom.core.units import format_time, parse
 from lightloom.interchange.files import read_schedule
-from lightloom.reports.console import make_console
 from lightloom.workloads.resolve import INSTALL_TORCH
 
 if TYPE_CHECKING:
@@ -37,27 +37,25 @@ def execute(
     algorithm: Annotated[str | None, typer.Option(help="An algorithm by name.")] = None,
     kind: Annotated[str, typer.Option(help="all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
     fabric: FabricName = "wdm-ring",
-    ranks: Ranks = "8",
+    ranks: Ranks = 8,
     settings: Settings = None,
     nbytes: _Nbytes = None,
     dtype: Annotated[str, typer.Option(help="int32, int64, float32, float64 or bfloat16.")] = "int64",
-    rounds: Annotated[str, typer.Option(metavar="N", help="Timed executions.")] = "5",
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the values.")] = "0",
+    rounds: Annotated[int, count_option("--rounds", "Timed executions.", least=1)] = 5,
+    seed: Annotated[int, count_option("--seed", "Seed of the values.")] = 0,
     timeout: Annotated[str, typer.Option(help="Time allowed for the whole command.")] = "120s",
     as_json: Json = False,
 ) -> None:
     """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective."""
     if (schedule is None) == (algorithm is None):
         raise ConfigError("give either a schedule's file or --algorithm NAME")
-    times, number = read_count(rounds, "--rounds"), read_count(seed, "--seed")
     patience = parse(timeout, "time")
-    if times < 1 or patience <= 0:
-        raise ConfigError(f"--rounds {times}, --timeout {timeout}: expected at least one round, and some time")
+    if patience <= 0:
+        raise ConfigError(f"--timeout {timeout}: expected more than 0")
     if schedule is not None:
         moved, on = read_schedule(schedule)
     else:
-        count, fields = read_count(ranks, "--ranks"), read_settings(settings)
-        made = synthesize(kind, fabric, count, nbytes or "1MB", algorithm=str(algorithm), set=fields)
+        made = synthesize(kind, fabric, ranks, nbytes or "1MB", algorithm=str(algorithm), set=read_settings(settings))
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     try:
@@ -67,18 +65,15 @@ def execute(
         raise UnsupportedError(f"executing {INSTALL_TORCH}") from error
     values = values_of(moved, size, dtype)
     try:
-        trial = try_schedule(moved, on, dtype, values, rounds=times, seed=number, timeout=patience)
+        trial = try_schedule(moved, on, dtype, values, rounds=rounds, seed=seed, timeout=patience)
     except LaunchError as error:
         if "no result within" not in str(error):
             raise
         raise ConfigError(f"--timeout {timeout}: {error}: expected a time in which all is done") from error
     if not trial.right:
         raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
-    document = _document(moved, trial) | {"provenance": provenance([trial.content, values, dtype, times], number)}
-    if as_json:
-        print_json(document)
-    else:
-        _print(document)
+    document = _document(moved, trial) | {"provenance": provenance([trial.content, values, dtype, rounds], seed)}
+    print_result(document, as_json, _parts(document))
 
 
 def _document(schedule: Schedule, trial: Trial) -> Document:
@@ -93,20 +88,18 @@ def _document(schedule: Schedule, trial: Trial) -> Document:
     }
 
 
-def _print(document: Document) -> None:
-    say = make_console().print
+def _parts(document: Document) -> Iterator[str]:
+    """What ran, how exactly it agrees, and how long it took."""
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
-    say(
+    yield (
         f"{document['kind']} by {document['algorithm']} in {document['ranks']} processes: {document['values']} values "
         f"of {document['dtype']} each, {document['chunks']} chunks{padding}, {document['messages']} messages"
     )
     share = f"{document['error_over_bound']:.2g} of what rounding allows"
-    say(
+    yield (
         "every rank has the bits of torch.distributed's own collective"
         if document["equal"]
         else f"sums are off by at most {share}; another order of additions than torch.distributed's own"
     )
     ours, theirs = format_time(document["seconds"]), format_time(document["reference_seconds"])
-    say(f"{ours} over loopback, torch.distributed's own {theirs}: a loopback has no circuits, so neither says more")
-    origin = document["provenance"]
-    say(f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {origin['seed']}", style="dim")
+    yield f"{ours} over loopback, torch.distributed's own {theirs}: a loopback has no circuits, so neither says more"

@@ -1,4 +1,4 @@
-"""What the commands share: fields set on the command line, counts, files to write, and JSON on stdout."""
+"""What the commands share: fields set on the command line, counts, files to write, and how a result is printed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import yaml
+from rich.table import Table
+from rich.text import Text
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
+from lightloom.core.provenance import provenance_line
 from lightloom.core.results import Document, plain
+from lightloom.reports.console import make_console
 from lightloom.reports.figures.base import check_format
 
 
@@ -19,6 +23,32 @@ def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document on stdout; numbers that JSON lacks become null."""
     json.dump(plain(document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def print_result(
+    document: Document,
+    as_json: bool,
+    parts: Iterable[str | Text | Table],
+    written: Mapping[str, Path | None] | None = None,
+) -> None:
+    """Print a command's result: its document as JSON, or else its parts for people.
+
+    Args:
+        document: the result, with its ``provenance``.
+        as_json: whether to print the document.
+        parts: tables and lines, made only where they are printed; provenance and written files follow.
+        written: files that were written, by what they hold; None for a file that was not requested.
+    """
+    if as_json:
+        print_json(document)
+        return
+    console = make_console()
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
+    console.print(provenance_line(document["provenance"]), style="dim")
+    for name, path in (written or {}).items():
+        if path is not None:
+            console.print(f"{name}: {path}", soft_wrap=True)
 
 
 def check_outputs(figures: Iterable[Path | None] = (), files: Iterable[Path | None] = ()) -> None:
@@ -34,11 +64,11 @@ def check_outputs(figures: Iterable[Path | None] = (), files: Iterable[Path | No
         check_writable(path)
 
 
-def read_settings(assignments: Iterable[str] | None, wavelengths: str | None = None) -> Document:
+def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = None) -> Document:
     """Return ``field=value`` pairs; values are read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text.
 
     Raises:
-        ConfigError: no ``=``, a value that is no scalar, or ``wavelengths`` that are no whole number.
+        ConfigError: no ``=``, or a value that is no scalar.
     """
     settings: Document = {}
     for assignment in assignments or ():
@@ -53,7 +83,7 @@ def read_settings(assignments: Iterable[str] | None, wavelengths: str | None = N
             raise ConfigError(f"--set {assignment!r}: expected a single value, not {type(value).__name__}")
         settings[field.strip()] = value
     if wavelengths is not None:
-        settings["wavelengths"] = read_count(wavelengths, "--wavelengths")
+        settings["wavelengths"] = wavelengths
     return settings
 
 
@@ -70,8 +100,3 @@ def read_count(text: str, option: str, least: int | None = None) -> int:
     if least is not None and number < least:
         raise ConfigError(f"{option} {number}: expected at least {least}")
     return number
-
-
-def read_optional_count(text: str | None, option: str) -> int | None:
-    """Return a whole number given to an option, or None where the option is not given."""
-    return None if text is None else read_count(text, option)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from lightloom.cli.options import Json
-from lightloom.cli.output import check_outputs, print_json
+from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.claims import SCHEMA
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.provenance import provenance
 from lightloom.reports.console import claims_table, make_console
 from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.studies.base import Study
 
 
 def reproduce(
@@ -56,15 +61,13 @@ def reproduce(
         from lightloom.studies.page import write_page
 
         write_page(results, report, origin)
-    if as_json:
-        assumptions = {result.name: list(result.assumptions) for result in results}
-        print_json({"schema": SCHEMA, "rows": rows, "assumptions": assumptions, "provenance": origin})
-        return
-    console = make_console()
+    assumptions = {result.name: list(result.assumptions) for result in results}
+    document = {"schema": SCHEMA, "rows": rows, "assumptions": assumptions, "provenance": origin}
+    print_result(document, as_json, _parts(results), {"report": report})
+
+
+def _parts(results: Iterable[Study]) -> Iterator[str | Table]:
+    """A table of claims for each study, and what it assumes."""
     for result in results:
-        console.print(claims_table(result.claims, console.width, title=f"{result.name}: {result.paper}"))
-        for assumption in result.assumptions:
-            console.print(f"assumed: {assumption}")
-    console.print(provenance_line(origin), style="dim")
-    if report is not None:
-        console.print(f"report: {report}", soft_wrap=True)
+        yield claims_table(result.claims, make_console().width, title=f"{result.name}: {result.paper}")
+        yield from (f"assumed: {assumption}" for assumption in result.assumptions)

@@ -11,8 +11,8 @@ import typer
 from lightloom.api.arguments import load_fabric
 from lightloom.api.collectives import synthesize
 from lightloom.api.schedules import VerifiedSchedule
-from lightloom.cli.options import FabricName, Json, Kind, OptionalFabricName, Ranks, Settings
-from lightloom.cli.output import check_outputs, print_json, read_count, read_settings
+from lightloom.cli.options import FabricName, Json, Kind, OptionalFabricName, Ranks, Settings, count_option
+from lightloom.cli.output import check_outputs, print_json, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
@@ -26,7 +26,7 @@ schedule = typer.Typer(
 
 _FORMATS = "JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank), MSCCL (.xml)"
 _Source = Annotated[Path, typer.Argument(metavar="FILE", help=f"A schedule: {_FORMATS}.")]
-_OptionalRanks = Annotated[str | None, typer.Option(metavar="N", help="Number of ranks, with --fabric.")]
+_OptionalRanks = Annotated[int | None, count_option("--ranks", "Number of ranks, with --fabric.")]
 _Nbytes = Annotated[str | None, typer.Option(help="Size of the collective, for a program of MSCCL.")]
 
 
@@ -44,8 +44,7 @@ def export(
 ) -> None:
     """Build a schedule, verify it and write it."""
     _check_output(output)
-    count = read_count(ranks, "--ranks")
-    made = synthesize(kind, fabric, count, nbytes, algorithm=algorithm, set=read_settings(settings))
+    made = synthesize(kind, fabric, ranks, nbytes, algorithm=algorithm, set=read_settings(settings))
     _report(made, made.save(output), as_json)
 
 
@@ -97,12 +96,12 @@ def _check_output(output: Path) -> None:
     check_outputs(files=[output])
 
 
-def _fabric(name: str | None, ranks: str | None, settings: list[str] | None) -> Fabric | None:
+def _fabric(name: str | None, ranks: int | None, settings: list[str] | None) -> Fabric | None:
     if name is None and ranks is None and not settings:
         return None
     if name is None or ranks is None:
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
-    return load_fabric(name, read_count(ranks, "--ranks"), set=read_settings(settings))
+    return load_fabric(name, ranks, set=read_settings(settings))
 
 
 def _size(nbytes: str | None) -> float | None:

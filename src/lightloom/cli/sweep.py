@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lightloom.cli.options import Json
-from lightloom.cli.output import print_json, read_optional_count
+from lightloom.cli.options import Json, count_option
+from lightloom.cli.output import print_result
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import provenance_line
 from lightloom.core.results import Document
-from lightloom.reports.console import make_console
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 from lightloom.sweeps.compute import DONE, FAILED, REFUSED
@@ -32,7 +31,7 @@ def sweep(
         typer.Option(metavar="FOLDER", help="Folder of the results; out/ and the experiment's name without it."),
     ] = None,
     jobs: Annotated[
-        str | None, typer.Option(metavar="N", help="Processes on this machine; one for each core without it.")
+        int | None, count_option("--jobs", "Processes on this machine; one for each core without it.")
     ] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Compute on the Dask cluster of this scheduler instead.")
@@ -43,7 +42,7 @@ def sweep(
     """Compute every point of an experiment that its folder lacks; results as Parquet, and one page."""
     if jobs is not None and (dask is not None or ray is not None):
         raise ConfigError(f"--jobs {jobs}: expected without --dask and --ray, whose workers compute")
-    workers = Workers(jobs=read_optional_count(jobs, "--jobs"), dask=dask, ray=ray)
+    workers = Workers(jobs=jobs, dask=dask, ray=ray)
     request = read_experiment(experiment)
     points = points_of(request)
     folder = Path("out") / request.name if out is None else out
@@ -55,10 +54,7 @@ def sweep(
         raise typer.Exit(130) from None
     page = write(sweep_report(result, request.description), folder / "report.html")
     document = _document(result, page)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document)
+    print_result(document, as_json, _parts(document), {"results": result.results, "report": page})
     if document["failed"]:
         raise typer.Exit(1)
 
@@ -77,13 +73,11 @@ def _document(result: Swept, page: Path) -> Document:
     }
 
 
-def _print(document: Document) -> None:
-    say = make_console().print
+def _parts(document: Document) -> Iterator[str]:
+    """How many points were computed, and what became of them."""
     earlier = document["points"] - document["computed"]
-    say(f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run")
-    say(f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why")
+    yield f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run"
+    yield f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why"
     if document["unused"]:
-        say(f"{document['unused']} rows in the folder belong to other points or to other code, and are left out")
-    say(provenance_line(document["provenance"]) + f", code {document['provenance']['code']}", style="dim")
-    for what in ("results", "report"):
-        say(f"{what}: {document[what]}", soft_wrap=True)
+        yield f"{document['unused']} rows in the folder belong to other points or to other code, and are left out"
+    yield f"hash of the code that computed them: {document['provenance']['code']}"

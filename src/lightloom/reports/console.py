@@ -1,4 +1,4 @@
-"""The same rows as in the pages, for terminals: tables that give up columns rather than break lines.
+"""The same rows as in the pages, for terminals: tables that give up columns rather than break words.
 
     #  plan                         step      samples/s  where the time goes   energy       memory    vs bound
     1  fsdp · ring-two-way-striped  13.77 ms  148,900    ██████▓               not sourced  2.3 GiB   1.02×
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import IO, Any
+from typing import IO, Generic, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +30,9 @@ _PLAIN_BLOCKS = dict(zip(SHARES, "#=+.", strict=True))
 _STATUS_STYLES = {"match": "green", "deviates": "yellow", "not reproducible": "dim"}
 _PIPE_WIDTH = 120
 """Columns where output is no terminal and ``$COLUMNS`` is not set."""
+_GAP = 2
+"""Blanks between two columns of a table."""
+_Row = TypeVar("_Row")
 
 
 def make_console(file: IO[str] | None = None) -> Console:
@@ -51,12 +55,58 @@ def to_text(table: Table, width: int = _PIPE_WIDTH) -> str:
     return buffer.getvalue()
 
 
+@dataclass(frozen=True, slots=True)
+class _Column(Generic[_Row]):
+    """A column of a table that may be given up for want of room."""
+
+    name: str
+    cell: Callable[[_Row], Text]
+    rank: int = 0
+    """Columns of rank 0 always stay; of the others, those of the largest rank are given up first."""
+    wraps: bool = False
+    """Whether cells may be broken between words."""
+    right: bool = False
+    """Whether cells are set flush right."""
+
+
+def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int, title: str) -> Table:
+    """Rows in as many of the columns as ``width`` has room for without breaking a word."""
+    cells = {column.name: [column.cell(row) for row in rows] for column in columns}
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for column in columns:
+        texts = [Text(column.name), *cells[column.name]]
+        most[column.name] = max(text.cell_len for text in texts)
+        words = [word.cell_len for text in texts for word in text.split(" ")] if column.wraps else []
+        least[column.name] = max(words, default=most[column.name])
+    shown = list(columns)
+    while sum(least[column.name] + _GAP for column in shown) > width:
+        last = max(shown, key=lambda column: column.rank)
+        if last.rank == 0:
+            break
+        shown.remove(last)
+    spare = width - sum(least[column.name] + _GAP for column in shown)
+    table = _table(title)
+    for column in shown:
+        wider = max(min(most[column.name] - least[column.name], spare), 0) if column.wraps else 0
+        spare -= wider
+        table.add_column(
+            column.name,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=not column.wraps,
+            width=least[column.name] + wider if spare >= 0 else None,
+        )
+    for row_cells in zip(*(cells[column.name] for column in shown), strict=True):
+        table.add_row(*row_cells)
+    return table
+
+
 def ranking_table(
     rows: Sequence[RankingRow],
     width: int,
     *,
     title: str = "",
-    places: Sequence[int] = (),
     ascii_only: bool = False,
 ) -> Table:
     """Plans with the parts of their time as bars, which share one scale a sample.
@@ -65,60 +115,45 @@ def ranking_table(
         rows: the plans, in their order.
         width: columns of the terminal.
         title: heading of the table.
-        places: of the rows in the ranking; 1, 2, 3, ... without them.
         ascii_only: whether bars are drawn with ASCII characters.
     """
     longest = max((sum(row.per_sample().values()) for row in rows), default=0.0)
     blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
-    layout = _Layout(rows, width)
-    table = _table(title)
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("plan", overflow="fold")
-    for name, options in layout.columns:
-        table.add_column(name, **options)
-    for place, row in zip(places or range(1, len(rows) + 1), rows, strict=True):
-        title_cell = Text(row.plan if layout.compressed else row.name).append(
-            f" {FRONT}" if row.on_front else "", "green"
-        )
-        cells = {
-            "where": Text(row.site),
-            "samples": Text(f"{row.global_batch:,}"),
-            "step": Text(format_time(row.step_time), style="bold"),
-            "samples/s": Text(format_rate(row.samples_per_second)),
-            "time": breakdown_bar(row.per_sample(), longest, layout.bar, blocks),
-            "compression": _compression(row),
-            "energy/sample": Text(row.energy_per_sample, style="dim" if row.energy is None else ""),
-            "memory": Text("–" if row.memory is None else format_size(row.memory)),
-            "vs bound": Text(format_ratio(row.lower_bound_ratio)),
-            "checks": _checks(row),
-        }
-        chosen = ("time" if name == "where the time goes" else name for name, _ in layout.columns)
-        table.add_row(Text(str(place)), title_cell, *(cells[name] for name in chosen))
-    return table
+    bar = 24 if width >= 150 else 19 if width >= 110 else 14 if width >= 80 else 8
+    wide = width >= 100
+    optional = {
+        "where": len({row.site for row in rows}) > 1,
+        "samples": len({row.global_batch for row in rows}) > 1,
+        "samples/s": any(row.global_batch > 1 for row in rows),
+        "compression": wide and any(row.compression for row in rows),
+        "energy/sample": width >= 150 or any(row.known_energy or row.energy for row in rows),
+        "memory": any(row.memory is not None for row in rows),
+        "vs bound": any(row.lower_bound_ratio is not None for row in rows),
+    }
 
+    def plan(row: RankingRow) -> Text:
+        text = Text(row.plan if optional["compression"] else row.name)
+        return text.append(f" {FRONT}", "green") if row.on_front else text
 
-class _Layout:
-    """The columns of a ranking that a terminal has room for."""
-
-    def __init__(self, rows: Sequence[RankingRow], width: int) -> None:
-        wide, medium, widest = width >= 100, width >= 76, width >= 150
-        self.bar = 24 if widest else 19 if width >= 110 else 14 if width >= 80 else 8
-        self.compressed = wide and any(row.compression for row in rows)
-        right: dict[str, Any] = {"justify": "right", "no_wrap": True}
-        bar: dict[str, Any] = {"no_wrap": True, "width": self.bar}
-        columns: list[tuple[str, dict[str, Any], bool]] = [
-            ("where", {"overflow": "fold"}, len({row.site for row in rows}) > 1),
-            ("samples", right, len({row.global_batch for row in rows}) > 1),
-            ("step", right, True),
-            ("samples/s", right, medium and any(row.global_batch > 1 for row in rows)),
-            ("where the time goes" if self.bar >= 19 else "time", bar, width >= 50),
-            ("compression", {"overflow": "fold"}, self.compressed),
-            ("energy/sample", right, widest or (wide and any(row.known_energy or row.energy for row in rows))),
-            ("memory", right, wide and any(row.memory is not None for row in rows)),
-            ("vs bound", right, medium and any(row.lower_bound_ratio is not None for row in rows)),
-            ("checks", {"no_wrap": True}, medium),
-        ]
-        self.columns = [(name, options) for name, options, shown in columns if shown]
+    columns: list[_Column[RankingRow]] = [
+        _Column("#", lambda row: Text(str(row.place or ""), "dim"), right=True),
+        _Column("plan", plan, wraps=True),
+        _Column("where", lambda row: Text(row.site), 1, wraps=True),
+        _Column("samples", lambda row: Text(f"{row.global_batch:,}"), 2, right=True),
+        _Column("step", lambda row: Text(format_time(row.step_time), "bold"), right=True),
+        _Column("samples/s", lambda row: Text(format_rate(row.samples_per_second)), 3, right=True),
+        _Column(
+            "where the time goes" if bar >= 19 else "time",
+            lambda row: breakdown_bar(row.per_sample(), longest, bar, blocks),
+            4,
+        ),
+        _Column("compression", _compression, 2, wraps=True),
+        _Column("energy/sample", lambda row: _energy(row.energy_per_sample, row.energy), 8, right=True),
+        _Column("memory", lambda row: Text("–" if row.memory is None else format_size(row.memory)), 7, right=True),
+        _Column("vs bound", lambda row: Text(format_ratio(row.lower_bound_ratio)), 6, right=True),
+        _Column("checks", _checks, 5),
+    ]
+    return _fitted_table([column for column in columns if optional.get(column.name, True)], rows, width, title)
 
 
 def _compression(row: RankingRow) -> Text:
@@ -143,66 +178,49 @@ def breakdown_bar(
     text = Text()
     if whole <= 0:
         return text
-    for key, length in _cells({key: breakdown.get(key, 0.0) / whole * cells for key in SHARES}).items():
-        text.append(blocks[key] * length, style=SHARES[key][1])
+    # The edges between parts are rounded, not the parts, so that the bar is as long as it should be.
+    edges = [round(edge / whole * cells) for edge in accumulate((breakdown.get(key, 0.0) for key in SHARES), initial=0)]
+    for key, begin, end in zip(SHARES, edges[:-1], edges[1:], strict=True):
+        text.append(blocks[key] * (end - begin), style=SHARES[key][1])
     return text
 
 
 def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = "") -> Table:
     """Algorithms beside the bound that none of them can beat."""
-    table = _table(title)
-    table.add_column("algorithm", overflow="fold")
-    for name in ("steps", "time", "vs bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if width >= 70:
-        table.add_column("lower bound", justify="right", no_wrap=True)
-    if width >= 84:
-        table.add_column("energy", justify="right", no_wrap=True)
-        table.add_column("checks", no_wrap=True)
-    if width >= 120:
-        table.add_column("bound set by", overflow="fold", style="dim")
-    for row in rows:
-        cells = [Text(row.algorithm), Text(str(row.steps)), Text(format_time(row.time), style="bold")]
-        cells.append(Text(format_ratio(row.times_bound)))
-        if width >= 70:
-            cells.append(Text(format_time(row.lower_bound)))
-        if width >= 84:
-            cells.append(Text(format_energy(row.energy), style="dim" if row.energy is None else ""))
-            cells.append(_flag(row.verified, "verified", "NOT VERIFIED"))
-        if width >= 120:
-            cells.append(Text(row.bound_by))
-        table.add_row(*cells)
-    return table
+    columns: list[_Column[CollectiveRow]] = [
+        _Column("algorithm", lambda row: Text(row.algorithm), wraps=True),
+        _Column("steps", lambda row: Text(str(row.steps)), right=True),
+        _Column("time", lambda row: Text(format_time(row.time), "bold"), right=True),
+        _Column("vs bound", lambda row: Text(format_ratio(row.times_bound)), right=True),
+        _Column("lower bound", lambda row: Text(format_time(row.lower_bound)), 1, right=True),
+        _Column("energy", lambda row: _energy(format_energy(row.energy), row.energy), 2, right=True),
+        _Column("checks", lambda row: _flag(row.verified, "verified", "NOT VERIFIED"), 3),
+        _Column("bound set by", lambda row: Text(row.bound_by, "dim"), 4, wraps=True),
+    ]
+    return _fitted_table(columns, rows, width, title)
 
 
 def claims_table(claims: Iterable[Claim], width: int, *, title: str = "") -> Table:
     """Published figures beside ours; what deviates says why."""
-    table = _table(title)
-    table.add_column("figure", overflow="fold", no_wrap=width >= 140)
-    for name in ("paper", "ours"):
-        table.add_column(name, justify="right", overflow="fold")
-    table.add_column("unit", overflow="fold")
-    table.add_column("status", no_wrap=width >= 60, overflow="fold")
-    if width >= 90:
-        table.add_column("why", overflow="fold", style="dim")
-    for claim in claims:
-        status = Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
-        cells = [
-            Text(claim.id),
-            Text(format_claim(claim.paper)),
-            Text(format_claim(claim.ours)),
-            Text(claim.unit),
-            status,
-        ]
-        table.add_row(*cells, *([Text(claim.why)] if width >= 90 else []))
-    return table
+    columns: list[_Column[Claim]] = [
+        _Column("figure", lambda claim: Text(claim.id), wraps=True),
+        _Column("paper", lambda claim: Text(format_claim(claim.paper)), wraps=True, right=True),
+        _Column("ours", lambda claim: Text(format_claim(claim.ours)), wraps=True, right=True),
+        _Column("unit", lambda claim: Text(claim.unit), wraps=True),
+        _Column("status", _status, wraps=width < 60),
+        _Column("why", lambda claim: Text(claim.why, "dim"), 1, wraps=True),
+    ]
+    return _fitted_table(columns, list(claims), width, title)
 
 
-def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
-    """Text in columns, the first flush left and the others flush right."""
+def plain_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[str] | None = None
+) -> Table:
+    """Text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
     table = _table(title)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for column in columns:
+        flush_left = column in (columns[:1] if left is None else left)
+        table.add_column(column, justify="left" if flush_left else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -223,7 +241,7 @@ def _table(title: str) -> Table:
     return Table(
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, _GAP, 0, 0),
         header_style="dim",
         title_justify="left",
         title_style="bold",
@@ -231,10 +249,12 @@ def _table(title: str) -> Table:
     )
 
 
-def _cells(exact: Mapping[str, float]) -> dict[str, int]:
-    """Whole cells: the edges between parts are rounded, not the parts, so that the bar is as long as it should be."""
-    edges = [round(edge) for edge in accumulate(exact.values(), initial=0.0)]
-    return {key: end - begin for key, begin, end in zip(exact, edges[:-1], edges[1:], strict=True)}
+def _energy(text: str, joules: float | None) -> Text:
+    return Text(text, style="dim" if joules is None else "")
+
+
+def _status(claim: Claim) -> Text:
+    return Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
 
 
 def _checks(row: RankingRow) -> Text:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.price import Cost
 from lightloom.core.claims import Claim
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.parallelism.plan import MemoryUse
@@ -31,7 +33,10 @@ class RankingRow:
     """Seconds."""
     breakdown: Mapping[str, float]
     """Seconds by what the step waits for, as ``Timeline.breakdown()`` gives them."""
+    place: int = 0
+    """Place in the ranking, from 1 on; 0 outside of a ranking."""
     compression: str | None = None
+    """Codec and ratio in a few words."""
     compression_effect: str = ""
     """What compression saves or loses against the same plan without it, in a few words."""
     energy: float | None = None
@@ -192,6 +197,18 @@ class Report:
     """As ``core.provenance.provenance`` gives it."""
 
 
+def collective_row(algorithm: str, cost: Cost, bound: Bound) -> CollectiveRow:
+    """The row of a verified schedule."""
+    return CollectiveRow(
+        algorithm=algorithm,
+        steps=cost.steps,
+        time=cost.time,
+        lower_bound=bound.time,
+        bound_by=bound.bound_by,
+        energy=cost.energy,
+    )
+
+
 def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
     """Plans with what each costs a sample."""
     return Table(
@@ -199,9 +216,9 @@ def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
         columns=("#", "strategy", "plan", "where", "samples", "step", "samples/s", "energy/sample", "memory", "front"),
         rows=tuple(
             (
-                str(place),
+                str(row.place),
                 row.strategy,
-                row.detail,
+                " · ".join(part for part in (row.detail, row.compression) if part),
                 row.site,
                 f"{row.global_batch:,}",
                 format_time(row.step_time),
@@ -210,7 +227,7 @@ def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
                 ("" if row.memory is None else format_size(row.memory)) + ("" if row.fits is not False else " ✗"),
                 FRONT if row.on_front else "",
             )
-            for place, row in enumerate(rows, start=1)
+            for row in rows
         ),
         caption=caption,
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from lightloom.cli.circuits.solvers import counted, read_request, solve
 from lightloom.cli.circuits.traffic_file import read_traffic
 from lightloom.cli.options import Json, Settings, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_settings
+from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
@@ -18,7 +20,7 @@ from lightloom.core.units import format_bandwidth, format_size, format_time, par
 from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.circuits import Timing
-from lightloom.reports.console import facts_table, make_console
+from lightloom.reports.console import facts_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.figures.traffic_figure import assignment_figure
 
@@ -58,10 +60,7 @@ def circuits(
     document = _document(solved, played, on, timing) | {"provenance": origin}
     if figure is not None:
         document["figure"] = str(figure)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, solved, on, provenance_line(origin))
+    print_result(document, as_json, _parts(document, solved, on), {"drawn": figure})
 
 
 def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
@@ -122,7 +121,8 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Doc
     }
 
 
-def _print(document: Document, solved: Solved, on: Fabric, origin: str) -> None:
+def _parts(document: Document, solved: Solved, on: Fabric) -> Iterator[Table]:
+    """The facts of the circuits."""
     assignment = solved.assignment
     pairs, holds = len(assignment.traffic), assignment.circuits.holds
     stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"
@@ -139,8 +139,4 @@ def _print(document: Document, solved: Solved, on: Fabric, origin: str) -> None:
     ]
     if assignment.unassigned:
         facts.append(("unassigned", f"{assignment.unassigned} circuits that loads admit found no wavelength"))
-    console = make_console()
-    console.print(facts_table(facts, title=f"circuits on a {on.kind_name}"))
-    console.print(origin, style="dim")
-    if "figure" in document:
-        console.print(f"drawn: {document['figure']}", soft_wrap=True)
+    yield facts_table(facts, title=f"circuits on a {on.kind_name}")

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from lightloom.cli.compress.codec_files import decode_file, encode_file
-from lightloom.cli.options import Json
-from lightloom.cli.output import check_outputs, print_json, read_count, read_optional_count
+from lightloom.cli.options import Json, count_option
+from lightloom.cli.output import check_outputs, print_result
 from lightloom.compression import find
 from lightloom.compression.profile import store
 from lightloom.compression.profiling import measure, read_gradients
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
 from lightloom.core.units import format_size
 from lightloom.planner.pricing.compression import model_key
-from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 from lightloom.workloads.load import load_workload
 from lightloom.workloads.resolve import INSTALL_TORCH
@@ -51,35 +52,36 @@ def profile(
     data: Annotated[
         Path | None, typer.Option(help="Folder with data sets (MNIST), for models that they fit; else random inputs.")
     ] = None,
-    steps: Annotated[str, typer.Option(metavar="N", help="Steps to train.")] = "20",
-    batch: Annotated[str, typer.Option(metavar="N", help="Samples in a step.")] = "16",
-    sequence_length: Annotated[str | None, typer.Option(metavar="N", help="Tokens per sample.")] = None,
+    steps: Annotated[int, count_option("--steps", "Steps to train.")] = 20,
+    batch: Annotated[int, count_option("--batch", "Samples in a step.")] = 16,
+    sequence_length: Annotated[int | None, count_option("--sequence-length", "Tokens per sample.")] = None,
     learning_rate: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9.")] = 0.01,
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of initialisation, inputs and labels.")] = "0",
+    seed: Annotated[int, count_option("--seed", "Seed of initialisation, inputs and labels.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the profile to a file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --compression`."""
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
-    options = {"steps": read_count(steps, "--steps"), "batch": read_count(batch, "--batch")}
-    tokens = read_optional_count(sequence_length, "--sequence-length")
-    number = read_count(seed, "--seed")
     check_outputs(files=[out])
-    graph = load_workload(model, batch=1, sequence_length=tokens)
+    graph = load_workload(model, batch=1, sequence_length=sequence_length)
     if gradients:
         origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
-        chosen = options | {"sequence_length": tokens, "learning_rate": learning_rate, "seed": number, "data": data}
-        origin, values = _trained(model, graph, chosen)
+        options = {
+            "steps": steps,
+            "batch": batch,
+            "sequence_length": sequence_length,
+            "learning_rate": learning_rate,
+            "seed": seed,
+            "data": data,
+        }
+        origin, values = _trained(model, graph, options)
     measured = measure(model, graph.parameters, values, codecs, origin)
-    document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else number)}
+    document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
     store(measured, model_key(model))
-    if as_json:
-        print_json(document)
-    else:
-        _print(measured, provenance_line(document["provenance"]), out)
+    print_result(document, as_json, _parts(measured), {"profile": out})
 
 
 def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[tuple[int, Gradients]]]:
@@ -120,8 +122,8 @@ def _read_gradients(path: Path) -> Gradients:
     return saved_gradients(path)
 
 
-def _print(profile: CompressionProfile, origin: str, out: Path | None) -> None:
-    console = make_console()
+def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
+    """Tables of the codecs and of each codec's largest tensors, and how they were measured."""
     threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
     columns = ["codec", *_FIT, "encode GB/s", "decode GB/s"]
     cells = [
@@ -134,19 +136,13 @@ def _print(profile: CompressionProfile, origin: str, out: Path | None) -> None:
         for codec in profile.codecs
     ]
     title = f"{profile.model}, {profile.parameters:,} parameters"
-    console.print(plain_table(columns, cells, title=title))
+    yield plain_table(columns, cells, title=title)
     for codec in profile.codecs:
         largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
         cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
-        console.print(plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors"))
-    console.print(f"gradients: {profile.gradients}", soft_wrap=True)
-    console.print(
-        f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan",
-        soft_wrap=True,
-    )
-    console.print(origin, style="dim")
-    if out is not None:
-        console.print(f"profile: {out}", soft_wrap=True)
+        yield plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors")
+    yield f"gradients: {profile.gradients}"
+    yield f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan"
 
 
 _FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")

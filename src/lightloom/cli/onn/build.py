@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from lightloom.api.averaging import ProvedAverager, averager
+from lightloom.api.averaging import averager
 from lightloom.cli.onn.files import check_network_name
-from lightloom.cli.onn.noise import Subject, draw_noise
-from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.cli.onn.noise import draw_noise
+from lightloom.cli.options import Json, NetworkOut, NoisyDraws, Nonlinearity, Rounding, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
 from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
-from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.photonics.averaging import Construction
     from lightloom.photonics.averaging.cascade import Cascade
-
-_TUPLES = "200000"
 
 
 _Noise = Annotated[
@@ -35,11 +36,8 @@ _CarriesDecimals = Annotated[
     bool, typer.Option("--carries-decimals", help="Keep decimals in the last output, for level 2 of a cascade.")
 ]
 _Cascade = Annotated[
-    str | None,
-    typer.Option(metavar="GROUPS", help="Two levels: an averager of N servers for each group, one above them."),
-]
-_Evaluations = Annotated[
-    str, typer.Option(metavar="N", help="Noisy draws behind each accuracy on the way to the noise limit.")
+    int | None,
+    count_option("--cascade", "Two levels: an averager of N servers for each group, one above them.", "GROUPS"),
 ]
 _Scenarios = Annotated[
     bool, typer.Option("--scenarios", help="The paper's four scenarios on their full grids; takes minutes.")
@@ -48,25 +46,24 @@ _Scenarios = Annotated[
 
 def build(
     *,
-    servers: Annotated[str | None, typer.Option(metavar="N", help="Servers whose codes are averaged.")] = None,
-    bits: Annotated[str | None, typer.Option(metavar="B", help="Bits of a code, 1 to 32.")] = None,
+    servers: Annotated[int | None, count_option("--servers", "Servers whose codes are averaged.")] = None,
+    bits: Annotated[int | None, count_option("--bits", "Bits of a code, 1 to 32.", "B")] = None,
     noise: _Noise = None,
     nonlinearity: Nonlinearity = "relu",
-    inputs: Annotated[str, typer.Option(metavar="K", help="Signals that P groups the codes to.")] = "4",
+    inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = 4,
     rounding: Rounding = "floor",
     carries_decimals: _CarriesDecimals = False,
     cascade: _Cascade = None,
-    tuples: Annotated[str, typer.Option(metavar="N", help="Tuples of codes sent through a cascade.")] = _TUPLES,
-    evaluations: _Evaluations = "400000",
+    tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = 200_000,
+    evaluations: NoisyDraws = 400_000,
     scenarios: _Scenarios = False,
     out: NetworkOut = None,
     figure: Annotated[Path | None, figure_option("Draw errors against noise")] = None,
     as_json: Json = False,
 ) -> None:
     """Write down the smallest network that averages exactly, and prove it."""
-    draws = read_count(evaluations, "--evaluations", least=1)
     if scenarios:
-        _scenarios(draws, as_json)
+        _scenarios(evaluations, as_json)
         return
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
@@ -75,42 +72,34 @@ def build(
     if out is not None:
         check_network_name(out)
     check_outputs([figure])
-    count, width = read_count(servers, "--servers"), read_count(bits, "--bits")
     if cascade is not None:
-        groups = read_count(cascade, "--cascade")
-        _cascade(groups, count, width, nonlinearity, read_count(tuples, "--tuples", least=1), as_json)
+        _cascade(cascade, servers, bits, nonlinearity, tuples, as_json)
         return
     made = averager(
-        count,
-        width,
+        servers,
+        bits,
         noise=noise,
         nonlinearity=cast(Any, nonlinearity),
-        inputs=read_count(inputs, "--inputs"),
+        inputs=inputs,
         rounding=cast(Any, rounding),
         carries_decimals=carries_decimals,
-        evaluations=draws,
+        evaluations=evaluations,
     )
     with progress("Checking", None):
         document = made.to_json()
     if figure is not None:
-        document["noise_curve"] = _draw(made, figure, document["provenance"])
+        name = f"{made.construction.name}, {made.mzi_count} MZIs"
+        network, limit = made.construction.network, made.noise_limit
+        curve = draw_noise(network, made.arguments, name, limit, evaluations, figure, document["provenance"])
+        document["noise_curve"] = curve
     if out is not None:
         made.save(out)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, out, figure)
+    print_result(document, as_json, _parts(document), {"network": out, "drawn": figure})
 
 
-def _draw(made: ProvedAverager, figure: Path, origin: Document) -> list[dict[str, float]]:
-    construction, function = made.construction, made.arguments
-    title = f"{function.servers} servers, {function.bits} bits, {construction.network.nonlinearity}"
-    subject = Subject(construction.network, construction.function, f"{construction.name}, {made.mzi_count} MZIs")
-    return draw_noise(subject, made.noise_limit, made.evaluations, title, figure, origin)
-
-
-def _print(document: Document, out: Path | None, figure: Path | None) -> None:
-    console, units = make_console(), document["mzi_count_of_p_and_t"]
+def _parts(document: Document) -> Iterator[str | Table]:
+    """The facts of the network, and its proof."""
+    units, bound = document["mzi_count_of_p_and_t"], document["noise_bound_of_any_network"]
     how = "all" if document["exhaustive"] else "the hardest and random"
     rows = [
         ("construction", f"{document['construction']}, {document['nonlinearity']}"),
@@ -118,22 +107,13 @@ def _print(document: Document, out: Path | None, figure: Path | None) -> None:
         ("MZIs", f"{document['mzi_count']:,} (economy {document['mzi_count_economy']:,}; P and T {units:,} more)"),
         ("signals", "-".join(str(n) for n in document["layers"])),
         ("largest gain", f"{document['largest_gain']:,.4g}"),
-        ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {_bound(document)})"),
+        ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {bound:.3g})"),
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
     ]
     title = f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"
-    console.print(facts_table(rows, title=title))
-    console.print("proof")
-    for step in document["proof"]:
-        console.print(f"  {step}", soft_wrap=True)
-    console.print(provenance_line(document["provenance"]), style="dim")
-    for name, path in (("network", out), ("drawn", figure)):
-        if path is not None:
-            console.print(f"{name}: {path}", soft_wrap=True)
-
-
-def _bound(document: Document) -> str:
-    return f"{document['noise_bound_of_any_network']:.3g}"
+    yield facts_table(rows, title=title)
+    yield "proof"
+    yield from (f"  {step}" for step in document["proof"])
 
 
 def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, as_json: bool) -> None:
@@ -150,10 +130,12 @@ def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: in
         "end_to_end": ends,
         "provenance": provenance([groups, servers, bits, nonlinearity, tuples], 0),
     }
-    if as_json:
-        print_json(document)
-        return
-    console = make_console()
+    print_result(document, as_json, _cascade_parts(document))
+
+
+def _cascade_parts(document: Document) -> Iterator[str | Table]:
+    """The table of the two levels, and what arrives from end to end."""
+    ends = document["end_to_end"]
     rows = [
         [
             f"{index}",
@@ -164,14 +146,13 @@ def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: in
         ]
         for index, level in enumerate(document["levels"], 1)
     ]
-    title = f"{groups} x {servers} servers, {bits} bits: {made.mzi_count:,} MZIs"
-    console.print(plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title))
-    console.print(
+    servers = f"{document['groups']} x {document['servers']} servers"
+    title = f"{servers}, {document['bits']} bits: {document['mzi_count']:,} MZIs"
+    yield plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title)
+    yield (
         f"end to end, {ends['tuples']:,} tuples: {ends['wrong_with_decimals']:,} wrong; without decimals (eq. 9) "
-        f"{ends['wrong_without_decimals']:,}, {100 * ends['share_wrong_without_decimals']:.1f} %, each one too small",
-        soft_wrap=True,
+        f"{ends['wrong_without_decimals']:,}, {100 * ends['share_wrong_without_decimals']:.1f} %, each one too small"
     )
-    console.print(provenance_line(document["provenance"]), style="dim")
 
 
 def _level(made: Cascade, name: str) -> Document:
@@ -192,14 +173,15 @@ def _scenarios(draws: int, as_json: bool) -> None:
     origin = provenance(["scenarios", draws], 0)
     with progress("Networks", ROWS) as advance:
         rows = scenario_rows(advance, draws)
-    if as_json:
-        print_json({"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin})
-        return
-    console = make_console()
+    document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
+    print_result(document, as_json, _scenario_parts(rows))
+
+
+def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
+    """The table of the scenarios."""
     columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain", "noise limit"]
-    console.print(plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios"))
-    console.print("–: the paper states none", style="dim")
-    console.print(provenance_line(origin), style="dim")
+    yield plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios")
+    yield Text("–: the paper states none", style="dim")
 
 
 def _scenario_cells(row: Document) -> list[str]:

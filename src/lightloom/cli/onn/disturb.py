@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
+from rich.table import Table
 
-from lightloom.cli.onn.test_accuracy import TrainingRun, measured_accuracy, print_accuracy
-from lightloom.cli.options import Json, MeshKind, Network, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_errors, measured_accuracy
+from lightloom.cli.options import Json, MeshKind, Network, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import content_hash, provenance, provenance_line
 from lightloom.core.results import Document
@@ -21,7 +23,7 @@ from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import monte_carlo
 from lightloom.photonics.meshes import sweep as swept
-from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.sweep import WORDS, sweep_figure
 from lightloom.reports.progress import progress
@@ -58,7 +60,7 @@ _Uncalibrated = Annotated[
     bool, typer.Option("--uncalibrated", help="Amplifiers are not set to make up for what is lost evenly.")
 ]
 _Samples = Annotated[
-    str, typer.Option(metavar="N", help="Grid points behind one accuracy; all where there are no more.")
+    int, count_option("--samples", "Grid points behind one accuracy; all where there are no more.", least=1)
 ]
 _Train = Annotated[
     bool, typer.Option("--train", help="Train a model on MNIST whose gradients are averaged on these devices.")
@@ -74,53 +76,46 @@ def disturb(
     loss: Annotated[float, typer.Option(metavar="DB", help="Of every MZI.")] = 0.0,
     loss_spread: Annotated[float, typer.Option(metavar="DB", help="Its standard deviation.")] = 0.0,
     crosstalk: _Crosstalk = 0.0,
-    dac_bits: Annotated[str, typer.Option(metavar="B", help="Of the phase settings; 0 is continuous.")] = "0",
+    dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     detector_noise: _DetectorNoise = 0.0,
     sweep: _Sweep = None,
-    draws: Annotated[str, typer.Option(metavar="N", help="Fabrications behind each accuracy.")] = "20",
+    draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
     correct: _Correct = False,
     uncalibrated: _Uncalibrated = False,
     form: Annotated[str, typer.Option(help="economy, svd or sigma-u, as in `onn map`.")] = "economy",
     mesh: MeshKind = "rectangular",
-    samples: _Samples = "400000",
-    seed: Annotated[str, typer.Option(metavar="N", help="Of the devices, or of the training.")] = "0",
+    samples: _Samples = 400_000,
+    seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
     train: _Train = False,
     data: _Data = None,
-    iterations: Annotated[str, typer.Option(metavar="N", help="Of the training.")] = "1000",
+    iterations: Annotated[int, count_option("--iterations", "Of the training.", least=1)] = 1000,
     folder: Annotated[Path | None, typer.Option(help="Keeps what is trained, to resume it.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    given = (phase_error, coupler_error, loss, loss_spread, crosstalk, read_count(dac_bits, "--dac-bits"))
-    fields = dict(zip(_FIELDS.values(), (*given, detector_noise), strict=True))
+    given = (phase_error, coupler_error, loss, loss_spread, crosstalk, dac_bits, detector_noise)
+    fields = dict(zip(_FIELDS.values(), given, strict=True))
     how = NonIdealities(**cast(Any, fields))
     sweeps = [_read_sweep(text) for text in sweep or []]
-    counts = {"draws": read_count(draws, "--draws", least=1), "samples": read_count(samples, "--samples", least=1)}
-    number = read_count(seed, "--seed")
+    counts = {"draws": draws, "samples": samples}
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     check_outputs([figure])
     weights, arguments = load_network(network)
-    origin = provenance([content_hash([w.tolist() for w in weights.weights]), fields, sweep, counts], number)
+    origin = provenance([content_hash([w.tolist() for w in weights.weights]), fields, sweep, counts], seed)
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        run = TrainingRun(data, read_count(iterations, "--iterations", least=1), number, folder)
+        run = TrainingRun(data, iterations, seed, folder)
         trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
-        if as_json:
-            print_json(trained)
-        else:
-            print_accuracy(trained, network)
+        print_result(trained, as_json, [accuracy_table(trained, network)])
         return
-    options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": number, **counts}
+    options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": seed, **counts}
     document = _monte_carlo(how, sweeps, weights, arguments, options) | {"provenance": origin}
     if figure is not None:
         _draw(document, figure)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, network, figure)
+    print_result(document, as_json, _parts(document, network), {"drawn": figure})
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
@@ -130,7 +125,6 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
         UnknownNameError: no such error of a device.
     """
-
     name, _, rest = text.partition("=")
     low_text, dots, ends = rest.partition("..")
     high_text, _, points_text = ends.partition(":")
@@ -197,30 +191,26 @@ def _draw(document: Document, figure: Path) -> None:
     save(sweep_figure(document["sweeps"], title), figure, provenance_line(document["provenance"]))
 
 
-def _print(document: Document, network: Path, figure: Path | None) -> None:
-    console = make_console()
-    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in document["devices"].items() if value) or "none"
+def _parts(document: Document, network: Path) -> Iterator[Table]:
+    """The facts of the fabrications, and a table for each sweep."""
     how = "every grid point" if document["exhaustive"] else "drawn grid points"
     mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
     title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
     rows = [
-        ("errors of devices", errors),
+        ("errors of devices", device_errors(document["devices"])),
         ("averaged rightly", _spread(document["accuracy"])),
         ("inputs", f"{document['points']:,}, {how}"),
         ("amplifiers", "make up for even loss" if document["calibrated"] else "as drawn"),
         ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
     ]
-    console.print(facts_table(rows, title=title))
+    yield facts_table(rows, title=title)
     for sweep in document["sweeps"]:
         cells = [
             [f"{row['value']:.4g}", *(f"{100 * row[name]:.4f}" for name in ("mean", "least", "largest"))]
             for row in sweep["rows"]
         ]
         columns = [WORDS[sweep["parameter"]], "averaged rightly, %", "worst", "best"]
-        console.print(plain_table(columns, cells))
-    console.print(provenance_line(document["provenance"]), style="dim")
-    if figure is not None:
-        console.print(f"drawn: {figure}", soft_wrap=True)
+        yield plain_table(columns, cells)
 
 
 def _spread(row: dict[str, float]) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
+from rich.table import Table
 
 from lightloom.cli.onn.files import read_matrix
 from lightloom.cli.options import Json, MeshKind, figure_option
-from lightloom.cli.output import check_outputs, print_json
+from lightloom.cli.output import check_outputs, print_json, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
@@ -29,7 +31,7 @@ from lightloom.photonics.meshes.phase_files import (
     phases_document,
     save_phases,
 )
-from lightloom.reports.console import make_console, plain_table
+from lightloom.reports.console import plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.chain import chain_figure, chain_parts
 from lightloom.reports.onn.mesh import part_figure
@@ -85,14 +87,12 @@ def map_to_meshes(
         raise ConfigError(f"--layer {layer!r}: expected one of {', '.join(parts)}")
     rows = [_row(name, part, matrices[name]) for name, part in parts.items()]
     origin = provenance([form, mesh, content_hash(phases_document(parts))])
+    totals = ("mzi_count", "mzi_count_paper", "mzi_count_economy", "columns")
     document = {
         "schema": "lightloom.onn-map/1",
         "form": form,
         "mesh": mesh,
-        "mzi_count": sum(row["mzi_count"] for row in rows),
-        "mzi_count_paper": sum(row["mzi_count_paper"] for row in rows),
-        "mzi_count_economy": sum(row["mzi_count_economy"] for row in rows),
-        "columns": sum(row["columns"] for row in rows),
+        **{name: sum(row[name] for row in rows) for name in totals},
         "largest_gain": max(row["gain"] for row in rows),
         "largest_error": max(row["largest_error"] for row in rows),
         "parts": rows,
@@ -103,11 +103,8 @@ def map_to_meshes(
     if netlist is not None:
         _write_netlists(parts, netlist)
     _draw(parts, arguments, figure, drawn, chain, origin)
-    if as_json:
-        print_json(document)
-    else:
-        written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
-        _print(document, origin_path, {name: path for name, path in written.items() if path is not None})
+    written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
+    print_result(document, as_json, _parts(document, origin_path), written)
 
 
 def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, chain: Path | None) -> None:
@@ -207,8 +204,8 @@ def _draw(
         save(chain_figure(chain_parts(parts), title), chain, line)
 
 
-def _print(document: Document, source: Path, written: dict[str, Path]) -> None:
-    console = make_console()
+def _parts(document: Document, source: Path) -> Iterator[Table]:
+    """The table of mapped matrices, their sum last."""
     cells = [
         [
             row["name"],
@@ -223,10 +220,7 @@ def _print(document: Document, source: Path, written: dict[str, Path]) -> None:
         for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
     ]
     columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain", "largest error"]
-    console.print(plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes"))
-    console.print(provenance_line(document["provenance"]), style="dim")
-    for name, path in written.items():
-        console.print(f"{name}: {path}", soft_wrap=True)
+    yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes")
 
 
 def _total(document: Document) -> Document:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.table import Table
+
 from lightloom.core.errors import UnsupportedError
-from lightloom.core.provenance import provenance_line
 from lightloom.core.results import Document
-from lightloom.reports.console import facts_table, make_console
+from lightloom.reports.console import facts_table
 from lightloom.reports.onn.sweep import WORDS
 from lightloom.reports.progress import progress
 from lightloom.workloads.resolve import INSTALL_TORCH
@@ -55,13 +57,16 @@ def measured_accuracy(
     return {"schema": "lightloom.onn-test-accuracy/1", **result.to_json()}
 
 
-def print_accuracy(document: Document, network: Path) -> None:
-    """Print the accuracies as a table."""
-    console = make_console()
-    errors = ", ".join(f"{WORDS[name]} {value:g}" for name, value in document["how"].items() if value) or "none"
+def device_errors(fields: Mapping[str, float]) -> str:
+    """Return the errors of devices in words; ``fields`` are those of `NonIdealities`."""
+    return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
+
+
+def accuracy_table(document: Document, network: Path) -> Table:
+    """Return the accuracies as a table."""
     difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
     rows = [
-        ("errors of devices", errors),
+        ("errors of devices", device_errors(document["how"])),
         (
             "wrong mean codes",
             f"{100 * document['code_error_rate']:.4g} %, RMS {document['rms_error_lsb']:.3g} of the last place",
@@ -70,5 +75,4 @@ def print_accuracy(document: Document, network: Path) -> None:
         ("averaged in float32", f"{100 * document['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
     ]
     run = f"{document['servers']} servers, {document['bits']} bits, {document['iterations']:,} iterations"
-    console.print(facts_table(rows, title=f"{network}: LeNet on MNIST, {run}"))
-    console.print(provenance_line(document["provenance"]), style="dim")
+    return facts_table(rows, title=f"{network}: LeNet on MNIST, {run}")

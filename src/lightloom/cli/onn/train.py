@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.table import Table
 
 from lightloom.cli.onn.files import check_network_name
-from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result, read_count
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
-from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.training import training_figure
 from lightloom.reports.progress import progress
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _Scenario = Annotated[
-    str | None, typer.Option(metavar="1..4", help="A row of the paper's Table I; 1 unless --servers is given.")
+    int | None, count_option("--scenario", "A row of the paper's Table I; 1 unless --servers is given.", "1..4")
 ]
 _Layers = Annotated[str | None, typer.Option(metavar="4-64-...-4", help="Signals: inputs, hidden layers, outputs.")]
 _Form = Annotated[
@@ -44,17 +46,17 @@ _Folder = Annotated[Path | None, typer.Option(help="Keeps a checkpoint; an inter
 def train(
     *,
     scenario: _Scenario = None,
-    servers: Annotated[str | None, typer.Option(metavar="N", help="Instead of a scenario.")] = None,
-    bits: Annotated[str | None, typer.Option(metavar="B", help="Bits of a code.")] = None,
+    servers: Annotated[int | None, count_option("--servers", "Instead of a scenario.")] = None,
+    bits: Annotated[int | None, count_option("--bits", "Bits of a code.", "B")] = None,
     layers: _Layers = None,
     form: _Form = None,
     approximated: _Approximated = None,
     noise: _Noise = 0.0,
     nonlinearity: Nonlinearity = "relu",
     rounding: Rounding = "floor",
-    epochs: Annotated[str | None, typer.Option(metavar="E", help="Passes over the grid.")] = None,
-    seed: Annotated[str, typer.Option(metavar="S", help="Seed of weights, order and noise.")] = "0",
-    threads: Annotated[str, typer.Option(metavar="N", help="PyTorch's threads; other counts round differently.")] = "1",
+    epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
+    seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
+    threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     search: Annotated[bool, typer.Option("--search", help="Depths and widths by successive halving.")] = False,
     widths: _Widths = "16,32,64",
@@ -72,12 +74,12 @@ def train(
         "noise": noise,
         "nonlinearity": nonlinearity,
         "rounding": rounding,
-        "seed": read_count(seed, "--seed"),
-        "threads": read_count(threads, "--threads"),
+        "seed": seed,
+        "threads": threads,
         "device": device,
     }
     if epochs is not None:
-        options["epochs"] = read_count(epochs, "--epochs")
+        options["epochs"] = epochs
     if search:
         if out is not None or figure is not None or layers is not None or form is not None or approximated is not None:
             raise ConfigError(
@@ -86,7 +88,8 @@ def train(
         _search(_function(scenario, servers, bits, rounding), widths, depths, options, folder, as_json)
         return
     recipe = _recipe(scenario, servers, bits, layers, form, approximated, options)
-    trained = _run(recipe, folder)
+    with progress("Epochs", recipe.work) as advance:
+        trained: Trained = _need_torch().train(recipe, folder, advance)
     document = {
         "schema": "lightloom.onn-train/1",
         **trained.to_json(),
@@ -96,11 +99,10 @@ def train(
     if out is not None:
         save_network(out, trained.network, trained.function_arguments)
     if figure is not None:
-        _draw(trained, figure, document["provenance"])
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, recipe, {"network": out, "drawn": figure})
+        title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
+        drawn = training_figure(trained.history, recipe.function.points, title)
+        save(drawn, figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _parts(document, recipe), {"network": out, "drawn": figure})
 
 
 def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
@@ -123,48 +125,36 @@ def _need_torch() -> Any:
 
 
 def _recipe(
-    scenario: str | None,
-    servers: str | None,
-    bits: str | None,
+    scenario: int | None,
+    servers: int | None,
+    bits: int | None,
     layers: str | None,
     form: str | None,
     approximated: str | None,
     options: Document,
 ) -> TrainingRecipe:
     own = (servers, bits, layers)
-    if scenario is not None and any(own):
+    given = [value is not None for value in own]
+    if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
-    if any(own) and not all(own):
+    if any(given) and not all(given):
         raise ConfigError("give --servers, --bits and --layers together")
     trained = _need_torch()
     chosen = options if form is None else {**options, "form": form}
     if approximated is not None:
         chosen["approximated"] = read_list(approximated, "--approximated")
-    if not all(own):
-        return cast(
-            "TrainingRecipe", trained.TrainingRecipe.scenario(read_count(scenario or "1", "--scenario"), **chosen)
-        )
+    if not all(given):
+        number = 1 if scenario is None else scenario
+        return cast("TrainingRecipe", trained.TrainingRecipe.scenario(number, **chosen))
     signals = read_list(str(layers), "--layers", "-")
     if chosen.setdefault("form", "cayley") != "free":
         chosen.setdefault("approximated", tuple(range(1, len(signals))))
-    return cast(
-        "TrainingRecipe",
-        trained.TrainingRecipe(
-            servers=read_count(str(servers), "--servers"),
-            bits=read_count(str(bits), "--bits"),
-            layers=signals,
-            **chosen,
-        ),
-    )
+    recipe = trained.TrainingRecipe(servers=servers, bits=bits, layers=signals, **chosen)
+    return cast("TrainingRecipe", recipe)
 
 
-def _run(recipe: TrainingRecipe, folder: Path | None) -> Trained:
-    with progress("Epochs", recipe.work) as advance:
-        return cast("Trained", _need_torch().train(recipe, folder, advance))
-
-
-def _print(document: Document, recipe: TrainingRecipe, written: dict[str, Path | None]) -> None:
-    console = make_console()
+def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
+    """The facts of the trained network."""
     how = "every point of the grid" if document["exhaustive"] else "sampled"
     rows = [
         ("signals", "-".join(str(n) for n in recipe.layers)),
@@ -179,33 +169,23 @@ def _print(document: Document, recipe: TrainingRecipe, written: dict[str, Path |
         ),
     ]
     title = f"{recipe.servers} servers, {recipe.bits} bits, {recipe.form}, {recipe.nonlinearity}"
-    console.print(facts_table(rows, title=title))
-    console.print(provenance_line(document["provenance"]), style="dim")
-    for name, path in written.items():
-        if path is not None:
-            console.print(f"{name}: {path}", soft_wrap=True)
+    yield facts_table(rows, title=title)
 
 
-def _draw(trained: Trained, figure: Path, origin: Document) -> None:
-    recipe = trained.recipe
-    title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
-    save(training_figure(trained.history, recipe.function.points, title), figure, provenance_line(origin))
-
-
-def _function(scenario: str | None, servers: str | None, bits: str | None, rounding: str) -> Any:
+def _function(scenario: int | None, servers: int | None, bits: int | None, rounding: str) -> FunctionArguments:
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
-    if servers is not None:
-        count, width = read_count(servers, "--servers"), read_count(str(bits), "--bits")
-    else:
-        number = read_count(scenario or "1", "--scenario")
+    if servers is None or bits is None:
+        number = 1 if scenario is None else scenario
         if not 1 <= number <= len(TABLE_I):
             raise ConfigError(f"scenario {number}: expected 1 to {len(TABLE_I)}")
-        count, width = TABLE_I[number - 1].servers, TABLE_I[number - 1].bits
-    return FunctionArguments(servers=count, bits=width, rounding=cast(Any, rounding))
+        servers, bits = TABLE_I[number - 1].servers, TABLE_I[number - 1].bits
+    return FunctionArguments(servers=servers, bits=bits, rounding=cast(Any, rounding))
 
 
-def _search(function: Any, widths: str, depths: str, options: Document, folder: Path | None, as_json: bool) -> None:
+def _search(
+    function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None, as_json: bool
+) -> None:
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
@@ -215,10 +195,12 @@ def _search(function: Any, widths: str, depths: str, options: Document, folder: 
     with progress("Epochs", work(wide, deep, budget)) as advance:
         result: SearchResult = search(function, wide, deep, budget, folder, advance, **rest)
     origin = provenance([asdict(function), wide, deep, budget, rest], options["seed"])
-    if as_json:
-        print_json({"schema": "lightloom.onn-search/1", **result.to_json(), "provenance": origin})
-        return
-    console = make_console()
+    document = {"schema": "lightloom.onn-search/1", **result.to_json(), "provenance": origin}
+    print_result(document, as_json, _search_parts(function, result))
+
+
+def _search_parts(function: FunctionArguments, result: SearchResult) -> Iterator[Table]:
+    """The table of the networks that were tried."""
     cells = [
         [
             "-".join(str(n) for n in trial.layers),
@@ -232,5 +214,4 @@ def _search(function: Any, widths: str, depths: str, options: Document, folder: 
     ]
     columns = ["signals", "MZIs", "accuracy, %", "noise limit", "epochs", ""]
     title = f"{function.servers} servers, {function.bits} bits: {len(result.trials)} networks"
-    console.print(plain_table(columns, cells, title=title))
-    console.print(provenance_line(origin), style="dim")
+    yield plain_table(columns, cells, title=title)

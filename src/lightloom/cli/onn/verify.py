@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from lightloom.cli.onn.noise import Subject, draw_noise
-from lightloom.cli.options import Json, Network, figure_option
-from lightloom.cli.output import check_outputs, print_json, read_count
+from lightloom.cli.onn.noise import draw_noise
+from lightloom.cli.options import Json, Network, count_option, figure_option
+from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.core.provenance import content_hash, provenance
 from lightloom.core.results import Document
 from lightloom.photonics.averaging import (
     Construction,
@@ -24,7 +27,7 @@ from lightloom.photonics.averaging import (
 from lightloom.photonics.averaging import verify as verification
 from lightloom.photonics.averaging.construct import recognise
 from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.reports.console import facts_table, make_console, plain_table
+from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
 _SHOWN = 10
@@ -35,44 +38,38 @@ def verify(
     *,
     network: Network,
     samples: Annotated[
-        str, typer.Option(metavar="N", help="Points of grids above 20 million, half of them beside carries.")
-    ] = "1000000",
+        int, count_option("--samples", "Points of grids above 20 million, half of them beside carries.", least=1)
+    ] = 1_000_000,
     noise: Annotated[
         float | None, typer.Option(metavar="S", help="Also the accuracy at this noise, a share of full scale.")
     ] = None,
     figure: Annotated[Path | None, figure_option("Find the noise limit and draw errors against noise")] = None,
     evaluations: Annotated[
-        str, typer.Option(metavar="N", help="Noisy draws behind each accuracy of --figure.")
-    ] = "400000",
+        int, count_option("--evaluations", "Noisy draws behind each accuracy of --figure.", least=1)
+    ] = 400_000,
     as_json: Json = False,
 ) -> None:
     """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours."""
-    count = read_count(samples, "--samples", least=1)
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
-    draws = read_count(evaluations, "--evaluations", least=1)
     check_outputs([figure])
     weights, arguments = load_network(network)
     function = arguments.function()
     with progress("Checking", None):
-        check = verification(weights, function, count)
+        check = verification(weights, function, samples)
         accuracy = None if noise is None else noisy_accuracy(weights, function, noise)
         construction = recognise(weights, function)
     document = _document(weights, arguments, check, construction) | {
         "noise": noise,
         "accuracy_at_noise": accuracy,
-        "provenance": provenance([content_hash([w.tolist() for w in weights.weights]), count, noise], 0),
+        "provenance": provenance([content_hash([w.tolist() for w in weights.weights]), samples, noise], 0),
     }
     if figure is not None:
-        limit = noise_limit(weights, function, evaluations=draws)
-        title = f"{arguments.servers} servers, {arguments.bits} bits, {weights.nonlinearity}"
-        subject = Subject(weights, function, network.stem if construction is None else construction.name)
-        document["noise_limit"] = limit
-        document["noise_curve"] = draw_noise(subject, limit, draws, title, figure, document["provenance"])
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, network, figure)
+        limit = noise_limit(weights, function, evaluations=evaluations)
+        name = network.stem if construction is None else construction.name
+        curve = draw_noise(weights, arguments, name, limit, evaluations, figure, document["provenance"])
+        document |= {"noise_limit": limit, "noise_curve": curve}
+    print_result(document, as_json, _parts(document, network), {"drawn": figure})
 
 
 def _document(
@@ -100,8 +97,8 @@ def _document(
     }
 
 
-def _print(document: Document, network: Path, figure: Path | None) -> None:
-    console = make_console()
+def _parts(document: Document, network: Path) -> Iterator[str | Text | Table]:
+    """The facts of the network, its errors by size, and its proof."""
     how = "every point of the grid" if document["exhaustive"] else "sampled, half beside carries"
     rows = [
         ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),
@@ -113,19 +110,15 @@ def _print(document: Document, network: Path, figure: Path | None) -> None:
         rows.append(("noise limit", f"{document['noise_limit']:.3g} of full scale"))
     if document["noise"] is not None:
         rows.append((f"accuracy at noise {document['noise']:g}", f"{100 * document['accuracy_at_noise']:.6g} %"))
-    console.print(facts_table(rows, title=str(network)))
+    yield facts_table(rows, title=str(network))
     if document["errors"]:
         cells = [
             [f"{error['error']:+d}", f"{error['count']:,}", f"{100 * error['share_of_errors']:.3g} %"]
             for error in document["errors"][:_SHOWN]
         ]
-        console.print(plain_table(["error, last place", "times", "of errors"], cells))
+        yield plain_table(["error, last place", "times", "of errors"], cells)
         if len(document["errors"]) > _SHOWN:
-            console.print(f"and {len(document['errors']) - _SHOWN} other sizes", style="dim")
+            yield Text(f"and {len(document['errors']) - _SHOWN} other sizes", style="dim")
     if document["proof"]:
-        console.print(f"proof ({document['construction']})")
-        for step in document["proof"]:
-            console.print(f"  {step}", soft_wrap=True)
-    console.print(provenance_line(document["provenance"]), style="dim")
-    if figure is not None:
-        console.print(f"drawn: {figure}", soft_wrap=True)
+        yield f"proof ({document['construction']})"
+        yield from (f"  {step}" for step in document["proof"])

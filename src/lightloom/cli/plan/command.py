@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from lightloom.cli.dataclass_command import command_of
+import inspect
+from typing import get_type_hints
+
 from lightloom.cli.plan.options import PlanOptions
 from lightloom.cli.plan.run import run
 
 
-def _plan(options: PlanOptions) -> None:
+def plan(**values: object) -> None:
     """Rank every plan for training this model on these clusters.
 
     Plans are data, tensor, pipeline and expert parallelism and placed operators, with every collective algorithm, with
     and without a codec. Those that fit the memory come first, then the fastest.
     """
-    run(options)
+    run(PlanOptions(**values))  # type: ignore[arg-type]
 
 
-_plan.__name__ = "plan"
-plan = command_of(PlanOptions, _plan)
+def _signature() -> inspect.Signature:
+    """The fields of the options as parameters, annotated with typer's arguments and options."""
+    hints = get_type_hints(PlanOptions, include_extras=True)
+    parameters = inspect.signature(PlanOptions).parameters.items()
+    return inspect.Signature([parameter.replace(annotation=hints[name]) for name, parameter in parameters])
+
+
+plan.__signature__ = _signature()  # type: ignore[attr-defined]

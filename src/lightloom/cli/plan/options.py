@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from lightloom.cli.options import count_option
+
 Many = list[str] | None
+Counts = list[int] | None
 
 
 def _option(help: str, metavar: str | None = None, name: str | None = None) -> typer.models.OptionInfo:
@@ -27,7 +30,7 @@ class PlanOptions:
     cluster: Annotated[
         Many, _option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
     ] = None
-    ranks: Annotated[Many, _option("Ranks of each cluster to use; repeatable.", "N")] = None
+    ranks: Annotated[Counts, count_option("--ranks", "Ranks of each cluster to use; repeatable.")] = None
     settings: Annotated[
         Many, _option("field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.", name="--set")
     ] = None
@@ -35,20 +38,27 @@ class PlanOptions:
         str | None,
         _option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
     ] = None
-    global_batch: Annotated[Many, _option("Samples of a step on all ranks; repeatable.", "N")] = None
-    sequence_length: Annotated[str | None, _option("Tokens per sample, for models that take tokens.", "N")] = None
+    global_batch: Annotated[Counts, count_option("--global-batch", "Samples of a step on all ranks; repeatable.")] = (
+        None
+    )
+    sequence_length: Annotated[
+        int | None, count_option("--sequence-length", "Tokens per sample, for models that take tokens.")
+    ] = None
     strategy: Annotated[Many, _option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
     algorithm: Annotated[
         Many, _option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")
     ] = None
-    dp: Annotated[str | None, _option("Pin the data-parallel degree.", "N")] = None
-    tp: Annotated[str | None, _option("Pin the tensor-parallel degree.", "N")] = None
-    pp: Annotated[str | None, _option("Pin the number of pipeline stages.", "N")] = None
-    ep: Annotated[str | None, _option("Pin the expert-parallel degree.", "N")] = None
+    dp: Annotated[int | None, count_option("--dp", "Pin the data-parallel degree.", least=1)] = None
+    tp: Annotated[int | None, count_option("--tp", "Pin the tensor-parallel degree.", least=1)] = None
+    pp: Annotated[int | None, count_option("--pp", "Pin the number of pipeline stages.", least=1)] = None
+    ep: Annotated[int | None, count_option("--ep", "Pin the expert-parallel degree.", least=1)] = None
     micro_batches: Annotated[
-        str | None, _option("Pin the micro-batches of a step: divisors of a replica's batch.", "N")
+        int | None,
+        count_option("--micro-batches", "Pin the micro-batches of a step: divisors of a replica's batch.", least=1),
     ] = None
-    virtual_stages: Annotated[str | None, _option("Pin the chunks of the model that a stage holds.", "N")] = None
+    virtual_stages: Annotated[
+        int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
+    ] = None
     recompute: Annotated[str | None, _option("Pin activation recomputation: full or none.")] = None
     sharding: Annotated[str | None, _option("Pin what replicas shard: none or fsdp.")] = None
     sequence_parallel: Annotated[

@@ -58,6 +58,11 @@ class Compression:
     engine: CodecEngine
 
     @property
+    def label(self) -> str:
+        """Codec and ratio in a few words."""
+        return f"{self.codec}, {self.ratio:.3g} × smaller"
+
+    @property
     def in_line(self) -> bool:
         """Whether coding runs beside the link."""
         return self.engine.placement == "nic"

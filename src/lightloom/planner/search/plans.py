@@ -142,18 +142,19 @@ class Plan:
         return self.energy.known_j / self.global_batch
 
     @property
+    def short_label(self) -> str:
+        """The plan in a few words, without its codec: degrees, what is not the default, algorithms."""
+        return " · ".join(filter(None, (label(self.choice), _named(self.algorithms))))
+
+    @property
     def label(self) -> str:
-        """The plan in a few words: degrees, what is not the default, algorithms, codec."""
-        return " · ".join(filter(None, (label(self.choice), _named(self.algorithms), _codec(self.compression))))
+        """The plan in a few words, its codec included."""
+        return " · ".join([self.short_label, *([self.compression.label] if self.compression else [])])
 
     @property
     def site(self) -> str:
         """Where the plan runs, in a few words."""
         return f"{self.cluster.name}, {self.cluster.ranks:,} ranks"
-
-
-def _codec(compression: Compression | None) -> str:
-    return f"{compression.codec}, {compression.ratio:.3g} × smaller" if compression else ""
 
 
 def _named(algorithms: Sequence[str]) -> str:
@@ -253,6 +254,19 @@ class PlanSearch:
             flops += sum(each.forward_flops for each in self.graph.operators)
         peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
         return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0
+
+    @property
+    def distinct(self) -> dict[int, Plan]:
+        """Plans by their places from 1 on, without placed ones that are the same as an earlier one in everything but
+        their limit on the parts that exchange."""
+        first: dict[object, tuple[int, Plan]] = {}
+        for place, plan in enumerate(self.ranking, start=1):
+            key: object = id(plan)
+            if isinstance(plan.choice, PlacedChoice):
+                choice = plan.choice._replace(most_exchanging=0)
+                key = choice, plan.site, plan.step_time, plan.memory, plan.energy.known_j
+            first.setdefault(key, (place, plan))
+        return dict(first.values())
 
     @property
     def sequence_length(self) -> int | None:

@@ -106,6 +106,7 @@ class SearchRequest:
     Raises:
         ConfigError: a list is empty, or a batch or quantum is not positive.
         UnknownNameError: no such strategy, algorithm, sharding or recomputation.
+        UnsupportedError: none of the strategies that are asked for can be searched.
     """
 
     global_batches: Sequence[int] | None = None
@@ -154,6 +155,7 @@ class SearchRequest:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(name, value, known)
+        assert self.kinds  # Raises where no kind is left.
 
     @property
     def most_micro_batches(self) -> int:
