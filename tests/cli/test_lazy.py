@@ -21,7 +21,7 @@ HEAVY = {"torch", "numba", "matplotlib", "pandas", "pyarrow", "joblib", "distrib
 @pytest.mark.parametrize("name", ENTRIES)
 def test_the_list_says_what_the_command_says(name: str) -> None:
     entry: Entry = ENTRIES[name]
-    target = getattr(import_module(entry.module), entry.attribute)
+    target = getattr(import_module(entry.module), entry.attribute or name.split()[-1])
     text = target.info.help if isinstance(target, typer.Typer) else inspect.getdoc(target)
     assert isinstance(text, str)
     assert entry.help == " ".join(text.split("\n\n")[0].split())

@@ -7,15 +7,20 @@ import pytest
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
-from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Kind
+from lightloom.collectives import registry
+from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.load import make_plan
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.simulation.step import simulate_step
 from lightloom.workloads.graph import ComputeGraph, Operator
+from tests.planner.jobs import transformer
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 
@@ -94,3 +99,25 @@ def test_circuits_that_differ_between_collectives_are_set_up_each_time(prices: S
     assert changes > 0
     step = simulate_step(plan, cluster().accelerator, prices.fabric, prices)
     assert step.busy_time["reconfiguration"] == pytest.approx(changes * prices.fabric.setup_time)
+
+
+def _broken(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    raise IndexError(f"rank {fabric.ranks} of {collective.ranks}")
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "tensor-pipeline"])
+def test_an_algorithm_that_fails_at_a_size_is_left_out(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    faulty = Algorithm(name="faulty", build=_broken, summary="fails", by_size=True)
+    every = algorithms() | {"faulty": faulty}
+    for module in ("collectives.registry", "planner.search.rows", "planner.search.data_parallel"):
+        monkeypatch.setattr(f"lightloom.{module}.algorithms", lambda: every)
+    assert registry.find("faulty") is faulty
+    names = ("faulty", "ring-two-way-striped")
+    result, without = (
+        search(transformer(2), cluster(), SearchRequest(strategies=(strategy,), algorithms=some, global_batches=(32,)))
+        for some in (names, names[1:])
+    )
+    assert result.winner.algorithms == ("ring-two-way-striped",)
+    assert result.winner.step_time == without.winner.step_time
+    with pytest.raises(UnsupportedError, match="faulty raises IndexError: rank"):
+        search(transformer(2), cluster(), SearchRequest(strategies=(strategy,), algorithms=names[:1]))

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from lightloom.cli.options import Json, Wavelengths, count_option, figure_option
+from lightloom.cli.options import Json, Wavelengths, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
@@ -30,7 +29,7 @@ def budget(
     ranks: Annotated[int, count_option("--ranks", "Nodes on the ring.")] = 64,
     wavelengths: Wavelengths = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="field=value of the budget, losses in dB; repeatable.")
+        list[str] | None, option("field=value of the budget, losses in dB; repeatable.", name="--set")
     ] = None,
     taps: Annotated[int, count_option("--taps", "Most destinations of one lightpath.", "T")] = 10,
     figure: Annotated[Path | None, figure_option("Draw the power along the longest lightpath")] = None,

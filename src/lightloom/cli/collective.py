@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from lightloom.api.collectives import ALL, CollectiveRanking
@@ -21,6 +20,7 @@ from lightloom.cli.options import (
     Settings,
     Wavelengths,
     figure_option,
+    option,
 )
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.provenance import provenance_line
@@ -28,9 +28,7 @@ from lightloom.core.units import format_time
 from lightloom.reports.console import collective_table, make_console
 from lightloom.reports.figures.base import save
 
-_CostModel = Annotated[
-    str, typer.Option(help="physical (change circuits when needed) or paper (every step costs d/B + a).")
-]
+_CostModel = Annotated[str, option("physical (change circuits when needed) or paper (every step costs d/B + a).")]
 
 
 def collective(
@@ -42,7 +40,7 @@ def collective(
     nbytes: Nbytes = None,
     nbytes_per_rank: NbytesPerRank = None,
     settings: Settings = None,
-    algorithm: Annotated[str, typer.Option(help="One algorithm, or all that the fabric admits.")] = ALL,
+    algorithm: Annotated[str, option("One algorithm, or all that the fabric admits.")] = ALL,
     cost_model: _CostModel = "physical",
     figure: Annotated[Path | None, figure_option("Draw the fastest schedule: wavelength, link, time")] = None,
     as_json: Json = False,

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from lightloom.api.arguments import collective_of
-from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, count_option, figure_option
+from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import Refusal, attempt, evaluate
@@ -38,20 +38,18 @@ def damage(
     *,
     kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
     ranks: Annotated[int, count_option("--ranks", "Nodes of the ring before anything fails.")],
-    fabric: Annotated[str, typer.Option(help="A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
+    fabric: Annotated[str, option("A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
     wavelengths: Wavelengths = None,
-    nbytes: Annotated[str | None, typer.Option(help="What every rank holds in the end, or at the start.")] = None,
+    nbytes: Annotated[str | None, option("What every rank holds in the end, or at the start.")] = None,
     nbytes_per_rank: NbytesPerRank = None,
     settings: Settings = None,
     kill: Annotated[
         list[str] | None,
-        typer.Option(
-            help="wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, node:5 or dark-node:5; repeatable."
-        ),
+        option("wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, node:5 or dark-node:5; repeatable."),
     ] = None,
-    together: Annotated[bool, typer.Option("--together", help="All failures at once, besides one by one.")] = False,
-    late: Annotated[str | None, typer.Option(metavar="TIME", help="One rank starts so much later.")] = None,
-    slow: Annotated[str | None, typer.Option(metavar="TIMES", help="One rank sends so many times slower.")] = None,
+    together: Annotated[bool, option("All failures at once, besides one by one.", name="--together")] = False,
+    late: Annotated[str | None, option("One rank starts so much later.", "TIME")] = None,
+    slow: Annotated[str | None, option("One rank sends so many times slower.", "TIMES")] = None,
     figure: Annotated[Path | None, figure_option("Draw times and bounds")] = None,
     as_json: Json = False,
 ) -> None:

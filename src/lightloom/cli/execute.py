@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightloom.api.collectives import synthesize
-from lightloom.cli.options import FabricName, Json, Ranks, Settings, count_option
+from lightloom.cli.options import FabricName, Json, Ranks, Settings, count_option, option
 from lightloom.cli.output import print_result, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.provenance import provenance
@@ -26,24 +26,23 @@ if TYPE_CHECKING:
 
 _Schedule = Annotated[Path | None, typer.Argument(help="A schedule's file (.json, .parquet, .arrow); or --algorithm.")]
 _Nbytes = Annotated[
-    str | None,
-    typer.Option(help="What every rank holds in the end (all-gather) or at the start (all others); or the file's."),
+    str | None, option("What every rank holds in the end (all-gather) or at the start (all others); or the file's.")
 ]
 
 
 def execute(
     *,
     schedule: _Schedule = None,
-    algorithm: Annotated[str | None, typer.Option(help="An algorithm by name.")] = None,
-    kind: Annotated[str, typer.Option(help="all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
+    algorithm: Annotated[str | None, option("An algorithm by name.")] = None,
+    kind: Annotated[str, option("all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
     fabric: FabricName = "wdm-ring",
     ranks: Ranks = 8,
     settings: Settings = None,
     nbytes: _Nbytes = None,
-    dtype: Annotated[str, typer.Option(help="int32, int64, float32, float64 or bfloat16.")] = "int64",
+    dtype: Annotated[str, option("int32, int64, float32, float64 or bfloat16.")] = "int64",
     rounds: Annotated[int, count_option("--rounds", "Timed executions.", least=1)] = 5,
     seed: Annotated[int, count_option("--seed", "Seed of the values.")] = 0,
-    timeout: Annotated[str, typer.Option(help="Time allowed for the whole command.")] = "120s",
+    timeout: Annotated[str, option("Time allowed for the whole command.")] = "120s",
     as_json: Json = False,
 ) -> None:
     """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective."""

@@ -18,10 +18,10 @@ class Entry(NamedTuple):
     """A command that is not imported yet."""
 
     module: str
-    attribute: str
-    """Name in the module of the function, or of the ``typer.Typer`` with subcommands."""
     help: str
     """First sentence of the help, for the list of commands; equal to the docstring's (a test compares them)."""
+    attribute: str = ""
+    """Name in the module of the function, or of the ``typer.Typer`` with subcommands; the command's without it."""
 
 
 class LazyGroup(TyperGroup):
@@ -48,7 +48,7 @@ def lazy_group(entries: Mapping[str, Entry]) -> type[LazyGroup]:
 
 def load_command(name: str, entry: Entry) -> Any:
     """Import a command's module and return the command."""
-    target: Callable[..., None] | typer.Typer = getattr(import_module(entry.module), entry.attribute)
+    target: Callable[..., None] | typer.Typer = getattr(import_module(entry.module), entry.attribute or name)
     if not isinstance(target, typer.Typer):
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command(name)(target)

@@ -13,62 +13,43 @@ from lightloom.cli.lazy import Entry, lazy_group
 from lightloom.core.errors import InputError
 
 COMMANDS = {
-    "plan": Entry(
-        "lightloom.cli.plan.command",
-        "plan",
-        "Rank every plan for training this model on these clusters.",
-    ),
-    "collective": Entry(
-        "lightloom.cli.collective", "collective", "Build, verify and cost schedules of one collective."
-    ),
+    "plan": Entry("lightloom.cli.plan.command", "Rank every plan for training this model on these clusters."),
+    "collective": Entry("lightloom.cli.collective", "Build, verify and cost schedules of one collective."),
     "circuits": Entry(
         "lightloom.cli.circuits.command",
-        "circuits",
         "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
     ),
-    "damage": Entry(
-        "lightloom.cli.damage", "damage", "Synthesize around failures; every rank's share stays as large as it was."
-    ),
+    "damage": Entry("lightloom.cli.damage", "Synthesize around failures; every rank's share stays as large as it was."),
     "execute": Entry(
         "lightloom.cli.execute",
-        "execute",
         "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.",
     ),
     "budget": Entry(
         "lightloom.cli.budget",
-        "budget",
         "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
     ),
     "sweep": Entry(
         "lightloom.cli.sweep",
-        "sweep",
         "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
     ),
     "reproduce": Entry(
         "lightloom.cli.reproduce",
-        "reproduce",
         "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
     ),
     "catalog": Entry(
         "lightloom.cli.catalog",
-        "catalog",
         "List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources.",
     ),
     "schema": Entry(
-        "lightloom.cli.schema", "schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
+        "lightloom.cli.schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
     ),
-    "compress": Entry(
-        "lightloom.cli.compress.command", "compress", "Measure codecs on gradients; compress files of floats."
-    ),
+    "compress": Entry("lightloom.cli.compress.command", "Measure codecs on gradients; compress files of floats."),
     "onn": Entry(
         "lightloom.cli.onn.app",
-        "onn",
         "Build, train, verify, map and disturb networks that average inside the light (OptINC).",
     ),
     "schedule": Entry(
-        "lightloom.cli.schedule",
-        "schedule",
-        "Write schedules to files that other tools read, read them back, check them.",
+        "lightloom.cli.schedule", "Write schedules to files that other tools read, read them back, check them."
     ),
 }
 
@@ -98,7 +79,8 @@ def main() -> NoReturn:
     except InputError as error:
         _refuse(str(error))
     except (typer.Abort, KeyboardInterrupt):
-        _stop()
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
     except BrokenPipeError:
         # The reader (head, less) has closed the pipe; Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,8 +97,3 @@ def _refuse(message: str) -> NoReturn:
     line = " ".join(message.split())
     print(f"error: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(2)
-
-
-def _stop() -> NoReturn:
-    print("interrupted", file=sys.stderr)  # noqa: T201
-    sys.exit(130)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from lightloom.cli.options import Json
+from lightloom.cli.options import Json, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.claims import SCHEMA
 from lightloom.core.errors import ConfigError
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 def reproduce(
     *,
     study: Annotated[str | None, typer.Argument(help="One study, e.g. optree; without it all of them.")] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write the rows and figures as a self-contained HTML page.")
-    ] = None,
+    report: Annotated[Path | None, option("Write the rows and figures as a self-contained HTML page.")] = None,
     work: Annotated[
         Path | None,
         typer.Option(
@@ -34,9 +32,7 @@ def reproduce(
             "folder that already holds some of them is resumed.",
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.")
-    ] = None,
+    data: Annotated[Path | None, option("Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.")] = None,
     as_json: Json = False,
 ) -> None:
     """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why."""

@@ -11,7 +11,7 @@ import typer
 from lightloom.api.arguments import load_fabric
 from lightloom.api.collectives import synthesize
 from lightloom.api.schedules import VerifiedSchedule
-from lightloom.cli.options import FabricName, Json, Kind, OptionalFabricName, Ranks, Settings, count_option
+from lightloom.cli.options import FabricName, Json, Kind, OptionalFabricName, Ranks, Settings, count_option, option
 from lightloom.cli.output import check_outputs, print_json, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
@@ -27,7 +27,7 @@ schedule = typer.Typer(
 _FORMATS = "JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank), MSCCL (.xml)"
 _Source = Annotated[Path, typer.Argument(metavar="FILE", help=f"A schedule: {_FORMATS}.")]
 _OptionalRanks = Annotated[int | None, count_option("--ranks", "Number of ranks, with --fabric.")]
-_Nbytes = Annotated[str | None, typer.Option(help="Size of the collective, for a program of MSCCL.")]
+_Nbytes = Annotated[str | None, option("Size of the collective, for a program of MSCCL.")]
 
 
 @schedule.command()
@@ -37,8 +37,8 @@ def export(
     output: Annotated[Path, typer.Argument(help=f"A file, its form by its suffix: {_FORMATS}.")],
     fabric: FabricName,
     ranks: Ranks,
-    nbytes: Annotated[str, typer.Option(help="What every rank holds in the end (all-gather) or at the start.")],
-    algorithm: Annotated[str, typer.Option(help="An algorithm by name.")] = "synthesized",
+    nbytes: Annotated[str, option("What every rank holds in the end (all-gather) or at the start.")],
+    algorithm: Annotated[str, option("An algorithm by name.")] = "synthesized",
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lightloom.cli.options import Json, count_option
+from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
@@ -27,16 +27,13 @@ def sweep(
     *,
     experiment: Annotated[Path, typer.Argument(help="A YAML file; see docs/sweeps.md.")],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder of the results; out/ and the experiment's name without it."),
+        Path | None, option("Folder of the results; out/ and the experiment's name without it.", "FOLDER")
     ] = None,
     jobs: Annotated[
         int | None, count_option("--jobs", "Processes on this machine; one for each core without it.")
     ] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Compute on the Dask cluster of this scheduler instead.")
-    ] = None,
-    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Compute on this Ray cluster instead.")] = None,
+    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
+    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
     as_json: Json = False,
 ) -> None:
     """Compute every point of an experiment that its folder lacks; results as Parquet, and one page."""

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from lightloom.cli.circuits.solvers import counted, read_request, solve
 from lightloom.cli.circuits.traffic_file import read_traffic
-from lightloom.cli.options import Json, Settings, figure_option
+from lightloom.cli.options import Json, Settings, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
 def circuits(
     *,
     traffic: Annotated[Path, typer.Argument(help="Bytes between ranks: CSV of N rows and columns, or .npy.")],
-    fabric: Annotated[str, typer.Option(help="A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
+    fabric: Annotated[str, option("A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
     settings: Settings = None,
-    solver: Annotated[str, typer.Option(help="fast, or milp (exact, small cases).")] = "fast",
-    time_limit: Annotated[str | None, typer.Option(help="Wall time of the milp; 10s without it.")] = None,
-    holds: Annotated[str, typer.Option(metavar="N", help="Holds of the cycle, or auto.")] = "auto",
-    objective: Annotated[str, typer.Option(help="max-min or throughput (circuit switches).")] = "max-min",
-    hold: Annotated[str | None, typer.Option(help="How long circuits stand; 10 reconfigurations without it.")] = None,
-    reconfiguration: Annotated[
-        str | None, typer.Option(help="How long setting takes; the fabric's time without it.")
-    ] = None,
+    solver: Annotated[str, option("fast, or milp (exact, small cases).")] = "fast",
+    time_limit: Annotated[str | None, option("Wall time of the milp; 10s without it.")] = None,
+    holds: Annotated[str, option("Holds of the cycle, or auto.", "N")] = "auto",
+    objective: Annotated[str, option("max-min or throughput (circuit switches).")] = "max-min",
+    hold: Annotated[str | None, option("How long circuits stand; 10 reconfigurations without it.")] = None,
+    reconfiguration: Annotated[str | None, option("How long setting takes; the fabric's time without it.")] = None,
     figure: Annotated[Path | None, figure_option("Draw traffic beside circuits")] = None,
     as_json: Json = False,
 ) -> None:

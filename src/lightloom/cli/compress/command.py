@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from lightloom.cli.compress.codec_files import decode_file, encode_file
-from lightloom.cli.options import Json, count_option
+from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.compression import find
 from lightloom.compression.profile import store
@@ -45,19 +45,19 @@ _TENSORS = 12
 def profile(
     *,
     model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
-    codec: Annotated[list[str] | None, typer.Option(help=f"{_DEFAULT} without it; repeatable.")] = None,
+    codec: Annotated[list[str] | None, option(f"{_DEFAULT} without it; repeatable.")] = None,
     gradients: Annotated[
-        list[Path] | None, typer.Option(help="Saved gradients (.npy, .npz, .pt) instead of training; one file a step.")
+        list[Path] | None, option("Saved gradients (.npy, .npz, .pt) instead of training; one file a step.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with data sets (MNIST), for models that they fit; else random inputs.")
+        Path | None, option("Folder with data sets (MNIST), for models that they fit; else random inputs.")
     ] = None,
     steps: Annotated[int, count_option("--steps", "Steps to train.")] = 20,
     batch: Annotated[int, count_option("--batch", "Samples in a step.")] = 16,
     sequence_length: Annotated[int | None, count_option("--sequence-length", "Tokens per sample.")] = None,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9.")] = 0.01,
+    learning_rate: Annotated[float, option("Learning rate of SGD with momentum 0.9.")] = 0.01,
     seed: Annotated[int, count_option("--seed", "Seed of initialisation, inputs and labels.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Also write the profile to a file.")] = None,
+    out: Annotated[Path | None, option("Also write the profile to a file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --compression`."""
@@ -157,7 +157,7 @@ def _fit(fit: Any) -> list[str]:
 def compress_file(
     source: Annotated[Path, typer.Argument(metavar="IN", help="float32 values: .npy, or raw little-endian bytes.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The checked stream.")],
-    codec: Annotated[str, typer.Option(help="E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
+    codec: Annotated[str, option("E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
 ) -> None:
     """Compress a file of floats."""
     read, written = encode_file(source, target, codec)

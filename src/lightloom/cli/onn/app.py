@@ -7,27 +7,22 @@ import typer
 from lightloom.cli.lazy import Entry, lazy_group
 
 COMMANDS = {
-    "build": Entry(
-        "lightloom.cli.onn.build", "build", "Write down the smallest network that averages exactly, and prove it."
-    ),
+    "build": Entry("lightloom.cli.onn.build", "Write down the smallest network that averages exactly, and prove it."),
     "train": Entry(
         "lightloom.cli.onn.train",
-        "train",
         "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
     ),
     "verify": Entry(
         "lightloom.cli.onn.verify",
-        "verify",
         "Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours.",
     ),
     "map": Entry(
         "lightloom.cli.onn.map",
-        "map_to_meshes",
         "Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.",
+        "map_to_meshes",
     ),
     "disturb": Entry(
         "lightloom.cli.onn.disturb",
-        "disturb",
         "Fabricate a network's meshes many times, and count how often the average still comes out right.",
     ),
 }

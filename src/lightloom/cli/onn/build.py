@@ -6,14 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.api.averaging import averager
 from lightloom.cli.onn.files import check_network_name
 from lightloom.cli.onn.noise import draw_noise
-from lightloom.cli.options import Json, NetworkOut, NoisyDraws, Nonlinearity, Rounding, count_option, figure_option
+from lightloom.cli.options import (
+    Json,
+    NetworkOut,
+    NoisyDraws,
+    Nonlinearity,
+    Rounding,
+    count_option,
+    figure_option,
+    option,
+)
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
@@ -29,18 +37,17 @@ if TYPE_CHECKING:
 
 
 _Noise = Annotated[
-    float | None,
-    typer.Option(metavar="S", help="Take the smallest that is 99.99 % right at this noise, a share of full scale."),
+    float | None, option("Take the smallest that is 99.99 % right at this noise, a share of full scale.", "S")
 ]
 _CarriesDecimals = Annotated[
-    bool, typer.Option("--carries-decimals", help="Keep decimals in the last output, for level 2 of a cascade.")
+    bool, option("Keep decimals in the last output, for level 2 of a cascade.", name="--carries-decimals")
 ]
 _Cascade = Annotated[
     int | None,
     count_option("--cascade", "Two levels: an averager of N servers for each group, one above them.", "GROUPS"),
 ]
 _Scenarios = Annotated[
-    bool, typer.Option("--scenarios", help="The paper's four scenarios on their full grids; takes minutes.")
+    bool, option("The paper's four scenarios on their full grids; takes minutes.", name="--scenarios")
 ]
 
 

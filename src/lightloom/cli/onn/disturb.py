@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
-import typer
 from rich.table import Table
 
 from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_errors, measured_accuracy
-from lightloom.cli.options import Json, MeshKind, Network, count_option, figure_option
+from lightloom.cli.options import Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import content_hash, provenance, provenance_line
@@ -44,37 +43,35 @@ _FIELDS = {
 _POINTS = 9
 
 
-_Crosstalk = Annotated[
-    float, typer.Option(metavar="SHARE", help="Of a heater's phase that reaches each nearest heater.")
-]
-_DetectorNoise = Annotated[float, typer.Option(metavar="SHARE", help="Of full scale, at units and receivers.")]
+_Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater.", "SHARE")]
+_DetectorNoise = Annotated[float, option("Of full scale, at units and receivers.", "SHARE")]
 _Sweep = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=LOW..HIGH[:POINTS]",
-        help=f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
+    option(
+        f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
+        "NAME=LOW..HIGH[:POINTS]",
     ),
 ]
-_Correct = Annotated[bool, typer.Option("--correct", help="Couplers and crosstalk are measured and made up for.")]
+_Correct = Annotated[bool, option("Couplers and crosstalk are measured and made up for.", name="--correct")]
 _Uncalibrated = Annotated[
-    bool, typer.Option("--uncalibrated", help="Amplifiers are not set to make up for what is lost evenly.")
+    bool, option("Amplifiers are not set to make up for what is lost evenly.", name="--uncalibrated")
 ]
 _Samples = Annotated[
     int, count_option("--samples", "Grid points behind one accuracy; all where there are no more.", least=1)
 ]
 _Train = Annotated[
-    bool, typer.Option("--train", help="Train a model on MNIST whose gradients are averaged on these devices.")
+    bool, option("Train a model on MNIST whose gradients are averaged on these devices.", name="--train")
 ]
-_Data = Annotated[Path | None, typer.Option(help="Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")]
+_Data = Annotated[Path | None, option("Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")]
 
 
 def disturb(
     *,
     network: Network,
-    phase_error: Annotated[float, typer.Option(metavar="RAD", help="Of every phase, standard deviation.")] = 0.0,
-    coupler_error: Annotated[float, typer.Option(metavar="RAD", help="Mixing angle of every coupler.")] = 0.0,
-    loss: Annotated[float, typer.Option(metavar="DB", help="Of every MZI.")] = 0.0,
-    loss_spread: Annotated[float, typer.Option(metavar="DB", help="Its standard deviation.")] = 0.0,
+    phase_error: Annotated[float, option("Of every phase, standard deviation.", "RAD")] = 0.0,
+    coupler_error: Annotated[float, option("Mixing angle of every coupler.", "RAD")] = 0.0,
+    loss: Annotated[float, option("Of every MZI.", "DB")] = 0.0,
+    loss_spread: Annotated[float, option("Its standard deviation.", "DB")] = 0.0,
     crosstalk: _Crosstalk = 0.0,
     dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     detector_noise: _DetectorNoise = 0.0,
@@ -82,7 +79,7 @@ def disturb(
     draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
     correct: _Correct = False,
     uncalibrated: _Uncalibrated = False,
-    form: Annotated[str, typer.Option(help="economy, svd or sigma-u, as in `onn map`.")] = "economy",
+    form: Annotated[str, option("economy, svd or sigma-u, as in `onn map`.")] = "economy",
     mesh: MeshKind = "rectangular",
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
@@ -90,7 +87,7 @@ def disturb(
     train: _Train = False,
     data: _Data = None,
     iterations: Annotated[int, count_option("--iterations", "Of the training.", least=1)] = 1000,
-    folder: Annotated[Path | None, typer.Option(help="Keeps what is trained, to resume it.")] = None,
+    folder: Annotated[Path | None, option("Keeps what is trained, to resume it.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from lightloom.cli.onn.files import read_matrix
-from lightloom.cli.options import Json, MeshKind, figure_option
+from lightloom.cli.options import Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
@@ -49,12 +49,8 @@ _TOLERANCE = 1e-9
 
 
 _Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
-_Form = Annotated[
-    str, typer.Option(help="economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")
-]
-_Phases = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Read phases instead, and check that they are those of --like.")
-]
+_Form = Annotated[str, option("economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")]
+_Phases = Annotated[Path | None, option("Read phases instead, and check that they are those of --like.", "FILE")]
 
 
 def map_to_meshes(
@@ -62,13 +58,13 @@ def map_to_meshes(
     source: _Source = None,
     form: _Form = "economy",
     mesh: MeshKind = "rectangular",
-    units: Annotated[bool, typer.Option("--units", help="P and T of the averager too.")] = False,
+    units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
     phases: _Phases = None,
-    like: Annotated[Path | None, typer.Option(metavar="NET.npz|MATRIX.npy", help="What --phases belong to.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all phases (.json or .npz).")] = None,
-    netlist: Annotated[Path | None, typer.Option(help="Write SAX netlists of all meshes (.json).")] = None,
+    like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
+    out: Annotated[Path | None, option("Write all phases (.json or .npz).")] = None,
+    netlist: Annotated[Path | None, option("Write SAX netlists of all meshes (.json).")] = None,
     figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
-    layer: Annotated[str, typer.Option(metavar="N|P|T", help="The layer that --figure draws.")] = "1",
+    layer: Annotated[str, option("The layer that --figure draws.", "N|P|T")] = "1",
     chain: Annotated[Path | None, figure_option("Draw the whole network")] = None,
     as_json: Json = False,
 ) -> None:

@@ -7,11 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
 from rich.table import Table
 
 from lightloom.cli.onn.files import check_network_name
-from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, count_option, figure_option
+from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_count
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance, provenance_line
@@ -31,16 +30,12 @@ if TYPE_CHECKING:
 _Scenario = Annotated[
     int | None, count_option("--scenario", "A row of the paper's Table I; 1 unless --servers is given.", "1..4")
 ]
-_Layers = Annotated[str | None, typer.Option(metavar="4-64-...-4", help="Signals: inputs, hidden layers, outputs.")]
-_Form = Annotated[
-    str | None, typer.Option(help="cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")
-]
-_Approximated = Annotated[
-    str | None, typer.Option(metavar="1,2,...", help="Matrices in that form; the paper's, or all of --layers.")
-]
-_Noise = Annotated[float, typer.Option(metavar="S", help="Train for noise on every signal, a share of full scale.")]
-_Widths = Annotated[str, typer.Option(metavar="W,W,...", help="Neurons of hidden layers, for --search.")]
-_Folder = Annotated[Path | None, typer.Option(help="Keeps a checkpoint; an interrupted training is resumed.")]
+_Layers = Annotated[str | None, option("Signals: inputs, hidden layers, outputs.", "4-64-...-4")]
+_Form = Annotated[str | None, option("cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")]
+_Approximated = Annotated[str | None, option("Matrices in that form; the paper's, or all of --layers.", "1,2,...")]
+_Noise = Annotated[float, option("Train for noise on every signal, a share of full scale.", "S")]
+_Widths = Annotated[str, option("Neurons of hidden layers, for --search.", "W,W,...")]
+_Folder = Annotated[Path | None, option("Keeps a checkpoint; an interrupted training is resumed.")]
 
 
 def train(
@@ -57,10 +52,10 @@ def train(
     epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
     seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
     threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    search: Annotated[bool, typer.Option("--search", help="Depths and widths by successive halving.")] = False,
+    device: Annotated[str, option("cpu, cuda, ...")] = "cpu",
+    search: Annotated[bool, option("Depths and widths by successive halving.", name="--search")] = False,
     widths: _Widths = "16,32,64",
-    depths: Annotated[str, typer.Option(metavar="D,D,...", help="Hidden layers, for --search.")] = "3,5",
+    depths: Annotated[str, option("Hidden layers, for --search.", "D,D,...")] = "3,5",
     folder: _Folder = None,
     out: NetworkOut = None,
     figure: Annotated[Path | None, figure_option("Draw errors and loss by epoch")] = None,

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.cli.onn.noise import draw_noise
-from lightloom.cli.options import Json, Network, count_option, figure_option
+from lightloom.cli.options import Json, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import content_hash, provenance
@@ -40,9 +39,7 @@ def verify(
     samples: Annotated[
         int, count_option("--samples", "Points of grids above 20 million, half of them beside carries.", least=1)
     ] = 1_000_000,
-    noise: Annotated[
-        float | None, typer.Option(metavar="S", help="Also the accuracy at this noise, a share of full scale.")
-    ] = None,
+    noise: Annotated[float | None, option("Also the accuracy at this noise, a share of full scale.", "S")] = None,
     figure: Annotated[Path | None, figure_option("Find the noise limit and draw errors against noise")] = None,
     evaluations: Annotated[
         int, count_option("--evaluations", "Noisy draws behind each accuracy of --figure.", least=1)

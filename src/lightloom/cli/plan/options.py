@@ -8,16 +8,10 @@ from typing import Annotated
 
 import typer
 
-from lightloom.cli.options import count_option
+from lightloom.cli.options import Json, count_option, option
 
 Many = list[str] | None
 Counts = list[int] | None
-
-
-def _option(help: str, metavar: str | None = None, name: str | None = None) -> typer.models.OptionInfo:
-    names = () if name is None else (name,)
-    option: typer.models.OptionInfo = typer.Option(*names, help=help, metavar=metavar)
-    return option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +22,15 @@ class PlanOptions:
         str, typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a trace: .json, .et.")
     ]
     cluster: Annotated[
-        Many, _option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
+        Many, option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
     ] = None
     ranks: Annotated[Counts, count_option("--ranks", "Ranks of each cluster to use; repeatable.")] = None
     settings: Annotated[
-        Many, _option("field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.", name="--set")
+        Many, option("field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.", name="--set")
     ] = None
     batch: Annotated[
         str | None,
-        _option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
+        option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
     ] = None
     global_batch: Annotated[Counts, count_option("--global-batch", "Samples of a step on all ranks; repeatable.")] = (
         None
@@ -44,9 +38,9 @@ class PlanOptions:
     sequence_length: Annotated[
         int | None, count_option("--sequence-length", "Tokens per sample, for models that take tokens.")
     ] = None
-    strategy: Annotated[Many, _option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
+    strategy: Annotated[Many, option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
     algorithm: Annotated[
-        Many, _option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")
+        Many, option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")
     ] = None
     dp: Annotated[int | None, count_option("--dp", "Pin the data-parallel degree.", least=1)] = None
     tp: Annotated[int | None, count_option("--tp", "Pin the tensor-parallel degree.", least=1)] = None
@@ -59,36 +53,35 @@ class PlanOptions:
     virtual_stages: Annotated[
         int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
     ] = None
-    recompute: Annotated[str | None, _option("Pin activation recomputation: full or none.")] = None
-    sharding: Annotated[str | None, _option("Pin what replicas shard: none or fsdp.")] = None
+    recompute: Annotated[str | None, option("Pin activation recomputation: full or none.")] = None
+    sharding: Annotated[str | None, option("Pin what replicas shard: none or fsdp.")] = None
     sequence_parallel: Annotated[
         bool | None,
         typer.Option("--sequence-parallel/--no-sequence-parallel", help="Pin slices of the sequence in tensor groups."),
     ] = None
-    quantum: Annotated[Many, _option("Placed operators are cut no finer, e.g. 10us; repeatable.")] = None
+    quantum: Annotated[Many, option("Placed operators are cut no finer, e.g. 10us; repeatable.")] = None
     cost_model: Annotated[
-        str, _option("physical (circuits change when needed) or paper (every step costs d/B + a; ddp and fsdp only).")
+        str, option("physical (circuits change when needed) or paper (every step costs d/B + a; ddp and fsdp only).")
     ] = "physical"
-    overlap: Annotated[bool, _option("Communicate while computing; without it ddp and fsdp only.")] = True
+    overlap: Annotated[bool, option("Communicate while computing; without it ddp and fsdp only.")] = True
     compression: Annotated[
-        str | None, _option("Compress gradients, e.g. inceptionn:2^-10; both are ranked.", "CODEC")
+        str | None, option("Compress gradients, e.g. inceptionn:2^-10; both are ranked.", "CODEC")
     ] = None
     compression_profile: Annotated[
-        Path | None, _option("The model's profile; else the one that `compress profile` has kept.")
+        Path | None, option("The model's profile; else the one that `compress profile` has kept.")
     ] = None
-    compression_ratio: Annotated[str | None, _option("A ratio of your own instead of a measured one.", "X")] = None
+    compression_ratio: Annotated[str | None, option("A ratio of your own instead of a measured one.", "X")] = None
     compression_engine: Annotated[
-        str | None,
-        _option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file."),
+        str | None, option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file.")
     ] = None
-    report: Annotated[Path | None, _option("Write a self-contained HTML report.")] = None
-    trace: Annotated[Path | None, _option("Write the winner's timeline for ui.perfetto.dev.")] = None
-    figure: Annotated[Path | None, _option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None
-    pictures: Annotated[Path | None, _option("All pictures of the report as .png.", "FOLDER")] = None
+    report: Annotated[Path | None, option("Write a self-contained HTML report.")] = None
+    trace: Annotated[Path | None, option("Write the winner's timeline for ui.perfetto.dev.")] = None
+    figure: Annotated[Path | None, option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None
+    pictures: Annotated[Path | None, option("All pictures of the report as .png.", "FOLDER")] = None
     export_torchtitan: Annotated[
-        Path | None, _option("The first plan that torchtitan can run as its job configuration (.toml).")
+        Path | None, option("The first plan that torchtitan can run as its job configuration (.toml).")
     ] = None
     export_megatron: Annotated[
-        Path | None, _option("The first plan that Megatron-LM can run as its arguments (.sh).")
+        Path | None, option("The first plan that Megatron-LM can run as its arguments (.sh).")
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
+    as_json: Json = False

@@ -66,14 +66,6 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     return found
 
 
-def fits(job: Job, strategies: Strategies) -> Mask:
-    """Rows whose fullest rank fits the accelerator's memory: [rows]; all where its size is unknown."""
-    if job.accelerator.memory is None:
-        return np.ones(len(strategies), np.bool_)
-    found: Mask = memory(job, strategies) <= job.accelerator.memory
-    return found
-
-
 def memory(job: Job, strategies: Strategies) -> Floats:
     """Bytes that the fullest rank holds: [rows]."""
     found = np.zeros(len(strategies))

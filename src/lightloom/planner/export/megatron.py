@@ -33,7 +33,9 @@ def arguments(job: ExportedJob) -> list[str]:
     if strategy.ep > 1:
         found.append(f"--expert-model-parallel-size {strategy.ep}")
     if strategy.virtual_stages > 1:
-        found.append(_interleaving(job))
+        interleaved = f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"
+        stages = f"--num-virtual-stages-per-pipeline-rank {strategy.virtual_stages}"
+        found.append(stages if job.per_chunk is None else interleaved)
     if strategy.recomputation == "full":
         found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
     if strategy.sharding == "fsdp" and strategy.dp > 1:
@@ -65,9 +67,3 @@ def to_script(job: ExportedJob) -> str:
     comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *notes(job))]
     usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
     return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
-
-
-def _interleaving(job: ExportedJob) -> str:
-    if job.per_chunk is None:
-        return f"--num-virtual-stages-per-pipeline-rank {job.strategy.virtual_stages}"
-    return f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"

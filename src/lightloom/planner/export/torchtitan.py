@@ -7,7 +7,6 @@ are configured in Python, have fields of the same names.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from lightloom.planner.export.job import ExportedJob, common_notes
 
@@ -79,13 +78,9 @@ def to_toml(job: ExportedJob) -> str:
     """The file."""
     lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *notes(job))]
     for section, values in settings(job).items():
-        lines += ["", f"[{section}]", *_section(values)]
+        # Basic strings, whole numbers and booleans are written alike in TOML and JSON.
+        lines += ["", f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
-
-
-def _section(values: Mapping[str, Value]) -> list[str]:
-    # Basic strings, whole numbers and booleans are written alike in TOML and JSON.
-    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]
 
 
 def _layers_per_stage(job: ExportedJob) -> int | None:

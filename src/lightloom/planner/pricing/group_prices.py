@@ -7,6 +7,8 @@ from functools import partial
 from itertools import product
 from typing import Protocol
 
+import numpy as np
+
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost, CostModel
@@ -59,10 +61,7 @@ class CheapestPrices:
     def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
         """Prices of the algorithm that carries this collective in the least time, its circuits in place."""
         if (kind, nbytes) not in self._choices:
-            candidates = self._candidates(kind)
-            self._choices[kind, nbytes] = (
-                candidates[0][0] if len(candidates) == 1 else _cheapest(candidates, kind, nbytes)
-            )
+            self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
         return self._choices[kind, nbytes]
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
@@ -78,19 +77,35 @@ class CheapestPrices:
 
 
 def _cheapest(candidates: Sequence[tuple[SchedulePrices, LowerPrice]], kind: Kind, nbytes: float) -> SchedulePrices:
-    """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked."""
-    bounds = sorted((line.at(nbytes), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates))
+    """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
+
+    Raises:
+        UnsupportedError: every algorithm fails at this size; those whose schedules serve all sizes were tried before.
+    """
+    if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
+        return candidates[0][0]
+    size = np.array(nbytes)
+    bounds = sorted(
+        (float(line.column(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
+    )
     best: tuple[float, str, int] | None = None
+    failures: list[str] = []
     for bound, name, place in bounds:
         if best is not None and bound > best[0] * _ROUNDING:
             break
-        time = candidates[place][0](kind, nbytes).cost.repeated_time
-        best = (time, name, place) if best is None else min(best, (time, name, place))
-    assert best is not None
+        prices = candidates[place][0]
+        outcome = attempt(prices.algorithm, partial(prices, kind, nbytes))
+        if isinstance(outcome, Refusal):
+            failures.append(outcome.why)
+            continue
+        rival = (outcome.cost.repeated_time, name, place)
+        best = rival if best is None else min(best, rival)
+    if best is None:
+        raise UnsupportedError("; ".join(dict.fromkeys(failures)))
     return candidates[best[2]][0]
 
 
-class GroupPrices:
+class GroupPrices(Pricing):
     """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
 
     The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close.
@@ -135,7 +150,6 @@ class GroupPrices:
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        """Why the group has no such collective; None where it has."""
         part = self._part(ranks, stride)
         if part is None:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
@@ -152,13 +166,11 @@ class GroupPrices:
         return self._prices[key]
 
     def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
-        """Name of the algorithm that carries a collective at that price."""
         return self.price(algorithm, ranks, ratio, stride).choice(kind, nbytes).algorithm.name
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Lower bounds of the prices of the algorithms that may carry a collective; the least is a bound."""
         candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
 

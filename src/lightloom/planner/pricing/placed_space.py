@@ -83,16 +83,14 @@ class PlacedRows:
 
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
-        """One row each."""
-        k, groups, quantum, batch, exchanging, ratio = zip(*choices, strict=True) if choices else [()] * 6
-        return cls(
-            k=np.array(k, np.int64),
-            l=np.array(groups, np.int64),
-            quantum=np.array(quantum, np.float64),
-            global_batch=np.array(batch, np.int64),
-            most_exchanging=np.array(exchanging, np.int64),
-            ratio=np.array(ratio, np.float64),
-        )
+        """One row for each choice."""
+        columns = zip(*choices, strict=True) if choices else [()] * len(PlacedChoice._fields)
+        types = {"quantum": np.float64, "ratio": np.float64}
+        rows: dict[str, Any] = {
+            name: np.array(column, types.get(name, np.int64))
+            for name, column in zip(PlacedChoice._fields, columns, strict=True)
+        }
+        return cls(**rows)
 
     def __len__(self) -> int:
         return len(self.k)

@@ -9,7 +9,7 @@ the proved lower bounds of the collective, at sizes a quarter of an octave apart
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,16 +27,6 @@ LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
 _OCTAVES, _PARTS = 44, 4
 
 
-class LowerPrice(Protocol):
-    """A lower bound of the price of one algorithm."""
-
-    def at(self, nbytes: float) -> float:
-        """Seconds that a collective of so many bytes takes at least."""
-
-    def column(self, nbytes: Floats) -> Floats:
-        """The same for an array of sizes."""
-
-
 class PriceLine(NamedTuple):
     """Two lines below a convex price."""
 
@@ -49,14 +39,8 @@ class PriceLine(NamedTuple):
     far_slope: float
     """Seconds a byte beyond."""
 
-    def at(self, nbytes: float) -> float:
-        """Seconds that a collective of so many bytes takes at least."""
-        near = self.nothing + (self.slope * nbytes if nbytes >= _SMALL else 0.0)
-        beyond = self.far - self.far_slope * (_LARGE - nbytes) if nbytes <= _LARGE else 0.0
-        return max(near, beyond)
-
     def column(self, nbytes: Floats) -> Floats:
-        """The same for an array of sizes."""
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
         bound: Floats = np.maximum(near, beyond)
@@ -88,15 +72,15 @@ class SizedLine(NamedTuple):
     seconds: tuple[float, ...]
     """At sizes of 0 bytes, and from 1 byte on a quarter of an octave apart."""
 
-    def at(self, nbytes: float) -> float:
-        """Seconds that a collective of so many bytes takes at least."""
-        return float(self.column(np.array([nbytes]))[0])
-
     def column(self, nbytes: Floats) -> Floats:
-        """The same for an array of sizes."""
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
         place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
         bound: Floats = np.array(self.seconds)[np.clip(place, 0, len(self.seconds) - 1)]
         return bound
+
+
+LowerPrice: TypeAlias = PriceLine | SizedLine
+"""A lower bound of the price of one algorithm."""
 
 
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:

@@ -94,7 +94,9 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     plan = data_parallel_plan(job, strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
     options = [price]
-    first = price.choice(plan.exchanges[0].kind, 0.0) if isinstance(price, CheapestPrices) and plan.exchanges else None
+    first = None
+    if isinstance(price, CheapestPrices) and plan.exchanges:
+        first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
     if first is not None and first.algorithm.name == strategy.algorithm and first.algorithm.by_size:
         sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
         options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]

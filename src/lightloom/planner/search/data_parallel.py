@@ -20,14 +20,7 @@ from lightloom.planner.search.plans import Plan, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, SearchRequest
 
 _KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
-_PLAIN: dict[str, int | str | bool] = {
-    "tp": 1,
-    "pp": 1,
-    "ep": 1,
-    "micro_batches": 1,
-    "virtual_stages": 1,
-    "recomputation": "none",
-}
+_PLAIN = dict.fromkeys(("tp", "pp", "ep", "micro_batches", "virtual_stages"), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +38,20 @@ class Comparison:
         """Simulate all, those that do not fit included; ``advance`` is called before each algorithm."""
         plans: list[Plan] = []
         refused: list[RefusedPlan] = []
-        if self.cluster.ranks == 1 or not self.request.pins.allows(**(_PLAIN | {"dp": self.cluster.ranks})):
+        if self.cluster.ranks == 1 or not self.request.pins.allows(
+            **_PLAIN, dp=self.cluster.ranks, recomputation="none"
+        ):
             return plans, refused
         for algorithm in map(find, self.request.algorithms or algorithms()):
             advance()
             for outcome in self._of_algorithm(algorithm, batches):
                 (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
-            self._draw_lines(algorithm)
+            # Price what bounds will need while the schedules exist.
+            for kind in _KINDS if not algorithm.by_size else ():
+                if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 1.0) is None:
+                    self.prices.failure(kind, algorithm, self.job.fabric)
             self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
         return plans, refused
-
-    def _draw_lines(self, algorithm: Algorithm) -> None:
-        """Price what bounds will ask for while the schedules are there."""
-        for kind in _KINDS if not algorithm.by_size else ():
-            if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 1.0) is None:
-                self.prices.failure(kind, algorithm, self.job.fabric)
 
     def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
         for sharding, batch in product([kind for kind in DATA_PARALLEL if kind in self.request.kinds], batches):

@@ -51,21 +51,18 @@ def _what(winner: Plan) -> str:
             f"no plan fits: {_name(winner)} on {where} needs {format_size(winner.memory)} of "
             f"{format_size(capacity)} a rank, expected more memory, more ranks or a smaller global batch"
         )
+    spent = winner.breakdown
+    waits = [f"{format_time(spent[key])} {word}" for key, word in _WAITS.items() if spent[key] > 0]
     return (
         f"{wins}: {_rate(winner.samples_per_second)} samples/s, a step takes {format_time(winner.step_time)}, "
-        f"{format_time(winner.breakdown['compute_s'])} of it computing, {_waits(winner)}{_circuits(winner)}"
+        f"{format_time(spent['compute_s'])} of it computing, {' and '.join(waits) or 'nothing exposed'}"
+        f"{_circuits(winner)}"
     )
 
 
 def _rate(number: float) -> str:
     """Four digits, without an exponent: 0.1234, 12.34, 123,400."""
     return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
-
-
-def _waits(plan: Plan) -> str:
-    """What the step waits for besides computing."""
-    waits = [f"{format_time(plan.breakdown[key])} {word}" for key, word in _WAITS.items() if plan.breakdown[key] > 0]
-    return " and ".join(waits) if waits else "nothing exposed"
 
 
 def _circuits(plan: Plan) -> str:

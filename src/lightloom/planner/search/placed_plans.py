@@ -34,7 +34,10 @@ _KEPT = 16
 
 
 class PlacedPlans:
-    """Makes the plans of one job, and remembers the latest."""
+    """Makes the plans of one job, and remembers the latest.
+
+    Every method raises ``UnsupportedError`` where a plan does not fit the memory or the fabric cannot serve it.
+    """
 
     def __init__(self, job: Job, compressions: Mapping[float, Compression] | None = None) -> None:
         self._job = job
@@ -47,11 +50,7 @@ class PlacedPlans:
         """Made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
-        """Placed without the search around the best start.
-
-        Raises:
-            UnsupportedError: it does not fit the memory.
-        """
+        """Placed without the search around the best start."""
         key = choice._replace(ratio=1.0)
         if key not in self._plans:
             _keep(self._plans, key, self.placed(choice, effort=0))
@@ -69,38 +68,22 @@ class PlacedPlans:
         return hybrid(placement, balanced, choice.k, choice.l)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
-        """Seconds that no circuits make the plan's step fall below.
-
-        Raises:
-            UnsupportedError: it does not fit the memory.
-        """
+        """Seconds that no circuits make the plan's step fall below."""
         return structure_bound(self._job, self.plan(choice), choice.ratio)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
-        """Seconds that the plan's step takes at least over the circuits that are granted to it.
-
-        Raises:
-            UnsupportedError: the fabric cannot serve it.
-        """
+        """Seconds that the plan's step takes at least over the circuits that are granted to it."""
         return circuits_bound(self._job, self.plan(choice), self.circuits(choice), choice.ratio)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """What is granted to the plan.
-
-        Raises:
-            UnsupportedError: the fabric cannot serve it.
-        """
+        """What is granted to the plan."""
         key = choice._replace(ratio=1.0)
         if key not in self._circuits:
             _keep(self._circuits, key, grant(self.plan(choice), self._job.fabric))
         return self._circuits[key]
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
-        """One step.
-
-        Raises:
-            UnsupportedError: the fabric cannot serve it.
-        """
+        """One step."""
         return self._step(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:

@@ -18,11 +18,11 @@ from lightloom.core.units import format_time
 from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
-from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
+from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
-from lightloom.planner.search.request import KINDS, SearchRequest
+from lightloom.planner.search.request import SearchRequest
 from lightloom.simulation.energy import StepEnergy
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.simulation.step import StepResult
@@ -313,6 +313,3 @@ def label(choice: Strategy | PlacedChoice) -> str:
             "recomputing" if choice.recomputation == "full" else "",
         ]
     return " · ".join(filter(None, parts))
-
-
-__all__ = ["AUTO", "KINDS", "Counts", "Plan", "PlanSearch", "RefusedPlan", "kind_of", "label", "order", "pareto_front"]

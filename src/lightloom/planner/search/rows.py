@@ -16,7 +16,6 @@ from lightloom.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.placed_energy import placed_energy
 from lightloom.planner.pricing.placed_space import (
     MOST_SUB_OPERATORS,
     PartTable,
@@ -27,7 +26,7 @@ from lightloom.planner.pricing.placed_space import (
     placed_space,
 )
 from lightloom.planner.pricing.stage_times import Job
-from lightloom.planner.pricing.strategy_energy import strategy_energy
+from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.plans import Counts, Plan, RefusedPlan
@@ -119,14 +118,19 @@ class ClusterRows:
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
-    def simulated(self, row: Row) -> Plan:
-        """The row's step."""
+    def simulated(self, row: Row) -> Plan | None:
+        """The row's step; None where the algorithms fail at the sizes of its collectives."""
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
         assert self._strategies is not None
         choice = self._strategies[row.number]
-        return self._strategy_plan(self.job, choice, row.per_sample * choice.global_batch)
+        try:
+            return self._strategy_plan(self.job, choice, row.per_sample * choice.global_batch)
+        except UnsupportedError as error:
+            self._counts += Counts(refused=1)
+            self._refusals.append(str(error))
+            return None
 
     def refine_winner(self, plan: Plan) -> Plan:
         """The plan, or a faster form of it: a placed one placed with all effort, another one with schedules that are

@@ -236,6 +236,8 @@ class _Search:
                     heappush(heap, refined)
                 continue
             plan = self._rows.simulated(row)
+            if plan is None:
+                continue
             self._found.append((plan, row))
             if plan.fits is not False:
                 self._best = min(self._best, plan.sample_time)

@@ -1,4 +1,4 @@
-"""Joules of a strategy's step: what its collectives cost, what its stages send, and what its ranks draw meanwhile."""
+"""Joules of a plan's step: what its collectives and sends cost, and what its ranks draw meanwhile."""
 
 from __future__ import annotations
 
@@ -8,9 +8,30 @@ from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
+from lightloom.simulation.placed_step import PlacedStep
+
+
+def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
+    """Joules of a step over all ranks; on circuits, relayed bytes count once a lightpath.
+
+    Args:
+        job: where the plan runs.
+        step: simulated.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group.
+    """
+    plan, fabric = step.plan, job.fabric
+    if fabric.exclusive:
+        nbytes, source = np.array([step.sent_bytes * plan.groups]), np.zeros(1, np.int64)
+        sent = sending_energy(fabric, nbytes, source, source)
+    else:
+        traffic = plan.traffic()
+        smaller = float(sent_ratio(job, np.array([ratio]))[0])
+        pairs = (traffic.model_parallel + traffic.data_parallel / smaller).tocoo()
+        sent = sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
+    return step_energy(job.accelerator, fabric, sent, step.step_time)
 
 
 def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEnergy:
@@ -35,20 +56,16 @@ def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
     """Joules of one rank in the place of the seconds of an exchange."""
 
     def joules(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
-        group = int(ranks[0]), float(ratio[0]), int(stride[0])
+        count = int(ranks[0])
+        if count == 1:
+            return np.zeros_like(nbytes)
+        price = job.pricing.price(strategy.algorithm, count, float(ratio[0]), int(stride[0]))
         sizes, where = np.unique(nbytes, return_inverse=True)
-        of_size = np.array([_joules(job, strategy, kind, *group, nbytes=float(size)) / group[0] for size in sizes])
-        return of_size[where].reshape(nbytes.shape)
+        # None, without a source, becomes not-a-number.
+        energies = [price(kind, float(size)).cost.energy if size else 0.0 for size in sizes]
+        return (np.array(energies, np.float64) / count)[where].reshape(nbytes.shape)
 
     return joules
-
-
-def _joules(job: Job, strategy: Strategy, kind: Kind, ranks: int, ratio: float, stride: int, *, nbytes: float) -> float:
-    """Of one collective; not a number without a source."""
-    if ranks == 1 or not nbytes:
-        return 0.0
-    energy = job.pricing.price(strategy.algorithm, ranks, ratio, stride)(kind, nbytes).cost.energy
-    return float("nan") if energy is None else energy
 
 
 def _sends(job: Job, strategy: Strategy, seconds: Floats, ranks: int) -> float | None:
