@@ -15,8 +15,7 @@ from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import local_graph, recomputed
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.bounds.price_lines import PriceLines
-from lightloom.planner.bounds.strategies import admitted, bounds, memory, pipeline_bound
+from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
 from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.stage_times import Job

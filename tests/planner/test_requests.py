@@ -14,7 +14,7 @@ from lightloom.collectives import registry
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy, strategy_space
-from lightloom.planner.bounds.price_lines import PriceLines
+from lightloom.planner.bounds.strategies import PriceLines
 from lightloom.planner.pricing import group_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.search import data_parallel, rows

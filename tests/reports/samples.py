@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table as TerminalTable
 
 from lightloom.core.claims import Claim
 from lightloom.reports.figures.base import to_svg
@@ -10,6 +14,13 @@ from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.report import CollectiveRow, MemoryBar, Picture, RankingRow, Report, Table
 
 HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
+
+
+def to_text(table: TerminalTable, width: int = 120) -> str:
+    """A table of a terminal as plain text."""
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, no_color=True, color_system=None, highlight=False).print(table)
+    return buffer.getvalue()
 
 
 def row(strategy: str, algorithm: str, *seconds: float) -> RankingRow:

@@ -16,13 +16,11 @@ from lightloom.reports.console import (
     breakdown_bar,
     claims_table,
     collective_table,
-    legend,
     make_console,
     ranking_table,
-    to_text,
 )
 from lightloom.reports.progress import progress
-from tests.reports.samples import CLAIMS, REPORT, ROWS
+from tests.reports.samples import CLAIMS, REPORT, ROWS, to_text
 
 
 @pytest.mark.parametrize("width", [30, 40, 50, 76, 80, 100, 120, 200])
@@ -49,13 +47,6 @@ def test_bars_are_as_long_as_the_step() -> None:
             assert len(bar) == round(row.step_time / longest * cells)
             assert abs(bar.count("█") - row.breakdown["compute_s"] / longest * cells) <= 1
     assert breakdown_bar({}, 0.0, 8).plain == ""
-
-
-def test_plain_blocks_for_plain_terminals() -> None:
-    text = to_text(ranking_table(ROWS, 120, ascii_only=True))
-    assert "#" in text
-    assert "█" not in text
-    assert "█" not in legend(ascii_only=True).plain
 
 
 def test_markup_in_names_is_text() -> None:

@@ -8,8 +8,7 @@ import pytest
 from lightloom.photonics.meshes import decompose, map_blocks, map_matrix
 from lightloom.photonics.meshes.phase_files import Part
 from lightloom.reports.figures.base import to_svg
-from lightloom.reports.onn.chain import chain_figure, chain_parts
-from lightloom.reports.onn.mesh import part_figure
+from lightloom.reports.onn.chain import chain_figure, chain_parts, part_figure
 from lightloom.reports.onn.noise import NoiseCurve, noise_figure, noise_steps
 from lightloom.reports.onn.sweep import WORDS, sweep_figure
 from lightloom.reports.onn.training import training_figure

@@ -37,7 +37,7 @@ def test_every_admitted_schedule_is_drawn(kind: str) -> None:
         for algorithm in admitted(what, fabric):
             schedule = build(algorithm, Collective(what, 8, 1e6), fabric)  # type: ignore[arg-type]
             assert wavelength_map(schedule, fabric).axes
-            assert f"{algorithm.name} carries a" in wavelength_caption(schedule, fabric)
+            assert f"{algorithm.name} runs" in wavelength_caption(schedule, fabric)
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
@@ -56,7 +56,7 @@ def test_the_caption_says_what_stays_dark() -> None:
     fabric = wdm_ring(4, 2)
     schedule = build(find("ring"), Collective("reduce-scatter", 4, 4096.0), fabric)
     assert wavelength_caption(schedule, fabric) == (
-        "ring carries a reduce-scatter of 4 KiB among 4 ranks in 3 steps. 25% of all wavelengths on all links "
+        "ring runs reduce-scatter of 4 KiB among 4 ranks in 3 steps. 25% of all wavelengths on all links "
         "carry light, averaged over the steps. The counter-clockwise fibres stay dark. Colour is the rank that sends."
     )
 

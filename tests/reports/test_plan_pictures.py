@@ -23,7 +23,7 @@ from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
-from lightloom.reports.console import ranking_table, to_text
+from lightloom.reports.console import ranking_table
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import KINDS, PARALLELISM
 from lightloom.reports.figures.pareto_figure import Point, pareto_figure
@@ -33,6 +33,7 @@ from lightloom.reports.figures.traffic_figure import assignment_figure, group_fi
 from lightloom.reports.report import FRONT, RankingRow, plans_table
 from lightloom.simulation.timeline import Interval, Timeline
 from tests.planner.jobs import transformer
+from tests.reports.samples import to_text
 
 
 @cache

@@ -22,7 +22,7 @@ from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
-from lightloom.reports.notebook import notebook_svg
+from lightloom.reports.html import notebook_svg
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.progress import progress
 

@@ -19,7 +19,7 @@ from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import export_schedule
 from lightloom.reports.figures.wavelength_map import wavelength_map
-from lightloom.reports.notebook import notebook_svg
+from lightloom.reports.html import notebook_svg
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.report import CollectiveRow, collective_row
 

@@ -8,12 +8,11 @@ Bars tell parts by shade as well as by colour, since colour is only used where o
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +25,6 @@ from lightloom.reports.numbers import format_claim, format_rate, format_ratio
 from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
-_PLAIN_BLOCKS = dict(zip(SHARES, "#=+.", strict=True))
 _STATUS_STYLES = {"match": "green", "deviates": "yellow", "not reproducible": "dim"}
 _PIPE_WIDTH = 120
 """Columns where output is no terminal and ``$COLUMNS`` is not set."""
@@ -37,22 +35,11 @@ _Row = TypeVar("_Row")
 
 def make_console(file: IO[str] | None = None) -> Console:
     """A console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
-    out = sys.stdout if file is None else file
-    console = Console(file=out, highlight=False, markup=False, emoji=False)
-    return (
-        console
-        if console.is_terminal
-        else Console(
-            file=out, highlight=False, markup=False, emoji=False, no_color=True, width=max(console.width, _PIPE_WIDTH)
-        )
-    )
-
-
-def to_text(table: Table, width: int = _PIPE_WIDTH) -> str:
-    """A table as plain text."""
-    buffer = io.StringIO()
-    Console(file=buffer, width=width, no_color=True, color_system=None, highlight=False).print(table)
-    return buffer.getvalue()
+    options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
+    console = Console(**options)
+    if console.is_terminal:
+        return console
+    return Console(**options, no_color=True, width=max(console.width, _PIPE_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +89,9 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
     return table
 
 
-def ranking_table(
-    rows: Sequence[RankingRow],
-    width: int,
-    *,
-    title: str = "",
-    ascii_only: bool = False,
-) -> Table:
-    """Plans with the parts of their time as bars, which share one scale a sample.
-
-    Args:
-        rows: the plans, in their order.
-        width: columns of the terminal.
-        title: heading of the table.
-        ascii_only: whether bars are drawn with ASCII characters.
-    """
+def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") -> Table:
+    """Plans with the parts of their time as bars, which share one scale a sample; ``width`` is the terminal's."""
     longest = max((sum(row.per_sample().values()) for row in rows), default=0.0)
-    blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
     bar = 24 if width >= 150 else 19 if width >= 110 else 14 if width >= 80 else 8
     wide = width >= 100
     optional = {
@@ -144,7 +117,7 @@ def ranking_table(
         _Column("samples/s", lambda row: Text(format_rate(row.samples_per_second)), 3, right=True),
         _Column(
             "where the time goes" if bar >= 19 else "time",
-            lambda row: breakdown_bar(row.per_sample(), longest, bar, blocks),
+            lambda row: breakdown_bar(row.per_sample(), longest, bar),
             4,
         ),
         _Column("compression", _compression, 2, wraps=True),
@@ -161,19 +134,16 @@ def _compression(row: RankingRow) -> Text:
     return Text(effect or "none", style="" if row.compression else "dim")
 
 
-def legend(*, ascii_only: bool = False) -> Text:
+def legend() -> Text:
     """What the blocks of a bar mean."""
-    blocks = _PLAIN_BLOCKS if ascii_only else _BLOCKS
     text = Text()
     for key, (words, colour) in SHARES.items():
-        text.append(f"{blocks[key]} ", style=colour).append(f"{words}  ", style="dim")
+        text.append(f"{_BLOCKS[key]} ", style=colour).append(f"{words}  ", style="dim")
     text.rstrip()
     return text
 
 
-def breakdown_bar(
-    breakdown: Mapping[str, float], whole: float, cells: int, blocks: Mapping[str, str] = _BLOCKS
-) -> Text:
+def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> Text:
     """A bar of ``cells`` columns for ``whole`` seconds; what takes any time at all shows if there is room."""
     text = Text()
     if whole <= 0:
@@ -181,7 +151,7 @@ def breakdown_bar(
     # The edges between parts are rounded, not the parts, so that the bar is as long as it should be.
     edges = [round(edge / whole * cells) for edge in accumulate((breakdown.get(key, 0.0) for key in SHARES), initial=0)]
     for key, begin, end in zip(SHARES, edges[:-1], edges[1:], strict=True):
-        text.append(blocks[key] * (end - begin), style=SHARES[key][1])
+        text.append(_BLOCKS[key] * (end - begin), style=SHARES[key][1])
     return text
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,9 +15,14 @@ from markupsafe import Markup
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import INK, SHARES
 from lightloom.reports.numbers import format_claim, format_ratio
 from lightloom.reports.report import RankingRow, Report, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 _MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")
 _NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6})?")
@@ -108,3 +115,10 @@ def bar_scale(rows: Sequence[RankingRow]) -> float:
 def _percent(part: float, whole: float) -> str:
     """CSS percentage."""
     return f"{100 * part / whole:.4f}%" if whole else "0%"
+
+
+def notebook_svg(figure: Figure) -> str:
+    """Return the figure as an SVG element on white; identifiers are its own, so that cells do not mix theirs."""
+    svg = to_svg(figure)
+    element = str(inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-"))
+    return f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>'

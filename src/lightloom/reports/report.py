@@ -235,11 +235,6 @@ def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
 
 def memory_bar(use: MemoryUse, capacity: float | None) -> MemoryBar:
     """A rank's memory in a simulated step."""
-    parts = {
-        "parameters": use.parameters,
-        "gradients": use.gradients,
-        "optimizer": use.optimizer,
-        "activations": use.activations,
-        "gathered": use.gathered,
-    }
+    names = ("parameters", "gradients", "optimizer", "activations", "gathered")
+    parts = {name: getattr(use, name) for name in names}
     return MemoryBar(parts={name: nbytes for name, nbytes in parts.items() if nbytes}, capacity=capacity)

@@ -60,7 +60,6 @@ def read_request(solver: str, time_limit: str | None, holds: str, objective: str
         ConfigError: a count or a time that cannot be used, or options that exclude each other.
         UnknownNameError: no such solver or objective.
     """
-
     if solver not in _SOLVERS:
         raise UnknownNameError("solver", solver, _SOLVERS)
     if objective not in _OBJECTIVES:

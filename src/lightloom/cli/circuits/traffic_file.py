@@ -23,7 +23,6 @@ def read_traffic(path: Path) -> Traffic:
         ConfigError: the file cannot be read, or is no square matrix of sizes.
         InputError: an entry negative or not finite, traffic of a rank to itself, or none at all.
     """
-
     matrix = _read_array(path) if path.suffix.lower() == ".npy" else _read_csv(path)
     try:
         return Traffic.of(matrix)

@@ -24,7 +24,9 @@ def encode_file(source: Path, target: Path, codec: str) -> tuple[int, int]:
         ConfigError: not readable as float32, or the target cannot be written.
         UnsupportedError: the codec has no stream of frames.
     """
-    chosen = _framed(codec)
+    chosen = find(codec)
+    if not isinstance(chosen, FramedCodec):
+        raise ConfigError(f"codec {codec!r} does not write a stream of frames")
     values = _values(source)
     check_writable(target)
     written = 0
@@ -65,13 +67,6 @@ def decode_file(source: Path, target: Path) -> tuple[str, int]:
             if not decoder.finished:
                 raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
     return codec.name, done
-
-
-def _framed(name: str) -> FramedCodec:
-    codec = find(name)
-    if not isinstance(codec, FramedCodec):
-        raise ConfigError(f"codec {name!r} does not write a stream of frames")
-    return codec
 
 
 def _values(path: Path) -> NDArray[np.float32]:

@@ -103,7 +103,12 @@ def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, I
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradients]]:
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(paths, start=1):
-            tensors = _read_gradients(path)
+            if path.suffix == ".pt":
+                from lightloom.training.runs.gradient_profile import saved_gradients
+
+                tensors = saved_gradients(path)
+            else:
+                tensors = read_gradients(path)
             values = sum(tensor.size for tensor in tensors.values())
             # Parameters that the forward pass never uses have no gradient; a file may have zeros for them.
             if values not in (graph.parameters, graph.parameters + graph.unused_parameters):
@@ -112,14 +117,6 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradie
                 )
             yield step, tensors
             advance(1)
-
-
-def _read_gradients(path: Path) -> Gradients:
-    if path.suffix != ".pt":
-        return read_gradients(path)
-    from lightloom.training.runs.gradient_profile import saved_gradients
-
-    return saved_gradients(path)
 
 
 def _parts(profile: CompressionProfile) -> Iterator[str | Table]:

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.api.averaging import averager
-from lightloom.cli.onn.files import check_network_name
-from lightloom.cli.onn.noise import draw_noise
+from lightloom.cli.onn.files import check_network_name, draw_noise
 from lightloom.cli.options import (
     Json,
     NetworkOut,

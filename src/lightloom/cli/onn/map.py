@@ -33,8 +33,7 @@ from lightloom.photonics.meshes.phase_files import (
 )
 from lightloom.reports.console import plain_table
 from lightloom.reports.figures.base import save
-from lightloom.reports.onn.chain import chain_figure, chain_parts
-from lightloom.reports.onn.mesh import part_figure
+from lightloom.reports.onn.chain import chain_figure, chain_parts, part_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.cli.onn.noise import draw_noise
+from lightloom.cli.onn.files import draw_noise
 from lightloom.cli.options import Json, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError

@@ -1,9 +1,19 @@
-"""Lower bounds of placed plans, for columns of rows and without any partition.
+"""Lower bounds of placed plans: for columns of rows without any partition, and of one plan before and with circuits.
+
+Rows without a partition:
 
     longest chain   each operator in the parts that the partition will make, forward and then back
     computing       all operators and the update, divided by the devices
     exchange        no gradient exists before the first parameters' backward pass; what a device then sends to the
                     next group, on average, takes all circuits it can have, and on a ring all that cross each link
+
+One plan, before it has circuits and with them:
+
+    device     it cannot start before its first input, computes all that it has, and updates what it holds
+    path       forward and back through the placed graph, a transfer between devices at the best rate there is
+    gradients  none exists before the first backward pass of an operator with parameters; sums over copies and what
+               goes to the next group follow
+    bytes      of each port, of the links of a ring, of each pipe, over their rates
 
 A bound never lies above the simulated step (:func:`~lightloom.simulation.placed_step.simulate_placed`).
 """
@@ -17,8 +27,11 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.circuits.pipes import GroupCircuits
+from lightloom.parallelism.hybrid import HybridPlan, hybrid
 from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
+from lightloom.simulation.placed_work import held_parameters
 from lightloom.workloads.graph import ComputeGraph
 
 ROUNDING = 1 - 1e-9
@@ -130,3 +143,119 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     latency = np.array([exchange_latency(fabric, int(k)) for k in sizes])[which]
     sending = nbytes / sent_ratio(job, rows.ratio) * np.maximum(1 / of.rate, away / of.link_rate)
     return sending + np.where(nbytes > 0, latency, 0.0)
+
+
+class _Flows(NamedTuple):
+    """Bytes [k, 2 k] that devices of one group send in a step; columns as the pipes' destinations."""
+
+    whole: Floats
+    late: Floats
+    """Those of gradients of parameters."""
+
+
+class _Path(NamedTuple):
+    step: float
+    """Seconds of a step at least."""
+    gradient: float
+    """Seconds before which no gradient of parameters exists."""
+
+
+def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
+    """Seconds that no circuits make the plan's step fall below.
+
+    Args:
+        job: where it runs.
+        plan: placed.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group.
+    """
+    of, flows = best(job.fabric), _flows(job, plan, ratio)
+    sending = np.diagonal(flows.whole, plan.k) / of.rate + exchange_latency(job.fabric, plan.k)
+    path = _path(job, plan, plan.balanced.nbytes / of.rate + of.latency, sending)
+    return ROUNDING * max(path.step, _bytes(job, plan, flows.whole), path.gradient + _bytes(job, plan, flows.late))
+
+
+def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
+    """Seconds that the plan's step takes at least over the circuits that are granted to it; arguments as above."""
+    of, k, flows = best(job.fabric), plan.k, _flows(job, plan, ratio)
+    rate, latency = np.full((k, 2 * k), of.rate), np.full((k, 2 * k), of.latency)
+    pipe, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
+    lit = fastest > 0
+    rate[circuits.source[lit], circuits.destination[lit]] = fastest[lit]
+    latency[circuits.source[lit], circuits.destination[lit]] = circuits.latency[lit]
+    reader = np.repeat(np.arange(plan.balanced.size), np.diff(plan.balanced.parent_start))
+    ways = plan.placement.device[plan.balanced.parent], plan.placement.device[reader]
+    # A gradient takes the other pipe; the better of both ways stands for both.
+    there = latency[ways] + plan.balanced.nbytes / rate[ways]
+    back = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
+    sending = np.diagonal(flows.whole, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
+    path = _path(job, plan, np.minimum(there, back), sending)
+    whole, late = (float(_shortest(circuits, sent[pipe]).max(initial=0.0)) for sent in flows)
+    return ROUNDING * max(path.step, whole, path.gradient + late)
+
+
+def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
+    balanced, device, k = plan.balanced, plan.placement.device, plan.k
+    whole, late = np.zeros((2, k, 2 * k))
+    whole[:, :k] = hybrid(plan.placement, balanced, k, 1).traffic().model_parallel.toarray()
+    copied = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
+    for one, other in ((copied - 1, copied), (copied, copied - 1)):
+        np.add.at(late, (device[one], device[other]), balanced.synchronised[copied])
+    onward = plan.all_reduce_bytes / float(sent_ratio(job, np.array([ratio]))[0])
+    for flow in (whole, late):
+        flow[np.arange(k), np.arange(k) + k] = onward
+    return _Flows(whole, late)
+
+
+def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
+    """Seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
+    of, k, ranks = best(job.fabric), plan.k, job.fabric.ranks
+    ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
+    device: Ints = np.arange(k)
+    stride = np.abs(np.arange(2 * k) - device[:, None])
+    links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
+    return max(float(ports.max()) / of.rate, links / of.link_rate)
+
+
+def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
+    """Bounds by devices and along paths.
+
+    Args:
+        job: where it runs.
+        plan: placed.
+        away: [edges] seconds of a transfer, were it between devices.
+        sending: [k] seconds of a device's exchange with the next group.
+    """
+    from lightloom.planner.bounds import _path_kernels as kernels
+
+    balanced, device, k = plan.balanced, plan.placement.device, plan.k
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    delay = np.where(device[balanced.parent] == device[reader], 0.0, away)
+    there, back = kernels.longest_paths(
+        balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
+    )
+    nbytes = held_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
+    update = job.accelerator.memory_time(nbytes)
+    busy = np.bincount(device, balanced.forward + balanced.backward, k)
+    begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
+    np.minimum.at(begin, device, there - balanced.forward)
+    np.maximum.at(end, device, back)
+    owner = balanced.parameters > 0
+    np.minimum.at(first, device[owner], back[owner])
+    working = np.where(busy > 0, begin + busy, 0.0)
+    exchanging = np.where((plan.all_reduce_bytes > 0) & np.isfinite(first), first + sending, 0.0)
+    bound = np.maximum.reduce([working, end, exchanging]) + update
+    # A part may hold copies and own no parameter itself.
+    holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
+    return _Path(float(bound.max()), float(back[holds].min(initial=np.inf)) if owner.any() else 0.0)
+
+
+def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
+    """Seconds in which each pipe carries so many bytes at least: [pipe]; 0 for one without circuits."""
+    fastest = circuits.bandwidth.max(axis=0)
+    lit = np.where(fastest > 0, fastest, np.inf)
+    if circuits.timing is None:
+        return nbytes / lit
+    cycle = circuits.bandwidth.sum(axis=0) * circuits.timing.hold
+    whole = np.maximum(np.ceil(nbytes / np.where(cycle > 0, cycle, np.inf)) - 1, 0.0)
+    found: Floats = whole * len(circuits.bandwidth) * circuits.timing.period + (nbytes - whole * cycle) / lit
+    return found

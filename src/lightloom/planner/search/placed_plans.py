@@ -21,8 +21,7 @@ from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import best
-from lightloom.planner.bounds.placed_plan import circuits_bound, structure_bound
+from lightloom.planner.bounds.placed import best, circuits_bound, structure_bound
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach
 from lightloom.planner.pricing.stage_times import Job

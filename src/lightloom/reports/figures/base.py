@@ -6,10 +6,11 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
+from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.reports.figures.palette import FAINT, INK
@@ -25,45 +26,22 @@ if TYPE_CHECKING:
     Panels: TypeAlias = Axes | Sequence[Axes]
 
 FORMATS = (".svg", ".png", ".pdf")
-_SALT = "lightloom"
+_INKED = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor")
+_FAINT = ("axes.edgecolor", "xtick.color", "ytick.color")
 _DOTS_PER_INCH = 160
 _P = ParamSpec("_P")
+
+
+@cache
+def _style() -> dict[str, Any]:
+    return read_yaml(Path(__file__).with_name("style.yaml"))
 
 
 @contextmanager
 def _look() -> Iterator[None]:
     import matplotlib
 
-    settings: dict[str, Any] = {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 8.5,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "axes.edgecolor": FAINT,
-        "axes.titlecolor": INK,
-        "xtick.color": FAINT,
-        "ytick.color": FAINT,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "axes.titlesize": 8.5,
-        "axes.titlelocation": "left",
-        "axes.linewidth": 0.6,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "xtick.major.size": 3,
-        "ytick.major.size": 3,
-        "axes.facecolor": "none",
-        "figure.facecolor": "none",
-        "savefig.facecolor": "auto",
-        "legend.frameon": False,
-        "legend.fontsize": 8,
-        "legend.handlelength": 1.2,
-        "legend.columnspacing": 1.4,
-        "svg.fonttype": "none",
-        "svg.hashsalt": _SALT,
-        "pdf.fonttype": 42,
-    }
+    settings = _style() | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
     with matplotlib.rc_context(settings):  # type: ignore[arg-type, unused-ignore]
         yield
 

@@ -47,10 +47,10 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
     """Return what the picture shows, in one or two sentences."""
     collective = schedule.collective
-    article = "an" if collective.kind.startswith("a") else "a"
+    steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     what = (
-        f"{schedule.algorithm} carries {article} {collective.kind} of {format_size(collective.nbytes)} "
-        f"among {fabric.ranks} ranks {_when(schedule)}."
+        f"{schedule.algorithm} runs {collective.kind} of {format_size(collective.nbytes)} among {fabric.ranks} ranks "
+        f"{'on circuits that stand throughout' if schedule.queued else steps}."
     )
     if not fabric.exclusive:
         return f"{what} Colour: bytes on each link in each step, as a share of the fullest link and step."
@@ -66,12 +66,6 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
         + "".join(f" The {way} fibres stay dark." for way in dark)
         + " Colour is the rank that sends."
     )
-
-
-def _when(schedule: Schedule) -> str:
-    if schedule.queued:
-        return "on circuits that stand throughout"
-    return f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
 
 
 @styled

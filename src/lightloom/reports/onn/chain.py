@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes import MappedBlocks, Mesh, draw, draw_mapped
 from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lightloom.photonics.meshes.phase_files import Part
+
 
 _FILL = {"passive": "#d5dbe6", "layer": "#aebfe3"}
 _UNIT = "#e0892b"
@@ -127,3 +128,13 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
             [middle] * shown, heights, s=min(36.0, 700 / shown**1.4), color=_UNIT, edgecolors=INK, lw=0.4, zorder=4
         )
     axes.text(middle, max(left, right) / 2 + 0.02, f"{count:,}", ha="center", va="bottom", fontsize=7, color=INK)
+
+
+@styled
+def part_figure(part: Part, name: str = "") -> Figure:
+    """A mesh, or the meshes of a mapped matrix; of a matrix in blocks, those of the first."""
+    if isinstance(part, Mesh):
+        return draw(part)
+    if isinstance(part, MappedBlocks):
+        return draw_mapped(part.blocks[0], f"{name}, block 1 of {len(part.blocks)}")
+    return draw_mapped(part, name)
