@@ -45,11 +45,9 @@ def one_link(p: int, nbytes: float, link: Link) -> float:
     return 2 * p * nbytes * link.byte_seconds
 
 
-def sum_seconds(model: str) -> float:
-    """c as Table II has it: the aggregator adds p − 1 times n bytes in its gradient sum; seconds a byte."""
-    return TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model))
-
-
 def link_of(model: str) -> Link:
-    """Return a link of 10 Gbit/s without latency, with sums at Table II's speed."""
-    return Link(sum_seconds=sum_seconds(model))
+    """Return a link of 10 Gbit/s without latency, with sums at the speed of Table II.
+
+    The aggregator adds p − 1 times n bytes in the table's gradient sum.
+    """
+    return Link(sum_seconds=TABLE_2[model].gradient_sum / ITERATIONS / ((WORKERS - 1) * size_bytes(model)))

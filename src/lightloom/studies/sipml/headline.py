@@ -46,33 +46,19 @@ def over_data_parallel(measured: Comparison, model: str, gbps: float, today: flo
 
 def readings(measured: Comparison) -> dict[str, Reading]:
     """Interpretations by the names of their rows."""
-    found: dict[str, Reading] = {}
-    for today in reversed(TODAY):
-        over = f"a {today:g} Gb/s switch"
-        found |= {
-            f"placed_{today:g}": Reading(
-                partial(fastest, measured, today=today),
-                f"the best placed split on SiP-OCS or SiP-Ring over the best one on {over}",
-            ),
-            f"data_parallel_{today:g}": Reading(
-                partial(over_data_parallel, measured, today=today),
-                f"the best placed split on SiP-OCS or SiP-Ring over plain data parallelism on {over}",
-            ),
-            f"search_{today:g}": Reading(
-                partial(searched, measured, today=today),
-                f"the planner's own winner on SiP-OCS or SiP-Ring, tensor and data groups with all circuits each, over "
-                f"its winner on {over}",
-            ),
-            f"script_{today:g}": Reading(
-                partial(measured.script_speedup, today=today),
-                f"the scripts' model, computing + 2 · weights · 8 / B, with their weights, our computing, over {over}",
-            ),
-            f"titan_xp_{today:g}": Reading(
-                partial(fastest, measured, today=today, accelerator="titan-xp"),
-                f"with TITAN Xp in float32, the best placed split over the best one on {over}",
-            ),
-        }
-    return found
+    speeds: dict[str, Callable[..., float]] = {
+        "placed": fastest,
+        "data_parallel": over_data_parallel,
+        "search": searched,
+        "script": Comparison.script_speedup,
+        "titan_xp": partial(fastest, accelerator="titan-xp"),
+    }
+    texts = PAPER.tables["readings"]
+    return {
+        f"{name}_{today:g}": Reading(partial(speed, measured, today=today), texts[name].format(today=today))
+        for today in reversed(TODAY)
+        for name, speed in speeds.items()
+    }
 
 
 def reached(speed: Callable[[float], float], factor: float) -> float:
