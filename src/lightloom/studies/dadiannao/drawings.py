@@ -105,10 +105,10 @@ def times() -> Figure:
 def energy_delay() -> Figure:
     """Figure 5, EDP: a panel for each batch."""
     figure, panels = canvas(1, 3, size=(10, 7))
-    found = _savings().edp
+    edp = _savings().edp
     for axes, batch in zip(panels, BATCHES, strict=True):
         for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
-            values = {name: 1 - found[speed][name, batch] / 100 for name in printed()}
+            values = {name: 1 - edp[speed][name, batch] / 100 for name in printed()}
             colours = [RED if value > 1 else colour for value in values.values()]
             bars = axes.bar([i + side for i in range(len(values))], list(values.values()), 0.38, color=colours)
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
@@ -158,8 +158,8 @@ def proof() -> Figure:
         bound = largest_ratio(bandwidths)
         axes.plot(ends, [bound * end for end in ends], color=colour, lw=1.5, label=f"at most {bound:.3f}: {label}")
         shape: dict[str, Any] = {"marker": "o", "s": 18, "facecolor": "none", "edgecolor": colour, "linewidth": 1}
-        found = savings(FITTED, bandwidths).time
-        axes.scatter(list(found["100"].values()), list(found["400"].values()), **shape)
+        time_saved = savings(FITTED, bandwidths).time
+        axes.scatter(list(time_saved["100"].values()), list(time_saved["400"].values()), **shape)
     for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
         x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
         axes.plot(x, y, "*", color=ORANGE, mec=INK, ms=13, label="the paper's means" if label == "mean" else None)

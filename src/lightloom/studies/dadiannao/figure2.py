@@ -15,8 +15,8 @@ BATCHES = (1, 32)
 
 def share(name: str, batch: int, constants: Constants = FITTED) -> float:
     """Return the share of communication in a step on 25-E, from 0 to 1."""
-    found = run(printed()[name], batch, links(MIXED)["25-E"], constants)
-    return found.communication / found.time
+    result = run(printed()[name], batch, links(MIXED)["25-E"], constants)
+    return result.communication / result.time
 
 
 def claims() -> tuple[Claim, ...]:

@@ -22,24 +22,24 @@ def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Con
     """Return the R and β ≥ 0 of the smallest misfit."""
     from scipy.optimize import minimize
 
-    found = minimize(
+    optimum = minimize(
         lambda x: misfit(Constants(passes=x[0], synapse=x[1] / 100), bandwidths, hops),
         x0=(5.0, 1.0),
         method="Nelder-Mead",
         bounds=((0.1, 100), (0, 100)),
         options={"xatol": 1e-3, "fatol": 1e-5},
     )
-    return Constants(passes=float(found.x[0]), synapse=float(found.x[1]) / 100)
+    return Constants(passes=float(optimum.x[0]), synapse=float(optimum.x[1]) / 100)
 
 
 def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
     """Return the R of the smallest misfit with β = 0."""
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda passes: misfit(Constants(passes=passes), bandwidths), bounds=(0.1, 100), method="bounded"
     )
-    return Constants(passes=float(found.x))
+    return Constants(passes=float(optimum.x))
 
 
 def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
@@ -56,9 +56,9 @@ def main() -> None:
     """Print the fits and their misfits."""
     fits = {"two constants": two_constants(), "one constant": one_constant()}
     fits["20.6 alone"] = calibrated("time_average_100")
-    for name, found in fits.items():
-        constants = f"R = {found.passes:.2f}, beta = {found.synapse:.3f}"
-        sys.stdout.write(f"{name}: {constants}, RMS {misfit(found):.2f} points\n")
+    for name, fitted in fits.items():
+        constants = f"R = {fitted.passes:.2f}, beta = {fitted.synapse:.3f}"
+        sys.stdout.write(f"{name}: {constants}, RMS {misfit(fitted):.2f} points\n")
 
 
 if __name__ == "__main__":

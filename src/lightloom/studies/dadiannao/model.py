@@ -76,11 +76,11 @@ def chip() -> DaDianNao:
 
 def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
     """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
-    found = {}
+    by_name = {}
     for name, bandwidth in zip(LINKS, bandwidths, strict=True):
         table = link_of(chip(), name)
-        found[name] = ChipLink(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
-    return found
+        by_name[name] = ChipLink(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
+    return by_name
 
 
 def cases() -> tuple[Case, ...]:
@@ -151,13 +151,13 @@ class Savings:
 
     def headlines(self) -> dict[str, float]:
         """The ten percentages, by the names of :data:`~lightloom.studies.dadiannao.paper.HEADLINE`."""
-        found = {}
+        percentages = {}
         for speed in ("100", "400"):
             for what, figures in (("time", self.time[speed]), ("edp", self.edp[speed])):
-                found[f"{what}_average_{speed}"] = mean(figures)
-                found[f"{what}_best_{speed}"] = max(figures.values())
-            found[f"time_batch256_{speed}"] = mean(self.time[speed], batch=256)
-        return found
+                percentages[f"{what}_average_{speed}"] = mean(figures)
+                percentages[f"{what}_best_{speed}"] = max(figures.values())
+            percentages[f"time_batch256_{speed}"] = mean(self.time[speed], batch=256)
+        return percentages
 
 
 def savings(

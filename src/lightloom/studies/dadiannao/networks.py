@@ -138,13 +138,13 @@ def _only(graph: ComputeGraph, block: str) -> ComputeGraph:
 def printed() -> Mapping[str, Network]:
     """The nine networks with layers, synapses and neurons as printed; only multiply-accumulates (and AlexNet's inputs)
     are counted, Inception-v3's in the variant whose sizes are printed."""
-    found = {}
+    networks = {}
     for name, row in TABLE_2.items():
         ours = (inception_variant() if name == "Inception-v3" else counted(name)).network
-        found[name] = replace(
+        networks[name] = replace(
             ours, layers=row.layers, synapses=row.synapse * MIB, neurons=row.neuron * MIB / NEURON_BATCH
         )
-    return found
+    return networks
 
 
 @cache

@@ -25,7 +25,7 @@ def claims() -> tuple[Claim, ...]:
 def ours() -> dict[str, float]:
     """Return our chip in the units of Table 1."""
     c = chip()
-    found = {
+    values = {
         "frequency": c.frequency / 1e6,
         "tiles": c.tiles,
         "multipliers": c.multipliers,
@@ -40,10 +40,10 @@ def ours() -> dict[str, float]:
     }
     for name, speed in zip(LINKS, ("25", "100", "400"), strict=True):
         link = c.link(name)
-        found[f"phy_power_{speed}"] = link.phy_power or 0.0
-        found[f"bandwidth_{speed}"] = link.bidirectional_bandwidth / 1e9
-        found[f"latency_{speed}"] = link.latency * 1e9
-    return found
+        values[f"phy_power_{speed}"] = link.phy_power or 0.0
+        values[f"bandwidth_{speed}"] = link.bidirectional_bandwidth / 1e9
+        values[f"latency_{speed}"] = link.latency * 1e9
+    return values
 
 
 def _table() -> Iterator[Claim]:

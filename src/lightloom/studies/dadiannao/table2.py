@@ -19,14 +19,14 @@ def claims() -> tuple[Claim, ...]:
     return (*rows, *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")))
 
 
-def sizes(found: Counted) -> Row:
+def sizes(counts: Counted) -> Row:
     """Return counts in the units of Table 2."""
-    synapse = found.network.synapses / MIB
-    neuron = found.network.neurons * NEURON_BATCH / MIB
+    synapse = counts.network.synapses / MIB
+    neuron = counts.network.neurons * NEURON_BATCH / MIB
     return Row(
-        found.network.layers,
-        found.convolutions,
-        found.connected,
+        counts.network.layers,
+        counts.convolutions,
+        counts.connected,
         round(synapse, 2),
         round(neuron, 2),
         round(synapse / neuron, 4),

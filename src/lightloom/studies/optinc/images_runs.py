@@ -58,5 +58,5 @@ def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
         record = train(read("train", data), read("test", data), recipe, erring, folder=folder)
         write_atomically(result, json.dumps(record))
         (folder / "checkpoint.pt").unlink(missing_ok=True)
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
+    stored: dict[str, Any] = json.loads(result.read_text())
+    return stored

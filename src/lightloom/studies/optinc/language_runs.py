@@ -70,8 +70,8 @@ def once(name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
         record = train(corpus, Recipe(seed=seed, steps=STEPS, **VARIANTS[name]), folder)
         write_atomically(result, json.dumps(record))
         (folder / "checkpoint.pt").unlink(missing_ok=True)
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
+    stored: dict[str, Any] = json.loads(result.read_text())
+    return stored
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def depth_figure() -> Figure:
             axes.plot(depths, [steps[k] / lowest for k in depths], color=colour, label=label)
             # Side by side, so that equal values do not hide each other.
             aside = (place - 1.5) * 0.07 if axes is inset else 0.0
-            points = [(k + aside, found[1] / lowest) for k in depths if (found := constructed(n, k))]
+            points = [(k + aside, tree[1] / lowest) for k in depths if (tree := constructed(n, k))]
             axes.plot(*zip(*points, strict=True), "o", ms=5, mfc="white", mec=colour, zorder=3)
         axes.set_xticks(list(depths))
         axes.set_xlabel("depth k (stages)")

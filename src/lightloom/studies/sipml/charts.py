@@ -58,8 +58,8 @@ def times_figure(measured: Comparison) -> Figure:
             alone = [1e3 * measured.seconds(model, line.system, line.port(gbps), 1) for gbps in BANDWIDTHS]
             axes.plot(BANDWIDTHS, hybrid, line.style, color=line.colour, label=line.label, ms=4)
             axes.plot(BANDWIDTHS, alone, color=line.colour, lw=0.6)
-        found = [1e3 * measured.rival(model, "electrical", gbps).get("step_s", float("nan")) for gbps in BANDWIDTHS]
-        axes.plot(BANDWIDTHS, found, color=FAINT, lw=3, alpha=0.6, zorder=0.5, label="search's winner, ideal")
+        winners = [1e3 * measured.rival(model, "electrical", gbps).get("step_s", float("nan")) for gbps in BANDWIDTHS]
+        axes.plot(BANDWIDTHS, winners, color=FAINT, lw=3, alpha=0.6, zorder=0.5, label="search's winner, ideal")
         _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
     panels[0].set_ylabel("ms a step")
     _legend(figure, panels[0])
@@ -73,10 +73,10 @@ def speedup_figure(measured: Comparison) -> Figure:
         axes.axhspan(*HEADLINE, color=FAINT, alpha=0.18, lw=0, label="paper, 1.3 to 9.1")
         for line in _LINES[3:]:
             for today, width in ((400.0, 1.8), (200.0, 0.8)):
-                found = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
+                speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
                 axes.plot(
                     BANDWIDTHS,
-                    found,
+                    speedups,
                     line.style,
                     color=line.colour,
                     lw=width,
@@ -84,8 +84,8 @@ def speedup_figure(measured: Comparison) -> Figure:
                     label=f"{line.label} over {today:g} Gb/s",
                 )
         for today, width in ((400.0, 1.8), (200.0, 0.8)):
-            found = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
-            axes.plot(BANDWIDTHS, found, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")
+            speedups = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
+            axes.plot(BANDWIDTHS, speedups, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")
         _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
     panels[0].set_ylabel("times as fast as electrical")
     _legend(figure, panels[0])

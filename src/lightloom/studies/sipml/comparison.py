@@ -64,8 +64,8 @@ class Comparison:
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
         """Return the results by k, without refused splits."""
-        found = self.results[result_key(model, system, gbps, ranks, accelerator)]
-        return {int(k): row for k, row in found.items() if "step_s" in row}
+        by_k = self.results[result_key(model, system, gbps, ranks, accelerator)]
+        return {int(k): row for k, row in by_k.items() if "step_s" in row}
 
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
@@ -81,8 +81,8 @@ class Comparison:
 
     def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
         """``search``: the winner of all strategies; ``ddp`` or ``fsdp``: of data parallelism alone."""
-        found: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
-        return found
+        row: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
+        return row
 
     def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
         """Times as fast as an electrical switch of ``today`` Gb/s, or of ``gbps`` where that is less; best splits."""

@@ -59,12 +59,12 @@ def chase(most: int = 100) -> Chase:
 
 def claims() -> tuple[Claim, ...]:
     """One row: the paper leaves the proof to future work."""
-    found = chase()
-    states = " → ".join("".join(map(str, state)) for state in found.states)
+    result = chase()
+    states = " → ".join("".join(map(str, state)) for state in result.states)
     return (
         PAPER.claim(
             "example.repair_ends",
-            "settles" if not found.period else f"repeats every {found.period} sweeps",
+            "settles" if not result.period else f"repeats every {result.period} sweeps",
             states=states,
         ),
     )

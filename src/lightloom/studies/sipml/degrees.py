@@ -107,8 +107,8 @@ def _fabrics() -> Iterator[Claim]:
 
 def _distance_rule() -> Iterator[Claim]:
     plan = forward_case()
-    found, needed = peers(plan), least_degree(plan)
+    counted, needed = peers(plan), least_degree(plan)
     case = f"k = {DEVICES}, Δ = {DEGREE}, part i of one operator reads parts i − Δ ... i of the one before"
-    yield PAPER.claim("example.readers_by_distance", found.readers, paper=DEGREE, case=case)
-    yield PAPER.claim("example.peers_by_distance", found.most, paper=DEGREE, case=case)
+    yield PAPER.claim("example.readers_by_distance", counted.readers, paper=DEGREE, case=case)
+    yield PAPER.claim("example.peers_by_distance", counted.most, paper=DEGREE, case=case)
     yield PAPER.claim("example.degree_by_distance", needed, paper=DEGREE + 1, refusal=refusal(plan, DEGREE + 1))

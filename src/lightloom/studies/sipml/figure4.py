@@ -70,32 +70,32 @@ def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
     return hybrid(placement, balanced, K, GROUPS)
 
 
-def devices(found: HybridPlan) -> dict[str, list[int]]:
+def devices(placed: HybridPlan) -> dict[str, list[int]]:
     """Return the devices of every operator's parts."""
-    names, operator = found.balanced.operators, found.balanced.operator
-    return {name: found.placement.device[operator == place].tolist() for place, name in enumerate(names)}
+    names, operator = placed.balanced.operators, placed.balanced.operator
+    return {name: placed.placement.device[operator == place].tolist() for place, name in enumerate(names)}
 
 
-def not_balanced(found: HybridPlan) -> list[str]:
+def not_balanced(placed: HybridPlan) -> list[str]:
     """Return the operators that use fewer devices than they have parts, or than there are devices."""
-    return [name for name, used in devices(found).items() if len(set(used)) < min(K, len(used))]
+    return [name for name, used in devices(placed).items() if len(set(used)) < min(K, len(used))]
 
 
-def peers(found: HybridPlan, device: int) -> list[int]:
+def peers(placed: HybridPlan, device: int) -> list[int]:
     """Return the ranks that a device of the first group communicates with, including gradients."""
-    sent = found.traffic().total.toarray() > 0
+    sent = placed.traffic().total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
 
 
-def most_peers(found: HybridPlan) -> int:
+def most_peers(placed: HybridPlan) -> int:
     """Return the number of peers in the group of the device that has most."""
-    return max(sum(rank < K for rank in peers(found, device)) for device in range(K))
+    return max(sum(rank < K for rank in peers(placed, device)) for device in range(K))
 
 
-def peers_of_gpu_1(found: HybridPlan) -> list[int]:
+def peers_of_gpu_1(placed: HybridPlan) -> list[int]:
     """Peers of the GPU that holds B, numbered from 1, the ring turned so that this is GPU 1."""
-    home = devices(found)["B"][0]
-    return sorted((rank - home) % K + rank // K * K + 1 for rank in peers(found, home))
+    home = devices(placed)["B"][0]
+    return sorted((rank - home) % K + rank // K * K + 1 for rank in peers(placed, home))
 
 
 def most_devices_of_c(degree: int = DEGREE - 1) -> int:
@@ -105,10 +105,10 @@ def most_devices_of_c(degree: int = DEGREE - 1) -> int:
 
 def claims() -> tuple[Claim, ...]:
     """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
-    found, formula, alone = plan(), plan("forward"), plan("forward", 1)
-    used, most = len(set(devices(found)["C"])), most_devices_of_c()
+    placed, formula, alone = plan(), plan("forward"), plan("forward", 1)
+    used, most = len(set(devices(placed)["C"])), most_devices_of_c()
     return (
-        PAPER.claim("figure4.most_peers", most_peers(found), paper=DEGREE - 1),
+        PAPER.claim("figure4.most_peers", most_peers(placed), paper=DEGREE - 1),
         PAPER.claim(
             "figure4.most_peers_by_formula",
             most_peers(formula),
@@ -116,12 +116,12 @@ def claims() -> tuple[Claim, ...]:
             peers=peers(formula, devices(formula)["B"][0]),
             home=devices(formula)["B"][0],
         ),
-        PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(found)), formula=", ".join(not_balanced(formula))),
+        PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(placed)), formula=", ".join(not_balanced(formula))),
         PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
         PAPER.claim(
             "figure4.circuits_of_gpu_1",
             ", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
             formula=", ".join(str(rank) for rank in peers_of_gpu_1(formula)),
-            found=", ".join(str(rank) for rank in peers_of_gpu_1(found)),
+            placed=", ".join(str(rank) for rank in peers_of_gpu_1(placed)),
         ),
     )

@@ -65,13 +65,13 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
     """Gb/s at which a speed-up is first reached, logarithms interpolated between measured ones; infinite if nowhere."""
     before = (0.0, 0.0)
     for gbps in BANDWIDTHS:
-        found = speed(gbps)
-        if found >= factor:
+        value = speed(gbps)
+        if value >= factor:
             low, at = before
             if not low:
                 return float(gbps)
-            return float(low * (gbps / low) ** (log(factor / at) / log(found / at)))
-        before = (gbps, found)
+            return float(low * (gbps / low) ** (log(factor / at) / log(value / at)))
+        before = (gbps, value)
     return inf
 
 
@@ -83,14 +83,14 @@ def claims(measured: Comparison) -> tuple[Claim, ...]:
 def _speedups(measured: Comparison) -> Iterator[Claim]:
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
-        found = {model: speed(model, FASTEST) for model in JOBS}
+        by_model = {model: speed(model, FASTEST) for model in JOBS}
         speedups = "; ".join(
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
-            for model, value in found.items()
+            for model, value in by_model.items()
         )
         yield PAPER.claim(
             "headline.speedup_{name}",
-            f"{min(found.values()):.2f} to {max(found.values()):.2f}",
+            f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}",
             paper=f"{low} to {high}",
             name=name,
             reading=reading,
@@ -111,15 +111,15 @@ def _beyond(measured: Comparison) -> list[Claim]:
 def _against_sharded(measured: Comparison, model: str) -> Claim:
     comparisons, ratio = [], {}
     for system in SYSTEMS:
-        found = measured.best(model, system, FASTEST)
-        if found is None:
+        best = measured.best(model, system, FASTEST)
+        if best is None:
             continue
         winner, sharded = (measured.rival(model, system, FASTEST, which) for which in ("search", "fsdp"))
         split = ", ".join(f"{name} {winner['strategy'][name]}" for name in ("dp", "tp", "pp"))
-        ratio[system] = sharded["step_s"] / found.seconds
+        ratio[system] = sharded["step_s"] / best.seconds
         plain = measured.seconds(model, system, FASTEST, 1)
         comparisons.append(
-            f"{system}: {_ms(found.seconds)} placed (k = {found.k}), {_ms(plain)} plain and {_ms(sharded['step_s'])} "
+            f"{system}: {_ms(best.seconds)} placed (k = {best.k}), {_ms(plain)} plain and {_ms(sharded['step_s'])} "
             f"sharded data parallelism, {_ms(winner['step_s'])} the search's winner ({split}); k > 1 beats sharded "
             f"at {_ahead(measured, model, system)}"
         )
@@ -137,18 +137,18 @@ def _ahead(measured: Comparison, model: str, system: System) -> str:
     better = [
         f"{gbps:,}"
         for gbps in BANDWIDTHS
-        if (found := measured.best(model, system, gbps)) is not None
-        and found.k > 1
-        and found.seconds < measured.rival(model, system, gbps, "fsdp")["step_s"]
+        if (best := measured.best(model, system, gbps)) is not None
+        and best.k > 1
+        and best.seconds < measured.rival(model, system, gbps, "fsdp")["step_s"]
     ]
     return f"{', '.join(better)} Gb/s" if better else "no bandwidth"
 
 
 def _own_bytes(measured: Comparison, model: str) -> Claim:
-    found = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
+    ours = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
     return PAPER.claim(
-        "headline.beyond_script_own_gradients_{model}", round(found[0], 2), model=model, ours=found, scripts=theirs
+        "headline.beyond_script_own_gradients_{model}", round(ours[0], 2), model=model, ours=ours, scripts=theirs
     )
 
 

@@ -34,10 +34,10 @@ def _of(wanted: Job, on: Cluster, prices: GroupPrices) -> dict[str, Any]:
         request = SearchRequest(
             global_batches=[wanted.global_batch], algorithms=ALGORITHMS, strategies=STRATEGIES, compare=False
         )
-        found = search(load_workload(wanted.model, batch=1), on, request, prices=prices)
+        outcome = search(load_workload(wanted.model, batch=1), on, request, prices=prices)
     except UnsupportedError as error:
         return {name: {"refused": str(error)} for name in ("search", *SHARDINGS)}
-    return {"search": _row(found.winner)} | {name: _row(found.best_of(name)) for name in SHARDINGS}
+    return {"search": _row(outcome.winner)} | {name: _row(outcome.best_of(name)) for name in SHARDINGS}
 
 
 def _row(plan: Plan | None) -> dict[str, Any]:

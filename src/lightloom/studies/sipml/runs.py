@@ -58,14 +58,14 @@ class Setting(NamedTuple):
 
 def settings() -> list[Setting]:
     """Return all settings that are measured."""
-    found = [
+    chosen = [
         Setting(model, chip, system, RANKS, gbps)
         for model in JOBS
         for chip in PRECISIONS
         for system in SYSTEMS
         for gbps in ports(system)
     ]
-    found += [
+    chosen += [
         Setting(model, "a100", system, ranks, gbps)
         for model in JOBS
         for ranks in SCALING[:-1]
@@ -73,7 +73,7 @@ def settings() -> list[Setting]:
         for gbps in ports(system)
         if gbps in (*TODAY, BANDWIDTHS[-1])
     ]
-    return found
+    return chosen
 
 
 def ports(system: System) -> tuple[float, ...]:
@@ -99,12 +99,12 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
         WorkloadError: PyTorch, which counts the models the first time, is missing.
     """
     path = work / f"{NAME}.json"
-    found = dict(Comparison.load(work).results) if path.is_file() else {}
+    done = dict(Comparison.load(work).results) if path.is_file() else {}
 
     def keep(key: str, results: Callable[[], Any]) -> None:
-        if key not in found:
-            found[key] = results()
-            write_atomically(path, _lines({"results": found, "provenance": provenance({"study": "sipml"})}))
+        if key not in done:
+            done[key] = results()
+            write_atomically(path, _lines({"results": done, "provenance": provenance({"study": "sipml"})}))
         advance(1)
 
     for setting in settings():
@@ -116,7 +116,7 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
 
 def plans(setting: Setting) -> dict[str, Any]:
     """Return, for every k, the step of the best quantum, or the reason why there is none."""
-    found: dict[str, Any] = {}
+    by_k: dict[str, Any] = {}
     for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
         if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
             continue
@@ -127,8 +127,8 @@ def plans(setting: Setting) -> dict[str, Any]:
             except UnsupportedError as error:
                 refused = str(error)
         best = min(steps, key=lambda each: each[1].step_time, default=None)
-        found[str(k)] = {"refused": refused} if best is None else _row(*best)
-    return found
+        by_k[str(k)] = {"refused": refused} if best is None else _row(*best)
+    return by_k
 
 
 def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
