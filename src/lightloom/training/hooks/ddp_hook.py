@@ -33,7 +33,12 @@ class DdpHookState(ABC):
 
     @abstractmethod
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks."""
+        """Begin to average a bucket over ranks.
+
+        Raises:
+            UnsupportedError: the gradients are sparse or not in CPU memory.
+            TransportError: a rank was lost, or connections broke, in this bucket or in an earlier one.
+        """
 
     def close(self) -> None:
         """Stop the thread. May be called any number of times."""

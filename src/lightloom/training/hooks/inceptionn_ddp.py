@@ -110,12 +110,6 @@ class InceptionnState(DdpHookState):
                 self.statistics.decisions = self.adaptive.decisions
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks.
-
-        Raises:
-            UnsupportedError: the gradients are sparse or not in CPU memory.
-            TransportError: the ring broke in this bucket or in an earlier one.
-        """
         buffer, last, arrived = dense_buffer(bucket), bucket.is_last(), time.perf_counter()
         scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
         layout = self._layout(bucket)

@@ -83,13 +83,11 @@ class OpticalAverageState(DdpHookState):
         self._exchange = OpticalExchange(self.averager, own_group, self.rank, self.ranks)
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks.
+        """Begin to average a bucket over ranks; raises what ``DdpHookState.average`` does, and InputError.
 
         Raises:
-            UnsupportedError: the gradients are sparse or not in CPU memory.
             InputError: the gradients of a rank cannot be quantised, in this bucket or an earlier one of the step;
                 raised on all ranks.
-            TransportError: a rank was lost.
         """
         buffer, last = dense_buffer(bucket), bucket.is_last()
         return self._start(last, self._average, buffer, self._buffers_of(bucket), last)

@@ -42,11 +42,6 @@ class ScheduleState(DdpHookState):
         self._execute = execute
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks.
-
-        Raises:
-            TransportError: a rank died or fell silent.
-        """
         return self._start(bucket.is_last(), self._exchange, bucket.buffer())
 
     def _exchange(self, buffer: Tensor) -> Tensor:

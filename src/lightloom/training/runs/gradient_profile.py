@@ -105,7 +105,8 @@ def trained_gradients(
         optimizer.zero_grad()
         _guarded(training.model, "cannot be trained", partial(_backward, module, inputs, labels))
         if step in training.sampled:
-            yield step, _gradients(trained)
+            gradients = {name: p.grad.detach().float() for name, p in trained.items() if p.grad is not None}
+            yield step, {name: gradient.contiguous().view(-1).numpy() for name, gradient in gradients.items()}
         optimizer.step()
         advance(1)
 
@@ -202,12 +203,6 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
         wanted = torch.randint(scores.shape[1], (len(scores),)) if labels is None else labels
         losses.append(nn.functional.cross_entropy(scores, wanted))
     return torch.stack(losses).sum()
-
-
-def _gradients(trained: dict[str, nn.Parameter]) -> Gradients:
-    return {
-        name: p.grad.detach().float().contiguous().view(-1).numpy() for name, p in trained.items() if p.grad is not None
-    }
 
 
 def _check_memory(model: str, parameters: int) -> None:

@@ -37,13 +37,9 @@ from lightloom.training.transport.ring import Ring
 class RingExchange(Protocol):
     """The methods of a ring that the phases need."""
 
-    @property
-    def rank(self) -> int:
-        """This rank."""
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
+    rank: int
+    size: int
+    """Number of ranks."""
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         """Send to the next rank and return what the previous one sent."""
