@@ -10,7 +10,6 @@ from lightloom.core.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
     from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -18,50 +17,40 @@ if TYPE_CHECKING:
 
 _DEVICES_UP_TO = 24
 """Largest number of modes for which devices are drawn; larger meshes are drawn as maps of phases."""
+_TURN = 2 * np.pi
+_THETA, _PHI = "cividis", "twilight"
+"""Colour maps of the phases."""
 _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
 
 
 def draw(mesh: Mesh) -> Figure:
     """Draw a mesh: θ as the colour of a device, φ as that of the dot at its upper input; large meshes as maps."""
-    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    theta_colours, phi_colours = colormaps["cividis"], colormaps["twilight"]
-    theta, phi = mesh.theta % (2 * np.pi), mesh.phi % (2 * np.pi)
-    half = np.pi if (theta <= np.pi + 1e-9).all() else 2 * np.pi
+    half = np.pi if (mesh.theta % _TURN <= np.pi + 1e-9).all() else _TURN
     size, depth = mesh.layout.size, max(mesh.layout.depth, 1)
     if size <= _DEVICES_UP_TO:
         figure = Figure(figsize=(float(np.clip(1.2 + 0.36 * depth, 4.6, 14)), 1.9 + 0.3 * size), layout="constrained")
         axes = [figure.subplots()]
-        _devices(axes[0], mesh, theta_colours(theta / half), phi_colours(phi / (2 * np.pi)))
+        _devices(axes[0], mesh, half)
     else:
         figure = Figure(figsize=(9, 4.6), layout="constrained")
         axes = list(figure.subplots(1, 2))
-        for ax, values, colours, limit, name in (
-            (axes[0], theta, theta_colours, half, "θ"),
-            (axes[1], phi, phi_colours, 2 * np.pi, "φ"),
-        ):
-            _map(ax, mesh, values, colours, limit)
+        _map(axes[0], mesh, mesh.theta, _THETA, half)
+        _map(axes[1], mesh, mesh.phi, _PHI, _TURN)
+        for ax, name in zip(axes, "θφ", strict=True):
             ax.set_title(name, loc="left", fontsize=9, color=_INK)
-    _scale(figure, axes[0], theta_colours, half, "θ: cross to bar" if half == np.pi else "θ")
-    _scale(figure, axes[-1], phi_colours, 2 * np.pi, "φ")
+    _scale(figure, axes[0], _THETA, half, "θ: cross to bar" if half == np.pi else "θ")
+    _scale(figure, axes[-1], _PHI, _TURN, "φ")
     ends = f"{mesh.inputs}" if mesh.inputs == mesh.outputs else f"{mesh.inputs} to {mesh.outputs}"
-    figure.suptitle(
-        f"{mesh.kind} mesh, {ends} modes: {mesh.mzis} MZIs in {mesh.layout.depth} columns",
-        x=0.02,
-        ha="left",
-        fontsize=10,
-        color=_INK,
-    )
+    _title(figure, f"{mesh.kind} mesh, {ends} modes: {mesh.mzis} MZIs in {mesh.layout.depth} columns")
     return figure
 
 
 def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     """Draw a mapped matrix in the order of the light: V†, the column of Σ, U; large meshes as maps of θ."""
-    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    theta_colours, phi_colours = colormaps["cividis"], colormaps["twilight"]
     meshes = [mesh for mesh in (mapped.input_mesh, mapped.output_mesh) if mesh is not None]
     names = ["V†", "U"] if mapped.output_mesh else ["U"]
     size = max(mesh.layout.size for mesh in meshes)
@@ -74,31 +63,30 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     )
     axes = list(figure.subplots(1, len(widths), width_ratios=widths))
     for ax, mesh, name in zip([axes[0], *axes[2:]], meshes, names, strict=True):
-        theta, phi = mesh.theta % (2 * np.pi), mesh.phi % (2 * np.pi)
         if small:
-            _devices(ax, mesh, theta_colours(theta / np.pi), phi_colours(phi / (2 * np.pi)), size)
+            _devices(ax, mesh, np.pi, size)
         else:
-            _map(ax, mesh, theta, theta_colours, np.pi)
+            _map(ax, mesh, mesh.theta, _THETA, np.pi)
             ax.set_ylim(size - 0.5, -0.5)
         ax.set_title(f"{name}: {mesh.mzis} MZIs in {mesh.layout.depth} columns", loc="left", fontsize=8.5, color=_INK)
-    _attenuators(axes[1], mapped, theta_colours, size)
-    _scale(figure, axes[0], theta_colours, np.pi, "θ: cross to bar")
+    _attenuators(axes[1], mapped, size)
+    _scale(figure, axes[0], _THETA, np.pi, "θ: cross to bar")
     if small:
-        _scale(figure, axes[-1], phi_colours, 2 * np.pi, "φ")
+        _scale(figure, axes[-1], _PHI, _TURN, "φ")
     outputs, inputs = mapped.shape
     amplification = f", amplified {mapped.gain:.3g} times" if mapped.gain > 1 else ""
-    figure.suptitle(
-        f"{title or f'{inputs} to {outputs} signals'}: {mapped.mzis} MZIs in {mapped.depth} columns{amplification}",
-        x=0.01,
-        ha="left",
-        fontsize=10,
-        color=_INK,
-    )
+    title = title or f"{inputs} to {outputs} signals"
+    _title(figure, f"{title}: {mapped.mzis} MZIs in {mapped.depth} columns{amplification}")
     return figure
 
 
-def _attenuators(ax: Axes, mapped: MappedMatrix, colours: Colormap, size: int) -> None:
+def _title(figure: Figure, text: str) -> None:
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10, color=_INK)
+
+
+def _attenuators(ax: Axes, mapped: MappedMatrix, size: int) -> None:
     """Draw Σ as boxes on their modes, labelled with their transmission if there are few."""
+    from matplotlib import colormaps
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -107,7 +95,7 @@ def _attenuators(ax: Axes, mapped: MappedMatrix, colours: Colormap, size: int) -
     ax.hlines(place, 0, 1, colors=_GUIDE, linewidth=1, zorder=1)
     boxes = [Rectangle((0.25, m - 0.25), 0.5, 0.5) for m in place]
     edge = 0.6 if size <= _DEVICES_UP_TO else 0.0
-    filled = colours(2 * np.arcsin(values) / np.pi)
+    filled = colormaps[_THETA](2 * np.arcsin(values) / np.pi)
     ax.add_collection(PatchCollection(boxes, facecolors=filled, edgecolors=_INK, linewidths=edge, zorder=2))
     if size <= _DEVICES_UP_TO:
         for mode, value in zip(place, values, strict=True):
@@ -125,7 +113,9 @@ def _attenuators(ax: Axes, mapped: MappedMatrix, colours: Colormap, size: int) -
     ax.axis("off")
 
 
-def _devices(ax: Axes, mesh: Mesh, theta_colours: Floats, phi_colours: Floats, rows: int | None = None) -> None:
+def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> None:
+    """Draw every device, with the colours of θ from 0 to ``limit``."""
+    from matplotlib import colormaps
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Circle, Rectangle
 
@@ -134,6 +124,10 @@ def _devices(ax: Axes, mesh: Mesh, theta_colours: Floats, phi_colours: Floats, r
     ax.add_collection(LineCollection(guides, colors=_GUIDE, linewidths=1, zorder=1))
     boxes = [Rectangle((c - 0.17, m - 0.12), 0.48, 1.24) for m, c in zip(place.modes, place.columns, strict=True)]
     dots = [Circle((c - 0.36, m), 0.115) for m, c in zip(place.modes, place.columns, strict=True)]
+    theta_colours, phi_colours = (
+        colormaps[_THETA](mesh.theta % _TURN / limit),
+        colormaps[_PHI](mesh.phi % _TURN / _TURN),
+    )
     ax.add_collection(PatchCollection(boxes, facecolors=theta_colours, edgecolors=_INK, linewidths=0.6, zorder=2))
     ax.add_collection(PatchCollection(dots, facecolors=phi_colours, edgecolors=_INK, linewidths=0.6, zorder=3))
     for mode in range(size):
@@ -147,12 +141,11 @@ def _devices(ax: Axes, mesh: Mesh, theta_colours: Floats, phi_colours: Floats, r
     ax.axis("off")
 
 
-def _map(ax: Axes, mesh: Mesh, values: Floats, colours: Colormap, limit: float) -> None:
+def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> None:
     """Draw a map with modes as rows; an MZI fills the rows of both its modes."""
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)
-    image[place.modes, place.columns] = values
-    image[place.modes + 1, place.columns] = values
+    image[place.modes, place.columns] = image[place.modes + 1, place.columns] = phases % _TURN
     ax.set_facecolor(_FAINT)
     ax.imshow(image, cmap=colours, vmin=0, vmax=limit, interpolation="nearest", aspect="auto")
     ax.set_xlabel("column", fontsize=8)
@@ -160,14 +153,14 @@ def _map(ax: Axes, mesh: Mesh, values: Floats, colours: Colormap, limit: float) 
     ax.tick_params(labelsize=7)
 
 
-def _scale(figure: Figure, ax: Axes, colours: Colormap, limit: float, label: str) -> None:
+def _scale(figure: Figure, ax: Axes, colours: str, limit: float, label: str) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     bar = figure.colorbar(
         ScalarMappable(Normalize(0, limit), colours), ax=ax, location="bottom", shrink=0.5, aspect=25, pad=0.03
     )
-    ends = {np.pi: ["0", "π/2", "π"], 2 * np.pi: ["0", "π", "2π"]}[limit]
+    ends = {np.pi: ["0", "π/2", "π"], _TURN: ["0", "π", "2π"]}[limit]
     bar.set_ticks([0, limit / 2, limit], labels=ends)
     bar.ax.tick_params(labelsize=7)
     bar.set_label(label, fontsize=8)
