@@ -21,7 +21,7 @@ PACKAGES = {
     "simulation": ("simulation/**/*.py",),
 }
 """Source files of each package, under ``src/lightloom``."""
-PROSE = ("explain", "verdict", "export", "drawing", "files", "documents", "profile", "profiling", "perfetto", "registry", "catalog")
+PROSE = ("explain", "verdict", "export", "drawing", "files", "documents", "profil", "perfetto", "registry", "catalog")
 """Words in the names of files that write documents, or that list what there is."""
 
 

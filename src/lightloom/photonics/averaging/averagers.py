@@ -32,15 +32,15 @@ class Averager(Protocol):
 
     @property
     def servers(self) -> int:
-        """Number of servers."""
+        """Number of servers whose codes are averaged."""
 
     @property
     def bits(self) -> int:
-        """Bits per code."""
+        """Number of bits of every code."""
 
     @property
     def rounding(self) -> Rounding:
-        """Rounding of the mean."""
+        """How the mean is rounded to a code."""
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""

@@ -71,11 +71,11 @@ class Construction:
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
-        """Relative noise at which the accuracy falls below 99.99 %."""
+        """Return the relative noise at which the accuracy falls below 99.99 %."""
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
     def tolerates(self, noise: float) -> bool:
-        """Whether at least 99.99 % of the inputs are averaged correctly at that noise."""
+        """Return whether at least 99.99 % of the inputs are averaged correctly at that noise."""
         # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET

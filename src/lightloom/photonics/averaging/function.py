@@ -83,7 +83,7 @@ class AveragingFunction:
 
     @property
     def largest(self) -> int:
-        """Largest sum T."""
+        """Largest sum T of a point of the grid."""
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:

@@ -158,7 +158,7 @@ class AveragerHardware:
         )
 
     def _lasers(self, parts: Parts) -> float | None:
-        """Electrical power of lasers that supply every receiver after all columns and all splitting, in watts."""
+        """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
         depth = sum(level.columns for level in self.levels)
@@ -172,7 +172,7 @@ class AveragerHardware:
 
 
 def columns(outputs: int, inputs: int) -> int:
-    """Number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
+    """Return the number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
     side = min(outputs, inputs)
     first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
     last = layout("triangular" if outputs > inputs else "rectangular", side, outputs)

@@ -15,7 +15,7 @@ from lightloom.photonics.pam4 import check_codes, symbols_for
 
 
 def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
-    """P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
+    """Return P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
 
     Unused ports have weight 0 and active ones weight 1/active, so the result is the mean over the active servers.
 

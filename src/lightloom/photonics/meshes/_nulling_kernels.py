@@ -37,7 +37,7 @@ class _Rotation(NamedTuple):
 
 @njit(inline="always")
 def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
-    """|b|/h, |a|/h and the phase arg a − arg b as a unit number, for the rotation that moves ``a`` into ``b``."""
+    """Return the rotation that moves ``a`` into ``b``: |b|/h, |a|/h and the phase arg a − arg b as a unit number."""
     a2, b2 = ar * ar + ai * ai, br * br + bi * bi
     if a2 < _NEGLIGIBLE:
         return _Rotation(1.0, 0.0, 1.0, 0.0)

@@ -48,12 +48,12 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """Number of MZIs."""
+        """Number of MZIs in the mesh."""
         return int(self.modes.size)
 
     @property
     def depth(self) -> int:
-        """Number of columns."""
+        """Number of columns that light passes."""
         return int(self.columns[-1]) + 1 if self.count else 0
 
 

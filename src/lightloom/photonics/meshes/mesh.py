@@ -61,7 +61,7 @@ class Mesh:
 
     @property
     def mzis(self) -> int:
-        """Number of MZIs."""
+        """Number of MZIs in the mesh."""
         return self.layout.count
 
     @cached_property

@@ -50,7 +50,7 @@ class Checkpoint:
             self.save(state())
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state.
+        """Save the state of the training.
 
         Raises:
             ConfigError: the folder cannot be written to.

@@ -2,9 +2,9 @@
 
 Budget: 2,400 s of CPU time each (20 minutes on 2 cores), whole training, one seed, one thread, float32.
 
-Recipe: the whole grid, batches of 256, noise drawn anew in every step on inputs, every hidden output and outputs,
-relative to each signal's own full scale (measured on the grid once an epoch; gradients reach it, so that training may
-lower peaks). Noise starts at 5e-4 and rises by 0.2 % a step while 99.95 % of noisy inputs come out right, else it falls
+Recipe: the whole grid in batches of 256; every step draws noise on inputs, hidden outputs and outputs, relative to each
+signal's own full scale (measured on the grid once an epoch; gradients reach it, so that training may lower peaks). The
+noise starts at 5e-4 and rises by 0.2 % a step while 99.95 % of noisy inputs are received correctly, else it falls
 (`curriculum`), so that the network is always trained where its errors begin. Mean square error beyond a margin of 0.1
 of a level, Adam, warm-up, cosine to 0, clipped gradients.
 
@@ -13,8 +13,8 @@ How it was chosen: pilots of 240 CPU seconds in all, judged by the noise limit a
 2.0e-3), the same with clipped units and no margin (1.9e-3) or one of 0.2 (1.9e-3): hence smaller batches, and a margin
 between the two; the rate is a little lower, as the runs are 40 times as long. Three earlier starts of the long runs
 (batches of 256 and 512, rates of 1e-3 and 2e-3, with and without margin) were stopped within 110 CPU seconds: a mistake
-in the code turned on the second phase of eq. 7 after 120 epochs, which ruined those that came so far. One seed; nothing
-was changed after the runs that are kept had begun.
+in the code turned on the second phase of eq. 7 after 120 epochs, which ruined the runs that reached it. One seed;
+nothing was changed after the stored runs had begun.
 
     python -m lightloom.photonics.onn rival relu FOLDER
 """

@@ -42,7 +42,7 @@ class FreeMatrix(nn.Module):
         self.weight = nn.Parameter(torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5)
 
     def forward(self) -> Tensor:
-        """Return the matrix."""
+        """Return the matrix (outputs, inputs)."""
         return self.weight
 
 
@@ -66,7 +66,7 @@ class CayleyMatrix(nn.Module):
         self.scales = nn.Parameter(torch.full((count, side, 1), (2 * side / inputs) ** 0.5))
 
     def forward(self) -> Tensor:
-        """Return the matrix."""
+        """Return the matrix (outputs, inputs)."""
         skew = self.generating - self.generating.mT
         unitary = torch.linalg.solve(self.identity + skew, (self.identity - skew) @ self.rotation)
         return join(self.scales * unitary, self.tall)

@@ -224,7 +224,7 @@ class _Run:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a saved state."""
+        """Restore the state that `state_dict` returned."""
         self.network.load_state_dict(saved["network"])
         self.optimiser.load_state_dict(saved["optimiser"])
         self.generator.set_state(saved["generator"])
