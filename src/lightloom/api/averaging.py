@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -65,16 +65,14 @@ class ProvedAverager(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints."""
         function, made = self.arguments, self.construction
-        settings = [
+        settings: list[object] = [
             function.servers,
             function.bits,
             self.noise,
             made.network.nonlinearity,
             function.inputs,
-            function.rounding,
-            function.carries_decimals,
-            self.evaluations,
         ]
+        settings += [function.rounding, function.carries_decimals, self.evaluations]
         document = {
             "schema": "lightloom.onn-build/1",
             "servers": function.servers,
@@ -134,13 +132,5 @@ def averager(
     arguments = FunctionArguments(
         servers=servers, bits=bits, inputs=inputs, rounding=rounding, carries_decimals=carries_decimals
     )
-    construction = build(
-        servers,
-        bits,
-        noise=noise,
-        nonlinearity=nonlinearity,
-        inputs=inputs,
-        rounding=rounding,
-        carries_decimals=carries_decimals,
-    )
+    construction = build(**asdict(arguments), noise=noise, nonlinearity=nonlinearity)
     return ProvedAverager(construction=construction, arguments=arguments, noise=noise, evaluations=evaluations)

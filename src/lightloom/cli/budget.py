@@ -84,11 +84,12 @@ def _row(light: LinkBudget, taps: int) -> Document:
 def _parts(document: Document) -> Iterator[str | Table]:
     """Tables of losses and reaches, and what closes."""
     losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
-    title = f"light of {document['laser_dbm']:.2f} dBm a wavelength, {_rate(document)}"
+    light = document["budget"]
+    rate = f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
+    title = f"light of {document['laser_dbm']:.2f} dBm a wavelength, {rate}"
     yield plain_table(("loss", "dB", "counts"), losses, title=title, left=("loss", "counts"))
     yield (
-        f"a photodiode needs {document['sensitivity_dbm']:.2f} dBm for at most "
-        f"{document['budget']['error_rate']:.2g} errors a bit"
+        f"a photodiode needs {document['sensitivity_dbm']:.2f} dBm for at most {light['error_rate']:.2g} errors a bit"
     )
     yield ""
     reaches = [
@@ -110,11 +111,6 @@ def _parts(document: Document) -> Iterator[str | Table]:
         f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm; "
         f"adjacent destinations of one lightpath: {most}"
     )
-
-
-def _rate(document: Document) -> str:
-    light = document["budget"]
-    return f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
 
 
 def _closes(closes: bool) -> str:

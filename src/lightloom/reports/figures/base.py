@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.reports.figures.palette import FAINT, INK
+from lightloom.reports.figures.palette import FAINT, INK, light_ramp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +81,12 @@ def integer_ticks(axis: Axis, most: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, integer=True))
+
+
+def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
+    """Draw shares, shape [bins of steps, bins of links], from none to ``most``, the first of ``steps`` on top."""
+    extent = (-0.5, links - 0.5, steps + 0.5, 0.5)
+    return axes.imshow(shares, aspect="auto", interpolation="none", cmap=light_ramp(), vmin=0, vmax=most, extent=extent)
 
 
 def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:

@@ -9,9 +9,17 @@ import numpy as np
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, single_panel, styled
+from lightloom.reports.figures.base import (
+    headline,
+    integer_ticks,
+    number_bar,
+    share_bar,
+    share_image,
+    single_panel,
+    styled,
+)
 from lightloom.reports.figures.occupancy import lightpaths, link_use
-from lightloom.reports.figures.palette import cyclic_colours, light_ramp
+from lightloom.reports.figures.palette import cyclic_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,15 +41,7 @@ def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
     load = use.downsampled(_MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
     figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
-    image = axes.imshow(
-        load / most,
-        aspect="auto",
-        interpolation="none",
-        cmap=light_ramp(),
-        vmin=0,
-        vmax=1,
-        extent=(-0.5, fabric.links - 0.5, schedule.steps + 0.5, 0.5),
-    )
+    image = share_image(axes, load / most, 1.0, fabric.links, schedule.steps)
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
     title += f"mean load {load.mean() / most:.0%} of the largest"
     headline(figure, title)

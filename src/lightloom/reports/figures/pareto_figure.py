@@ -51,16 +51,8 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     for kind, colour in KINDS.items():
         for site in sites:
             here = [point for point in points if point.kind == kind and point.site == site]
-            axes.scatter(
-                [point.time for point in here],
-                [point.energy for point in here],
-                s=22,
-                marker=marks[site],
-                color=colour,
-                alpha=0.75,
-                linewidth=0,
-                zorder=2,
-            )
+            times, energies = [point.time for point in here], [point.energy for point in here]
+            axes.scatter(times, energies, s=22, marker=marks[site], color=colour, alpha=0.75, linewidth=0, zorder=2)
     _scales(axes, points)
     _line(axes, sorted(front, key=lambda point: point.time))
     _names(figure, axes, side, named)
@@ -123,17 +115,9 @@ def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
         where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
         text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
         side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
-        link = ConnectionPatch(
-            (point.time, point.energy),
-            (0.02, height),
-            "data",
-            "data",
-            axesA=axes,
-            axesB=side,
-            color=FAINT,
-            linewidth=0.4,
-            shrinkA=4,
-        )
+        ends: dict[str, Any] = {"coordsA": "data", "coordsB": "data", "axesA": axes, "axesB": side}
+        dot = (point.time, point.energy)
+        link = ConnectionPatch(dot, (0.02, height), **ends, color=FAINT, linewidth=0.4, shrinkA=4)
         link.set_in_layout(False)
         figure.add_artist(link)
 

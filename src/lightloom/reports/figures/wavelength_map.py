@@ -18,10 +18,10 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.units import format_size
 from lightloom.fabrics.base import Fabric
-from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, styled
+from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, share_image, styled
 from lightloom.reports.figures.link_map import circuit_map, link_load_map, steps_shown
 from lightloom.reports.figures.occupancy import Lightpaths, channel_map, in_steps, lightpaths, link_use, utilisation
-from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours, light_ramp
+from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,15 +139,7 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
     panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
     for axes, way in zip(panels, ways, strict=True):
         picture = share[:, way * n : (way + 1) * n]
-        image = axes.imshow(
-            picture,
-            aspect="auto",
-            interpolation="none",
-            cmap=light_ramp(),
-            vmin=0,
-            vmax=most,
-            extent=(-0.5, n - 0.5, schedule.steps + 0.5, 0.5),
-        )
+        image = share_image(axes, picture, most, n, schedule.steps)
         axes.set_title(f"{_WAYS[way]}: {picture.mean():.0%} lit")
         axes.set_xlabel("link")
         integer_ticks(axes.xaxis, 5)

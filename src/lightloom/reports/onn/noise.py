@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,30 +50,14 @@ def noise_figure(curves: Sequence[NoiseCurve], bound: float, title: str = "") ->
     for index, curve in enumerate(curves):
         _draw(axes, curve, _COLOURS[index % len(_COLOURS)], floor)
     axes.axhline(1 - TARGET, color=FAINT, lw=0.8)
-    axes.annotate(
-        f"1 in {1 / (1 - TARGET):,.0f}",
-        (1, 1 - TARGET),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 3),
-        textcoords="offset points",
-        ha="right",
-        color=INK,
-        fontsize=7.5,
-    )
+    note: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": INK, "fontsize": 7.5}
+    rate = f"1 in {1 / (1 - TARGET):,.0f}"
+    axes.annotate(rate, (1, 1 - TARGET), xycoords=("axes fraction", "data"), xytext=(-2, 3), **note)
     if np.isfinite(bound):
         axes.axvspan(bound, 1.0, color=FAINT, alpha=0.18, lw=0)
-        axes.annotate(
-            f"no network passes {bound:.2g} at 99.99 %",
-            (bound, 0.5),
-            xycoords=("data", "axes fraction"),
-            xytext=(-4, 0),
-            textcoords="offset points",
-            rotation=90,
-            ha="right",
-            va="center",
-            color=INK,
-            fontsize=7.5,
-        )
+        limit = f"no network passes {bound:.2g} at 99.99 %"
+        note |= {"xycoords": ("data", "axes fraction"), "rotation": 90, "va": "center"}
+        axes.annotate(limit, (bound, 0.5), xytext=(-4, 0), **note)
     sigmas = np.concatenate([curve.sigmas for curve in curves])
     axes.set(xscale="log", yscale="log", xlim=(sigmas.min(), sigmas.max()), ylim=(floor, 1.3))
     axes.set_xlabel("noise on every signal, relative to its full scale")
