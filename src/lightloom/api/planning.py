@@ -144,7 +144,7 @@ def plan(
         batch: samples for each rank, or ``max``: every plan with its own largest batch; up to 32 without it.
         global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
-        strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; and of the collective algorithms. All by default.
+        strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; some collective algorithms; all by default.
         dp, tp, pp, ep, micro_batches, virtual_stages, recompute, sharding, sequence_parallel: pinned choices.
         quantum: durations below which placed plans cut no operator.
         cost_model, overlap: as in :func:`collective`; whether data parallelism communicates while computing.
