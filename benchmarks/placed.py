@@ -25,7 +25,7 @@ from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.group import grant, grants
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import regrants
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
@@ -50,7 +50,7 @@ def planned(model: str, samples: int, quantum: float, k: int, groups: int) -> Hy
     reach = Reach(min(DEGREE, k - 1))
     rules = PartitionRules(most_exchanging=reach.clique(k) if quantum else None)
     balanced = partition(graph, durations(graph), k, quantum, rules)
-    return hybrid(place(balanced, k, reach, 80e9, LINK, effort=0), balanced, k, groups)
+    return HybridPlan(place(balanced, k, reach, 80e9, LINK, effort=0), balanced, k, groups)
 
 
 def simulated(plan: HybridPlan, circuits: GroupCircuits, **options: Any) -> tuple[PlacedStep, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,9 +48,11 @@ def test_the_check_itself_can_fail() -> None:
         ({}, "'peak' is missing"),
     ],
 )
-def test_complaints_name_the_field_in_one_line(fields: dict[str, Any], message: str) -> None:
+def test_complaints_name_the_field_in_one_line(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "accelerator.yaml"
+    file.write_text(json.dumps(fields))
     with pytest.raises(ConfigError, match=message) as caught:
-        load_accelerator(fields)
+        load_accelerator(str(file))
     assert "\n" not in str(caught.value)
 
 

@@ -11,7 +11,7 @@ import pytest
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.data_parallel import data_parallel
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
@@ -23,15 +23,15 @@ LINK = Link(bandwidth=1e15)
 
 
 def planned(balanced: BalancedGraph, k: int, groups: int, reach: Reach) -> HybridPlan:
-    return hybrid(place(balanced, k, reach, None, LINK), balanced, k, groups)
+    return HybridPlan(place(balanced, k, reach, None, LINK), balanced, k, groups)
 
 
 def test_figure_4_keeps_its_degrees() -> None:
     """k = 4, l = 2, D = 3: at most Δ = 2 others in the group, and one more for data parallelism."""
     plan = planned(fan(4, 1, 4, 2, nbytes=1e3), 4, 2, Reach(2))
-    model, data = plan.traffic()
+    model, data = plan.traffic
     assert model.shape == data.shape == (8, 8)
-    for matrix, most in ((model, 2), (data, 1), (plan.traffic().total, 3)):
+    for matrix, most in ((model, 2), (data, 1), (plan.traffic.total, 3)):
         for axis in (0, 1):
             assert (matrix != 0).sum(axis=axis).max() <= most
     assert (model + model.T != 0).sum(axis=0).max() <= 2
@@ -50,15 +50,15 @@ def test_one_device_a_group_is_data_parallelism(groups: int) -> None:
     settings = TrainingSettings(batch_per_rank=8)
     exchanged = sum(exchange.nbytes for exchange in data_parallel(graph, groups, settings).exchanges)
     assert plan.gradient_bytes.tolist() == [exchanged]
-    assert plan.traffic().model_parallel.nnz == 0
-    sent = plan.traffic().data_parallel.sum(axis=1)
+    assert plan.traffic.model_parallel.nnz == 0
+    sent = plan.traffic.data_parallel.sum(axis=1)
     assert np.allclose(sent, 2 * (groups - 1) / groups * exchanged)
 
 
 def test_one_group_is_model_parallelism() -> None:
     graph = network("linear", "linear", "norm")
     plan = planned(partition(graph, seconds(graph), 4, 0.0), 4, 1, Reach(3))
-    assert plan.traffic().data_parallel.nnz == 0
+    assert plan.traffic.data_parallel.nnz == 0
     assert plan.ranks == 4
 
 
@@ -68,7 +68,7 @@ def test_owned_gradients_are_all_of_them_whoever_holds_copies(k: int) -> None:
     balanced = partition(graph, seconds(graph), k, 0.0)
     plan = planned(balanced, k, 3, Reach(k - 1))
     assert plan.gradient_bytes.sum() == graph.parameters * balanced.gradient_bytes
-    assert plan.traffic().data_parallel.sum() == pytest.approx(3 * 2 * 2 / 3 * plan.gradient_bytes.sum())
+    assert plan.traffic.data_parallel.sum() == pytest.approx(3 * 2 * 2 / 3 * plan.gradient_bytes.sum())
 
 
 def test_traffic_is_symmetric_and_counts_equal_contents_once() -> None:
@@ -76,11 +76,11 @@ def test_traffic_is_symmetric_and_counts_equal_contents_once() -> None:
     balanced = fan(1, 2, nbytes=100.0)
     placement = place(balanced, 2, Reach(1), 2.0, LINK)
     assert len(set(placement.device[1:].tolist())) == 2
-    together = hybrid(_moved(placement, [0, 1, 1]), balanced, 2, 1).traffic().model_parallel.toarray()
+    together = HybridPlan(_moved(placement, [0, 1, 1]), balanced, 2, 1).traffic.model_parallel.toarray()
     assert together.tolist() == [[0.0, 100.0], [100.0, 0.0]]
     stride = fan(1, 2, nbytes=100.0)
     stride.content[:] = [1, 2]
-    other = hybrid(_moved(placement, [0, 1, 1]), stride, 2, 1).traffic().model_parallel.toarray()
+    other = HybridPlan(_moved(placement, [0, 1, 1]), stride, 2, 1).traffic.model_parallel.toarray()
     assert other.tolist() == [[0.0, 200.0], [200.0, 0.0]]
 
 
@@ -93,7 +93,7 @@ def test_copies_exchange_their_gradients_with_the_neighbouring_part() -> None:
     expected = np.zeros((4, 4))
     for a, b in pairwise(order.tolist()):
         expected[a, b] = expected[b, a] = 20.0
-    assert np.array_equal(plan.traffic().model_parallel.toarray(), expected)
+    assert np.array_equal(plan.traffic.model_parallel.toarray(), expected)
 
 
 def test_a_plan_for_another_number_of_devices_is_refused() -> None:
@@ -101,7 +101,7 @@ def test_a_plan_for_another_number_of_devices_is_refused() -> None:
     placement = place(balanced, 2, Reach(1), None, LINK)
     for k, groups in ((4, 1), (2, 0)):
         with pytest.raises(ConfigError, match="expected k = 2, l of at least 1"):
-            hybrid(placement, balanced, k, groups)
+            HybridPlan(placement, balanced, k, groups)
 
 
 def _moved(placement: Placement, device: list[int]) -> Placement:

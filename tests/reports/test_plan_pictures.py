@@ -19,7 +19,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Traffic, ring
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
@@ -42,7 +42,7 @@ def planned(k: int, groups: int, blocks: int = 2) -> HybridPlan:
     graph = transformer(blocks)
     seconds = np.array([[1e-12 * each.forward_flops, 1e-12 * each.backward_flops] for each in graph.operators])
     balanced = partition(graph, seconds, k, 1e-6, PartitionRules(most_exchanging=k))
-    return hybrid(place(balanced, k, Reach(k), None, Link(bandwidth=1e11)), balanced, k, groups)
+    return HybridPlan(place(balanced, k, Reach(k), None, Link(bandwidth=1e11)), balanced, k, groups)
 
 
 def granted(plan: HybridPlan, kind: str) -> GroupCircuits:
@@ -82,7 +82,7 @@ def test_operators_have_names_that_do_not_overlap(k: int, blocks: int) -> None:
 def test_drawn_cells_are_the_traffic_of_the_first_groups(kind: str, k: int, groups: int) -> None:
     plan = planned(k, groups)
     figure = group_figure(plan, granted(plan, kind))
-    traffic = plan.traffic()
+    traffic = plan.traffic
     sent, served = (_image(each) for each in figure.axes)
     rows, columns = sent.shape[:2]
     assert rows % k == 0 and rows <= max(k, 48)

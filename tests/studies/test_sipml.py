@@ -14,10 +14,10 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.claims import Claim
 from lightloom.parallelism.circuits.group import grant
-from lightloom.parallelism.hybrid import hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement._pass_kernels import forward_pass
 from lightloom.parallelism.placement.base import Link, Reach
-from lightloom.parallelism.placement.problem import initial_state, problem_of
+from lightloom.parallelism.placement.state import initial_state, problem_of
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.studies import load
 from lightloom.studies.sipml import (
@@ -233,11 +233,11 @@ def test_figures_can_be_drawn() -> None:
 def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
     """l = 1: what circuits carry is the traffic of one group, and the step is computing and transfers alone."""
     balanced = figure4.split()
-    plan = hybrid(figure4.plan().placement, balanced, figure4.K, 1)
+    plan = HybridPlan(figure4.plan().placement, balanced, figure4.K, 1)
     fabric = systems.fabric("electrical", figure4.K, 8192)
     step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100"), TrainingSettings())
-    assert plan.traffic().data_parallel.nnz == 0
-    assert step.sent_bytes == pytest.approx(plan.traffic().total.sum())
+    assert plan.traffic.data_parallel.nnz == 0
+    assert step.sent_bytes == pytest.approx(plan.traffic.total.sum())
     assert step.step_time >= plan.placement.makespan * (1 - 1e-9)
 
 

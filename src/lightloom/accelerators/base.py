@@ -70,7 +70,6 @@ class Accelerator(Described):
     """Source of each value, by field name (``peak.bf16`` for one precision)."""
 
     def heading(self) -> str:
-        """Return the name."""
         return self.name
 
     def peak_rate(self, precision: Precision) -> float:

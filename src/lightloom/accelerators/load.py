@@ -1,8 +1,7 @@
-"""Accelerators by name: the catalog, plug-ins, a user's YAML file, or a mapping written in place."""
+"""Accelerators by name: the catalog, plug-ins, or a user's YAML file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +48,17 @@ def registered(name: str) -> Accelerator | None:
     return plugin
 
 
-def load_accelerator(choice: str | Mapping[str, Any]) -> Accelerator:
-    """Return an accelerator from the catalog, a plug-in, a YAML file or a mapping of its fields.
+def load_accelerator(name: str) -> Accelerator:
+    """Return an accelerator from the catalog, a plug-in or a YAML file.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is missing, unknown or out of range.
     """
-    if isinstance(choice, str):
-        plugin = registered(choice)
-        if plugin is not None:
-            return plugin
-        fields, where = {"name": Path(choice).stem} | description(choice), choice
-    else:
-        fields, where = dict(choice), "accelerator"
+    plugin = registered(name)
+    if plugin is not None:
+        return plugin
+    fields = {"name": Path(name).stem} | description(name)
     fields.pop("description", None)
-    built: Accelerator = validate(Accelerator, fields, where)
+    built: Accelerator = validate(Accelerator, fields, name)
     return built

@@ -60,18 +60,10 @@ class Cluster(Result):
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        fabric = self.fabric.kind_name
-        return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {fabric}"
+        return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
-        """Every value in plain types and SI units, for reports and provenance."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "ranks": self.ranks,
-            "accelerator": self.accelerator.model_dump(mode="json"),
-            "fabric": self.fabric.model_dump(mode="json"),
-            "reference": None if self.reference is None else self.reference.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json"),
-            "sources": dict(self.sources),
-        }
+        parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
+        documents = {name: None if part is None else part.model_dump(mode="json") for name, part in parts.items()}
+        head = {"name": self.name, "description": self.description, "ranks": self.ranks}
+        return head | documents | {"sources": dict(self.sources)}

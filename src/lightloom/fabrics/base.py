@@ -60,7 +60,6 @@ class Fabric(Capabilities):
     """Where each field's value comes from, by field name."""
 
     def heading(self) -> str:
-        """Return the kind and the number of ranks."""
         return f"{self.kind_name} of {self.ranks} ranks"
 
     @property

@@ -69,8 +69,9 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
         if footprint.base.shape[0] != len(source):
             yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
         transfer, link = links_of(footprint)
-        where = _first(transfer, (link < 0) | (link >= fabric.links))
-        if where is not None:
+        outside = (link < 0) | (link >= fabric.links)
+        if outside.any():
+            where = int(transfer[np.argmax(outside)])
             yield f"the footprint of {source[where]}→{destination[where]} holds a link outside 0..{fabric.links - 1}"
         count = np.bincount(transfer, minlength=len(source))
         used = np.bincount(np.unique(transfer * fabric.links + link) // fabric.links, minlength=len(source))
@@ -83,10 +84,6 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
-
-
-def _first(transfer: Ints, wrong: np.ndarray) -> int | None:
-    return int(transfer[np.argmax(wrong)]) if wrong.any() else None
 
 
 def _routes(fabric: Fabric) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Failure(BaseModel):
     at: int
     """Wavelength, or node; segments and cables lead from this node to the next clockwise."""
     channel: int = 0
-    """Of a transceiver: fibre · wavelengths + wavelength."""
+    """Channel of a transceiver: fibre · wavelengths + wavelength."""
     way: int | None = None
     """0 clockwise, 1 counter-clockwise, None both."""
 
@@ -107,12 +107,12 @@ class DamagedWdmRing(WavelengthRing):
     def _holds_together(self) -> Self:
         nodes = self.nodes
         limits = {"wavelength": ("wavelengths", self.wavelengths)}
-        for each in self.failures:
-            of, limit = limits.get(each.what, ("nodes", nodes))
-            if not 0 <= each.at < limit:
-                raise ValueError(f"{each.text()}: expected one of {limit} {of}, counted from 0")
-            if not 0 <= each.channel < self.channels:
-                raise ValueError(f"{each.text()}: expected one of {self.channels} channels, counted from 0")
+        for failure in self.failures:
+            parts, limit = limits.get(failure.what, ("nodes", nodes))
+            if not 0 <= failure.at < limit:
+                raise ValueError(f"{failure.text()}: expected one of {limit} {parts}, counted from 0")
+            if not 0 <= failure.channel < self.channels:
+                raise ValueError(f"{failure.text()}: expected one of {self.channels} channels, counted from 0")
         lit = ~self.blocked().all(axis=1).reshape(2, self.ranks)
         # Where both ways are cut, data still gets everywhere if it is the same cable: the ring is then a line.
         if not lit.all(axis=1).any() and not (lit.sum() == lit.size - 2 and (lit[0] == lit[1]).all()):
@@ -125,7 +125,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def _dead(self) -> set[int]:
-        return {each.at for each in self.failures if each.what in ("node", "dark-node")}
+        return {failure.at for failure in self.failures if failure.what in ("node", "dark-node")}
 
     @property
     def nodes(self) -> int:
@@ -141,26 +141,27 @@ class DamagedWdmRing(WavelengthRing):
     def lit_channels(self) -> NDArray[np.bool_]:
         """Channels whose wavelength the comb still gives: [channels]."""
         lit = np.ones(self.channels, np.bool_)
-        for each in self.failures:
-            if each.what == "wavelength":
-                lit[each.at :: self.wavelengths] = False
+        for failure in self.failures:
+            if failure.what == "wavelength":
+                lit[failure.at :: self.wavelengths] = False
         return lit
 
     def blocked(self) -> NDArray[np.bool_]:
-        found = np.tile(~self.lit_channels, (self.links, 1))
-        for each in self.failures:
-            cables = {"segment": [each.at], "cable": [each.at], "dark-node": [each.at - 1, each.at]}.get(each.what, [])
-            for way in (0, 1) if each.way is None else (each.way,):
-                for cable in cables:
-                    found[way * self.ranks + self._after(cable)] = True
-        return found
+        blocked = np.tile(~self.lit_channels, (self.links, 1))
+        for failure in self.failures:
+            cables = {"segment": (0,), "cable": (0,), "dark-node": (-1, 0)}.get(failure.what, ())
+            for way in (0, 1) if failure.way is None else (failure.way,):
+                for offset in cables:
+                    blocked[way * self.ranks + self._after(failure.at + offset)] = True
+        return blocked
 
     def blocked_ends(self) -> NDArray[np.bool_]:
-        found = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
-        for each in self.failures:
-            if each.what == "transceiver" and each.at not in self._dead:
-                found[self._after(each.at), slice(None) if each.way is None else each.way, each.channel] = True
-        return found
+        blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
+        for failure in self.failures:
+            if failure.what == "transceiver" and failure.at not in self._dead:
+                way = slice(None) if failure.way is None else failure.way
+                blocked[self._after(failure.at), way, failure.channel] = True
+        return blocked
 
     def _after(self, node: int) -> int:
         """The rank of a node, or of the last one before it that is left."""
@@ -183,12 +184,15 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * passed.astype(np.float64)
 
     def diameter(self) -> int:
-        return self.ranks // 2 if self._whole() else self.ranks - 1
+        return self.ranks - 1 if self.blocked().all(axis=1).any() else self.ranks // 2
 
     def diameter_latency(self) -> float:
         place = self.survivors
-        if not self._whole():
-            return self.hop_latency * self._longest_detour()
+        dark = np.flatnonzero(self.blocked().all(axis=1)) % self.ranks
+        if len(dark):
+            # The ends of the shortest broken link are the farthest from each other, the other way round.
+            broken = (np.roll(place, -1) - place)[dark] % self.nodes
+            return self.hop_latency * (self.nodes - int(broken.min()))
         # Of the nodes that are left, those nearest to opposite each of them.
         opposite = np.searchsorted(place, (place + self.nodes / 2) % self.nodes)
         stride = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
@@ -199,16 +203,6 @@ class DamagedWdmRing(WavelengthRing):
         gap = (np.roll(self.survivors, -1) - self.survivors) % self.nodes
         dark = self.blocked().all(axis=1).reshape(2, self.ranks).all(axis=0)
         return self.hop_latency * float(gap[~dark].min())
-
-    def _longest_detour(self) -> int:
-        """Links between the ends of a broken link, the other way round."""
-        dark = np.flatnonzero(self.blocked().all(axis=1)) % self.ranks
-        gap = (np.roll(self.survivors, -1) - self.survivors)[dark] % self.nodes
-        return self.nodes - int(gap.min())
-
-    def _whole(self) -> bool:
-        """Whether light goes all around both ways."""
-        return not self.blocked().all(axis=1).any()
 
     def link_bandwidth(self) -> Floats:
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
@@ -257,7 +251,7 @@ def damaged(ring: Fabric, failures: Iterable[Failure]) -> DamagedWdmRing:
             "(wdm-ring)"
         )
     failed = tuple(dict.fromkeys(failures))
-    dead = {each.at for each in failed if each.what in ("node", "dark-node")}
+    dead = {failure.at for failure in failed if failure.what in ("node", "dark-node")}
     fields = ring.model_dump(exclude={"kind"}) | {"ranks": ring.ranks - len(dead), "failures": failed}
     remaining: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
     return remaining

@@ -51,8 +51,3 @@ RS_544_514 = ReedSolomon(544, 514, 10)
 """IEEE 802.3bs, clause 119."""
 DECODER_CYCLES = 47
 """Cycles that RS(544, 514) adds to a link, as Ro, Lee and Ahn cite them (section 4.1)."""
-
-
-def decoder_latency(frequency: float, cycles: int = DECODER_CYCLES) -> float:
-    """Seconds that a decoder of so many cycles adds at a clock of ``frequency`` hertz."""
-    return cycles / frequency

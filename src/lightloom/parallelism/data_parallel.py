@@ -9,13 +9,10 @@ section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.arrays import Floats
-from lightloom.parallelism.plan import MemoryUse, ParallelPlan, ParameterGroup, local_graph
+from lightloom.parallelism.plan import MemoryUse, ParallelPlan, ParameterGroup, groups_of, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -52,7 +49,11 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
 
 
 def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Return gradient buckets, in backward order."""
+    """Return gradient buckets, in backward order.
+
+    As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
+    size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
+    """
     owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::-1]
     parameters = np.array([graph.operators[index].parameters for index in owners], np.float64)
     return tuple(
@@ -63,19 +64,7 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
             operators=tuple(graph.operators[index].name for index in owners[begin:end]),
             parameters=int(parameters[begin:end].sum()),
         )
-        for number, (begin, end) in enumerate(bucket_edges(parameters * settings.gradient_bytes, settings))
+        for number, (begin, end) in enumerate(
+            groups_of(parameters * settings.gradient_bytes, settings.bucket_size, settings.first_bucket_size)
+        )
     )
-
-
-def bucket_edges(gradients: Floats, settings: TrainingSettings) -> Iterator[tuple[int, int]]:
-    """Yield the first of each bucket's gradients and the one after its last, from their bytes in backward order.
-
-    As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
-    size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
-    """
-    sums = np.cumsum(gradients)
-    mark, begin, held = min(settings.first_bucket_size, settings.bucket_size), 0, 0.0
-    while begin < len(sums):
-        end = min(max(int(np.searchsorted(sums, held + mark)), begin) + 1, len(sums))
-        yield begin, end
-        begin, held, mark = end, float(sums[end - 1]), settings.bucket_size

@@ -39,9 +39,13 @@ class Traffic(NamedTuple):
         return self.model_parallel + self.data_parallel
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HybridPlan:
-    """One placement in every group, and what all ranks exchange."""
+    """One placement in every group, and what all ranks exchange.
+
+    Raises:
+        ConfigError: no group, or the placement is for other devices or another graph.
+    """
 
     placement: Placement
     balanced: BalancedGraph
@@ -49,6 +53,14 @@ class HybridPlan:
     """Devices of a group (model parallelism)."""
     groups: int
     """l: groups that each take a share of the batch (data parallelism)."""
+
+    def __post_init__(self) -> None:
+        placed, size, k = self.placement, self.balanced.size, self.k
+        if self.groups < 1 or placed.devices != k or len(placed.device) != size:
+            raise ConfigError(
+                f"k = {k}, l = {self.groups}, {size} sub-operators: expected k = {placed.devices}, l of at least 1 "
+                f"and {len(placed.device)} sub-operators, as placed"
+            )
 
     @property
     def ranks(self) -> int:
@@ -72,7 +84,12 @@ class HybridPlan:
         return sent
 
     @cached_property
-    def _traffic(self) -> Traffic:
+    def traffic(self) -> Traffic:
+        """Bytes of one iteration between all ranks.
+
+        Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
+        they return.
+        """
         from scipy.sparse import csr_array, kron
 
         size = self.ranks
@@ -83,28 +100,6 @@ class HybridPlan:
         ring = csr_array((sent, (ranks, (ranks + self.k) % size)), shape=(size, size))
         ring.eliminate_zeros()
         return Traffic(model, ring)
-
-    def traffic(self) -> Traffic:
-        """Return the bytes of one iteration between all ranks.
-
-        Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
-        they return.
-        """
-        return self._traffic
-
-
-def hybrid(placement: Placement, balanced: BalancedGraph, k: int, groups: int) -> HybridPlan:
-    """Repeat a placement on k devices in so many groups (the paper's l).
-
-    Raises:
-        ConfigError: no group, or the placement is for other devices or another graph.
-    """
-    if groups < 1 or placement.devices != k or len(placement.device) != balanced.size:
-        raise ConfigError(
-            f"k = {k}, l = {groups}, {balanced.size} sub-operators: expected k = {placement.devices}, l of at least 1 "
-            f"and {len(placement.device)} sub-operators, as placed"
-        )
-    return HybridPlan(placement=placement, balanced=balanced, k=k, groups=groups)
 
 
 def _within(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:

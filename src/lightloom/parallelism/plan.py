@@ -10,11 +10,16 @@ A strategy is data: which :class:`Exchange` may start after which position, and 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from lightloom.accelerators.base import ELEMENT_BYTES
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats
 from lightloom.workloads.graph import ComputeGraph
 
 START = -1
@@ -124,6 +129,19 @@ class ParallelPlan:
     def update(self) -> int:
         """Position of the optimizer's step."""
         return 2 * len(self.graph.operators)
+
+
+def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Iterator[tuple[int, int]]:
+    """Yield the position of each group's first amount and the one after its last; amounts are above 0.
+
+    A group is closed once it has reached the mark, the first one already at ``first_mark`` if that is smaller.
+    """
+    sums = np.cumsum(amounts)
+    needed, begin, held = min(mark, first_mark), 0, 0.0
+    while begin < len(sums):
+        end = min(max(int(np.searchsorted(sums, held + needed)), begin) + 1, len(sums))
+        yield begin, end
+        begin, held, needed = end, float(sums[end - 1]), mark
 
 
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan, ParameterGroup, local_graph
+from lightloom.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan, ParameterGroup, groups_of, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -49,20 +51,18 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
     """Return the units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
-    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters]
+    operators = graph.operators
+    owners = [index for index, operator in enumerate(operators) if operator.parameters]
+    parameters = np.array([operators[index].parameters for index in owners], np.float64)
     closed: list[ParameterGroup] = []
-    members: list[int] = []
     first = 0
-    for index in owners:
-        members.append(index)
-        parameters = sum(graph.operators[i].parameters for i in members)
-        if parameters >= settings.unit_parameters or index == owners[-1]:
-            # What follows the last parameters (activations, the loss) belongs to the last unit.
-            last = len(graph.operators) - 1 if index == owners[-1] else index
-            names = tuple(graph.operators[i].name for i in members)
-            name = f"unit {len(closed)}"
-            closed.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=parameters))
-            members, first = [], last + 1
+    for begin, end in groups_of(parameters, settings.unit_parameters):
+        # What follows the last parameters (activations, the loss) belongs to the last unit.
+        last = len(operators) - 1 if end == len(owners) else owners[end - 1]
+        names = tuple(operators[index].name for index in owners[begin:end])
+        name, held = f"unit {len(closed)}", int(parameters[begin:end].sum())
+        closed.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=held))
+        first = last + 1
     return tuple(closed)
 
 

@@ -86,17 +86,16 @@ def run(tasks: Sequence[Task]) -> Timeline:
                     touched[resource] = None
     if done < len(tasks):
         raise DeadlockError(f"tasks wait for each other: {' → '.join(_circle(tasks, waits))}")
-    return Timeline.of(_interval(task, start) for task, start in zip(tasks, starts, strict=True))
-
-
-def _interval(task: Task, start: float) -> Interval:
-    return Interval(
-        resource=task.resource,
-        category=task.category,
-        name=task.name,
-        start=start,
-        end=start + task.duration,
-        details=task.details,
+    return Timeline.of(
+        Interval(
+            resource=task.resource,
+            category=task.category,
+            name=task.name,
+            start=start,
+            end=start + task.duration,
+            details=task.details,
+        )
+        for task, start in zip(tasks, starts, strict=True)
     )
 
 

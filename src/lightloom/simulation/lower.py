@@ -22,7 +22,6 @@ from lightloom.collectives.spec import Kind
 from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task
-from lightloom.workloads.graph import Operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +37,6 @@ class Priced:
 Price = Callable[[Kind, float], Priced]
 """Prices a collective by kind (``all-reduce``, ...) and bytes (as ``Collective.nbytes``)."""
 
-_FORWARD, _BACKWARD = "forward", "backward"
-
 
 def lower(
     plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True
@@ -54,41 +51,36 @@ def lower(
     priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
     builder = _Builder(plan, priced)
     builder.exchange_up_to(START)
-    for position, task in enumerate([*_operator_tasks(plan, accelerator), _update(plan, accelerator)]):
+    for position, task in enumerate(_compute_tasks(plan, accelerator)):
         builder.compute(position, task)
         builder.exchange_up_to(position)
     return (builder.tasks if overlap else _in_a_row(builder.tasks)), priced
 
 
-def _operator_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
+def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
+    """Return the tasks of all positions: forward passes, backward passes, the update."""
     operators = plan.graph.operators
-    times = graph_times(plan.graph, accelerator, plan.settings.precision)
-    forward, backward = ([*zip(operators, seconds.tolist(), strict=True)] for seconds in times)
-    return [_compute_task(operator, _FORWARD, seconds) for operator, seconds in forward] + [
-        _compute_task(operator, _BACKWARD, seconds) for operator, seconds in reversed(backward)
+    forward, backward = (times.tolist() for times in graph_times(plan.graph, accelerator, plan.settings.precision))
+    passes = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
+    passes += [(op, "backward", op.backward_flops, time) for op, time in zip(operators, backward, strict=True)][::-1]
+    tasks = [
+        Task(
+            name=f"{operator.name} {direction}",
+            resource="compute",
+            category=direction,
+            duration=seconds,
+            details={"operator": operator.name, "kind": operator.kind, "flops": flops},
+        )
+        for operator, direction, flops, seconds in passes
     ]
-
-
-def _compute_task(operator: Operator, direction: str, duration: float) -> Task:
-    flops = operator.forward_flops if direction == _FORWARD else operator.backward_flops
-    return Task(
-        name=f"{operator.name} {direction}",
-        resource="compute",
-        category=direction,
-        duration=duration,
-        details={"operator": operator.name, "kind": operator.kind, "flops": flops},
-    )
-
-
-def _update(plan: ParallelPlan, accelerator: Accelerator) -> Task:
-    nbytes = plan.updated_parameters * plan.settings.optimizer_traffic_bytes
-    return Task(
+    update = Task(
         name="optimizer update",
         resource="compute",
         category="update",
-        duration=accelerator.memory_time(nbytes),
+        duration=accelerator.memory_time(plan.updated_parameters * plan.settings.optimizer_traffic_bytes),
         details={"parameters": plan.updated_parameters},
     )
+    return [*tasks, update]
 
 
 class _Builder:

@@ -21,9 +21,9 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.data_parallel import bucket_edges
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.problem import start_order
+from lightloom.parallelism.placement.state import start_order
+from lightloom.parallelism.plan import groups_of
 from lightloom.simulation.placed_state import Nodes
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
@@ -121,7 +121,7 @@ class _Builder:
 
     def parcels(self) -> None:
         """Activations to the devices that read them, and their gradients back."""
-        from lightloom.simulation._parcel_kernels import parcels
+        from lightloom.simulation._placed_kernels import parcels
 
         balanced, device = self._plan.balanced, self._device
         parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k)
@@ -270,4 +270,5 @@ def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]
     members = (backward_order[plan.placement.device[backward_order] == device] for device in range(plan.k))
-    return [parts[begin:end] for parts in members for begin, end in bucket_edges(gradients[parts], settings)]
+    marks = settings.bucket_size, settings.first_bucket_size
+    return [parts[begin:end] for parts in members for begin, end in groups_of(gradients[parts], *marks)]

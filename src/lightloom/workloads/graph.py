@@ -249,7 +249,6 @@ class ComputeGraph(Result):
         }
 
     def summary(self) -> str:
-        """Return one line of totals."""
         return (
             f"{self.name}: {len(self.operators)} operators, {self.parameters:,} parameters, "
             f"{self.forward_flops:.4g} FLOPs forward and {self.backward_flops:.4g} backward at batch {self.batch}"

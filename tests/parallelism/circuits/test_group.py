@@ -38,7 +38,7 @@ def drawn(seed: int, k: int, groups: int) -> HybridPlan:
 
 def dense(plan: HybridPlan) -> Floats:
     """Bytes [k, 2 k] that a group sends, k + d being device d of the next group."""
-    model = plan.traffic().model_parallel
+    model = plan.traffic.model_parallel
     found = np.zeros((plan.k, 2 * plan.k))
     found[:, : plan.k] = model[: plan.k, : plan.k].toarray()
     if plan.groups > 1:
@@ -51,7 +51,7 @@ def dense(plan: HybridPlan) -> Floats:
 def test_tiled_rings_are_verified_and_alike_in_all_groups(seed: int, k: int, groups: int, holds: int) -> None:
     plan = drawn(seed, k, groups)
     fabric = WdmRing(ranks=plan.ranks, wavelengths=int(np.random.default_rng(seed).integers(4, 40)))
-    traffic = Traffic.of(plan.traffic().total)
+    traffic = Traffic.of(plan.traffic.total)
     found = assign_tiled(traffic, fabric, k, holds)
     verify(found.circuits, fabric)
     assert -1e-9 <= found.gap <= 1
@@ -73,7 +73,7 @@ def test_the_longest_are_served_alike_in_all_groups_and_no_more_than_they_can_fi
 ) -> None:
     plan = drawn(seed, k, groups)
     fabric = WdmRing(ranks=plan.ranks, wavelengths=6)
-    traffic = Traffic.of(plan.traffic().total)
+    traffic = Traffic.of(plan.traffic.total)
     again = traffic.find((traffic.source + k) % plan.ranks, (traffic.destination + k) % plan.ranks)
     most = np.random.default_rng(seed).integers(1, 4, len(traffic))
     for _ in range(groups):
@@ -100,7 +100,7 @@ def _cells(circuits: Circuits, fabric: Fabric) -> Any:
 def test_tiled_rings_come_near_the_bound_in_turns(k: int, groups: int, wavelengths: int) -> None:
     plan = drawn(k, k, groups)
     fabric = WdmRing(ranks=plan.ranks, wavelengths=wavelengths)
-    traffic = Traffic.of(plan.traffic().total)
+    traffic = Traffic.of(plan.traffic.total)
     gaps = [assign_tiled(traffic, fabric, k, holds).gap for holds in (1, 8)]
     assert gaps[1] <= gaps[0]
     assert gaps[1] < 0.2
@@ -111,7 +111,7 @@ def test_tiled_rings_come_near_the_bound_in_turns(k: int, groups: int, wavelengt
 def test_a_pipe_is_what_the_worst_served_group_has(seed: int, k: int, groups: int) -> None:
     plan = drawn(seed, k, groups)
     fabric = WdmRing(ranks=plan.ranks, wavelengths=24, hop_latency=1e-7, conversion_time=1e-6)
-    assignment = ring.assign(Traffic.of(plan.traffic().total), fabric, 2)
+    assignment = ring.assign(Traffic.of(plan.traffic.total), fabric, 2)
     found = worst_group(plan, assignment, fabric, Timing(1e-3, 1e-4))
     circuits = assignment.circuits
     assert sorted(zip(found.source.tolist(), found.destination.tolist(), strict=True)) == [
@@ -136,7 +136,8 @@ def test_a_pipe_is_what_the_worst_served_group_has(seed: int, k: int, groups: in
 @given(seed=seeds, k=st.integers(2, 7), share=st.floats(0.1, 0.6))
 def test_ways_are_shortest_and_lead_where_they_should(seed: int, k: int, share: float) -> None:
     rng = np.random.default_rng(seed)
-    circuits = pipes(plan_of(random_graph(rng, 1), [0] * 4, k, 2), rng.lognormal(0, 1, k * k))
+    graph = random_graph(rng, 1)
+    circuits = pipes(plan_of(graph, np.zeros(graph.size), k, 2), rng.lognormal(0, 1, k * k))
     circuits.bandwidth[0, rng.random(k * k) > share] = 0.0
     lit = np.flatnonzero(circuits.bandwidth[0])
     ends = np.zeros((2 * k, 2 * k))

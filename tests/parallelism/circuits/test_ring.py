@@ -14,7 +14,7 @@ from lightloom.core.errors import InputError, VerificationError
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Traffic, milp, ring, ring_bound, verify
 from lightloom.parallelism.circuits.circuits import least_service
-from lightloom.parallelism.circuits.colouring import arc_load, colour_arcs
+from lightloom.parallelism.circuits.ring import arc_load, colour_arcs
 from tests.parallelism.circuits.exhaustive import best_ring, fewest_colours
 from tests.parallelism.circuits.strategies import matrices, neighbours, traffics, uniform
 

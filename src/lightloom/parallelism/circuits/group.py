@@ -25,8 +25,7 @@ from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.problem import start_order
-from lightloom.parallelism.placement.state import Neighbours
+from lightloom.parallelism.placement.state import Neighbours, start_order
 
 CYCLES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of holds of the cycles tried on a ring, until one is good enough."""
@@ -66,7 +65,7 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
-    matrix = plan.traffic().total
+    matrix = plan.traffic.total
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
     if traffic is None:
         none, silent = np.empty(0, np.int64), np.empty((1, 0))
@@ -126,7 +125,7 @@ def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
     """Return source and destination, numbered as pipes are, and bytes of all that a group sends."""
-    model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic())
+    model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic)
     source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
     nbytes: Floats = np.concatenate([model.data, data.data])
     sent = nbytes > 0

@@ -33,7 +33,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     Raises:
         UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
     """
-    matrix = plan.traffic().total
+    matrix = plan.traffic.total
     if plan.ranks != fabric.ranks or not fabric.assigns_circuits or not matrix.sum() > 0:
         raise UnsupportedError(
             f"circuits granted from hold to hold on a {fabric.kind_name} of {fabric.ranks} ranks: {NEEDS_CIRCUITS}, of "

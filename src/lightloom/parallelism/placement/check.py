@@ -30,14 +30,8 @@ def check(placement: Placement, balanced: BalancedGraph, memory: float | None = 
 
 
 def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
-    columns = (
-        placement.device,
-        placement.start,
-        placement.end,
-        placement.backward_start,
-        placement.backward_end,
-    )
-    for column in columns:
+    for name in ("device", "start", "end", "backward_start", "backward_end"):
+        column = getattr(placement, name)
         if len(column) != balanced.size:
             raise VerificationError(f"{len(column)} rows for {balanced.size} sub-operators")
     for x, device in enumerate(placement.device):

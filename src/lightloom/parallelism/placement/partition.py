@@ -249,11 +249,6 @@ def _edges(blocks: list[tuple[Transfers, int, int, int]], size: int) -> tuple[In
     source, destination, nbytes, content = source[order], destination[order], nbytes[order], content[order]
     repeated = np.zeros(len(source), np.bool_)
     repeated[1:] = (np.diff(source) == 0) & (np.diff(destination) == 0) & (np.diff(content) == 0)
-    source, destination, nbytes, content = (
-        source[~repeated],
-        destination[~repeated],
-        nbytes[~repeated],
-        content[~repeated],
-    )
-    start = np.searchsorted(destination, np.arange(size + 1))
-    return start.astype(np.int64), source.astype(np.int32), nbytes, content
+    fresh = ~repeated
+    start = np.searchsorted(destination[fresh], np.arange(size + 1))
+    return start.astype(np.int64), source[fresh].astype(np.int32), nbytes[fresh], content[fresh]

@@ -28,7 +28,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.simulation.placed_work import held_parameters
@@ -196,7 +196,7 @@ def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: f
 def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     whole, late = np.zeros((2, k, 2 * k))
-    whole[:, :k] = hybrid(plan.placement, balanced, k, 1).traffic().model_parallel.toarray()
+    whole[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
     copied = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
     for one, other in ((copied - 1, copied), (copied, copied - 1)):
         np.add.at(late, (device[one], device[other]), balanced.synchronised[copied])

@@ -27,7 +27,7 @@ def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
         nbytes, source = np.array([step.sent_bytes * plan.groups]), np.zeros(1, np.int64)
         sent = sending_energy(fabric, nbytes, source, source)
     else:
-        traffic = plan.traffic()
+        traffic = plan.traffic
         smaller = float(sent_ratio(job, np.array([ratio]))[0])
         pairs = (traffic.model_parallel + traffic.data_parallel / smaller).tocoo()
         sent = sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))

@@ -14,7 +14,7 @@ import numpy as np
 
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link
 from lightloom.parallelism.placement.partition import PartitionRules, partition
@@ -64,7 +64,7 @@ class PlacedPlans:
         self.placements += 1
         memory = self._job.accelerator.memory
         placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
-        return hybrid(placement, balanced, choice.k, choice.l)
+        return HybridPlan(placement, balanced, choice.k, choice.l)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Seconds that no circuits make the plan's step fall below."""

@@ -85,7 +85,7 @@ def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups
     columns = k * (groups + (not whole))
-    sent = plan.traffic()
+    sent = plan.traffic
     model = sent.model_parallel[: groups * k, :columns].toarray()
     data = sent.data_parallel[: groups * k, :columns].toarray()
     served = np.zeros_like(model)

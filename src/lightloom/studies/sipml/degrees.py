@@ -12,7 +12,7 @@ from lightloom.core.errors import InputError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.circuits import Timing, Traffic, switch
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.studies.sipml import PAPER
@@ -63,12 +63,12 @@ def forward_case(degree: int = DEGREE, devices: int = DEVICES) -> HybridPlan:
         method="constructed",
     )
     check(placement, balanced)
-    return hybrid(placement, balanced, devices, 2)
+    return HybridPlan(placement, balanced, devices, 2)
 
 
 def peers(plan: HybridPlan) -> Peers:
     """Return the peers inside a group, from the traffic of an iteration and from the edges of the graph."""
-    sent = plan.traffic().model_parallel.toarray()[: plan.k, : plan.k] > 0
+    sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
     balanced, device = plan.balanced, plan.placement.device
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     ways = {(a, b) for a, b in zip(device[balanced.parent].tolist(), device[reader].tolist(), strict=True) if a != b}
@@ -80,7 +80,7 @@ def refusal(plan: HybridPlan, degree: int) -> str:
     """Return why so many circuits per rank cannot serve a plan; empty if they can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     try:
-        switch.assign(Traffic.of(plan.traffic().total), fabric)
+        switch.assign(Traffic.of(plan.traffic.total), fabric)
     except InputError as error:
         return str(error)
     return ""

@@ -69,7 +69,7 @@ def _draw_peers(axes: Axes) -> None:
         for device in range(k):
             turn = angle[_turned(device) - 1]
             place[group * k + device] = (group * 3.6 + np.cos(turn), np.sin(turn))
-    sent = plan.traffic()
+    sent = plan.traffic
     for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, RED)):
         for a, b in zip(*matrix.nonzero(), strict=True):
             axes.annotate(

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from lightloom.core.claims import Claim
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Reach
 from lightloom.parallelism.placement.check import check
@@ -67,7 +67,7 @@ def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
     balanced = split(parts_of_a)
     placement = place(balanced, K, Reach(DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
     check(placement, balanced)
-    return hybrid(placement, balanced, K, GROUPS)
+    return HybridPlan(placement, balanced, K, GROUPS)
 
 
 def devices(placed: HybridPlan) -> dict[str, list[int]]:
@@ -83,7 +83,7 @@ def not_balanced(placed: HybridPlan) -> list[str]:
 
 def peers(placed: HybridPlan, device: int) -> list[int]:
     """Return the ranks that a device of the first group communicates with, including gradients."""
-    sent = placed.traffic().total.toarray() > 0
+    sent = placed.traffic.total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
 
 

@@ -21,7 +21,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.parallelism.hybrid import HybridPlan, hybrid
+from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.placement.partition import PartitionRules, Partitions
 from lightloom.parallelism.placement.place import place
@@ -150,7 +150,7 @@ def _plan(setting: Setting, k: int, quantum: float) -> HybridPlan:
     samples = JOBS[setting.model].global_batch // groups
     balanced = _partitions(setting.model, setting.accelerator, samples, within.clique(k))(k, quantum)
     memory = load_accelerator(setting.accelerator).memory
-    return hybrid(place(balanced, k, within, memory, link(system, k, groups, setting.gbps)), balanced, k, groups)
+    return HybridPlan(place(balanced, k, within, memory, link(system, k, groups, setting.gbps)), balanced, k, groups)
 
 
 @lru_cache(16)

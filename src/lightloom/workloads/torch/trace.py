@@ -116,17 +116,10 @@ def _paths_followed(module: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Tell the recorder which module is running, for as long as the context lasts."""
     handles = []
     for path, part in module.named_modules():
-
-        def enter(part: nn.Module, _args: Any, path: str = path) -> None:
-            recorder.enter(path, part)
-
-        def leave(_part: nn.Module, _args: Any, _result: Any) -> None:
-            recorder.leave()
-
         # Called even if forward raises, so that a model that catches errors does not confuse the path.
         handles += [
-            part.register_forward_pre_hook(enter),
-            part.register_forward_hook(leave, always_call=True),
+            part.register_forward_pre_hook(lambda part, _, path=path: recorder.enter(path, part)),
+            part.register_forward_hook(lambda *_: recorder.leave(), always_call=True),
         ]
     try:
         yield
