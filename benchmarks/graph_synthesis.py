@@ -83,8 +83,8 @@ def flows(hop: float) -> Iterator[Row]:  # noqa: ARG001 - loads have no latency
     for ranks in (16, 32, 64):
         for degree in DEGREES:
             circuits = Lift.of(ranks, lift(ranks, degree, 4))
-            wanted = Collective("all-to-all", ranks, 1.0)
-            ours = np.bincount(exchange_over_lift(wanted, circuits, 4, "").lightpath).max() / 4
+            wanted, fabric = Collective("all-to-all", ranks, 1.0), CircuitSwitch(ranks=ranks, degree=degree)
+            ours = np.bincount(exchange_over_lift(wanted, fabric, circuits, 4, "").lightpath).max() / 4
             hops = ranks_by_hops(ranks, degree)
             any_graph = sum((k + 1) * number for k, number in enumerate(hops)) / degree
             least = _least_load(circuits)

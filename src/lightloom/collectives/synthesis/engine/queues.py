@@ -7,7 +7,6 @@ one behind the other on each lightpath.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.forest import Forest
 from lightloom.collectives.synthesis.engine.hubs import HubCircuits, hub_ranks
 from lightloom.collectives.synthesis.engine.trees import RingTrees
-from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
+from lightloom.core.arrays import Column, Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 
 
@@ -34,14 +33,11 @@ class Rows(NamedTuple):
     """Seconds at which the row is sent."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wiring:
+class Queues(NamedTuple):
     """What the lightpaths of each queue use."""
 
-    period: int
-    """Ranks after which lightpaths repeat."""
-    channel: Callable[[Ints], Column]
-    """First channel of every copy of the lightpaths of some queues: [copy, queue]."""
+    channel: Column
+    """First channel of every copy of a lightpath: [copy, queue]."""
     width: Ints
     """Channels that a lightpath bundles: [queue]."""
     route: Ints
@@ -83,7 +79,7 @@ def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
 
 
 def queued_schedule(
-    collective: Collective, fabric: Fabric, wiring: Wiring, parts: Sequence[Rows], *, pieces: int, note: str
+    collective: Collective, fabric: Fabric, queues: Queues, parts: Sequence[Rows], *, chunks: int, note: str
 ) -> Schedule:
     """The schedule of parts that follow each other on every lightpath, not yet verified.
 
@@ -100,59 +96,74 @@ def queued_schedule(
         begins[1:] |= column[1:] != column[:-1]
     place = np.cumsum(begins) - 1
     step = place - place[np.searchsorted(path, np.arange(len(used)))][path]
-    channel = wiring.channel(used)
-    folded = wiring.period < collective.ranks
+    channel = queues.channel[:, used]
     return Schedule(
         algorithm="synthesized",
         collective=collective,
-        chunks=collective.ranks * pieces,
+        chunks=chunks,
         steps=int(step.max(initial=0)) + 1,
         step=step,
         lightpath=path,
         source=rows.source,
         destination=rows.destination,
-        route=wiring.route[used][path],
+        route=queues.route[rows.queue],
         fibre=channel[0, path] // fabric.fibre_channels,
         first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=wiring.width[used][path],
+        wavelength_count=queues.width[rows.queue],
         chunk=rows.chunk,
         reduces=rows.reduces,
         queued=True,
-        folding=Folding(wiring.period, channel) if folded else None,
+        folding=Folding(collective.ranks // len(channel), channel) if len(channel) > 1 else None,
         notes=(note,) if note else (),
     )
 
 
+def tree_schedule(
+    collective: Collective,
+    fabric: Fabric,
+    queues: Queues,
+    trees: Callable[[bool], Forest],
+    opposite: Callable[[Ints, Ints], Ints],
+    *,
+    pieces: int,
+    note: str,
+) -> Schedule:
+    """The schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
+
+    Args:
+        trees: trees over the lightpaths (False), or over the lightpaths of the other direction (True).
+        opposite: as the queues of :func:`reversed_rows`.
+        pieces: parts in which every share travels.
+    """
+    kind = collective.kind
+    parts = [] if kind == "all-gather" else [reversed_rows(trees(True), opposite)]
+    parts += [] if kind == "reduce-scatter" else [gather_rows(trees(False))]
+    return queued_schedule(collective, fabric, queues, parts, chunks=collective.ranks * pieces, note=note)
+
+
 def ring_schedule(collective: Collective, fabric: Fabric, trees: RingTrees, note: str = "") -> Schedule:
     """The schedule of an all-gather, reduce-scatter or all-reduce over circuits in levels, not yet verified."""
-    circuits, forest = trees.circuits, trees.forest
-    period = circuits.period
-    parts = []
-    if collective.kind != "all-gather":
-        parts.append(reversed_rows(forest, lambda queue, source: (queue // period ^ 1) * period + source))
-    if collective.kind != "reduce-scatter":
-        parts.append(gather_rows(forest))
-    return queued_schedule(collective, fabric, hub_wiring(circuits), parts, pieces=forest.pieces, note=note)
+    period = trees.circuits.period
+    return tree_schedule(
+        collective,
+        fabric,
+        hub_queues(trees.circuits),
+        lambda backward: trees.forest,  # noqa: ARG005 - circuits are the same both ways
+        lambda queue, source: (queue // period ^ 1) * period + source,
+        pieces=trees.forest.pieces,
+        note=note,
+    )
 
 
-def hub_wiring(circuits: HubCircuits) -> Wiring:
+def hub_queues(circuits: HubCircuits) -> Queues:
     """What circuits in levels use; queue (level · 2 + direction) · period + rank in its period."""
-    line = np.arange(2 * len(circuits.levels)).repeat(circuits.period)
-    return Wiring(circuits.period, lambda used: _copied_channels(circuits, used), circuits.width[line // 2], line % 2)
-
-
-def _copied_channels(circuits: HubCircuits, used: Ints) -> Int32s:
-    ranks, period = circuits.ranks, circuits.period
-    copies = ranks // period
-    line, rank = np.divmod(used, period)
-    channel = np.zeros((copies, len(used)), np.int32)
-    for level in np.unique(line // 2).tolist():
-        hubs = circuits.levels[level].hubs
-        number = np.full(ranks, -1, np.int64)
-        number[hub_ranks(ranks, hubs)] = np.arange(hubs)
-        rows = np.flatnonzero(line // 2 == level)
-        hub = number[(rank[rows] + np.arange(copies)[:, None] * period) % ranks]
+    ranks, period, lines = circuits.ranks, circuits.period, 2 * len(circuits.levels)
+    channel = np.zeros((ranks // period, lines, period), np.int32)
+    for line in range(lines):
+        level = circuits.levels[line // 2]
+        hub = hub_ranks(ranks, level.hubs)
         # Counter-clockwise chords lie over the clockwise ones that lead to where they start.
-        hub = np.where(line[rows] % 2 == 1, (hub - circuits.levels[level].skip) % hubs, hub)
-        channel[:, rows] = circuits.channel(level, hub)
-    return channel
+        number = (np.arange(level.hubs) - line % 2 * level.skip) % level.hubs
+        channel[hub // period, line, hub % period] = circuits.channel(line // 2, number)
+    line_of = np.arange(lines).repeat(period)
+    return Queues(channel.reshape(len(channel), -1), circuits.width[line_of // 2], line_of % 2)

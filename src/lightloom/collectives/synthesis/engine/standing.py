@@ -16,7 +16,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.engine.forest import Forest, grow_forest
 from lightloom.collectives.synthesis.engine.lightpaths import arrange, free_line
-from lightloom.collectives.synthesis.engine.queues import Wiring, gather_rows, queued_schedule, reversed_rows
+from lightloom.collectives.synthesis.engine.queues import Queues, tree_schedule
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -43,6 +43,10 @@ class StandingCircuits:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def queues(self) -> Queues:
+        """What the circuits use, each a queue of its own."""
+        return Queues(self.channel[None], self.width, self.route)
 
     def only(self, which: Ints | Mask) -> StandingCircuits:
         """Some of the circuits, by index or mask."""
@@ -74,15 +78,13 @@ def gather_over(
         raise UnsupportedError(f"standing circuits carry {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
     # A collective of no bytes takes the trees of a byte.
     timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
-    parts = []
-    if collective.kind != "all-gather":
-        up = grown if collective.kind == "reduce-scatter" else None
-        up = up or forest(circuits, *timing, pieces, slack=slack, backward=True)
-        parts.append(reversed_rows(up, lambda queue, _: queue))
-    if collective.kind != "reduce-scatter":
-        parts.append(gather_rows(grown or forest(circuits, *timing, pieces, slack=slack)))
-    wiring = Wiring(circuits.ranks, lambda used: circuits.channel[None, used], circuits.width, circuits.route)
-    return queued_schedule(collective, fabric, wiring, parts, pieces=pieces, note=note)
+
+    def trees(backward: bool) -> Forest:
+        if grown is not None and backward == (collective.kind == "reduce-scatter"):
+            return grown
+        return forest(circuits, *timing, pieces, slack=slack, backward=backward)
+
+    return tree_schedule(collective, fabric, circuits.queues(), trees, lambda queue, _: queue, pieces=pieces, note=note)
 
 
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 from numba import njit
 
-from lightloom.collectives.synthesis.exchange.tables import HopRows, Hops, Prices, Routes
+from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
 
 _TIE = 1e-13
@@ -147,31 +147,3 @@ def lay_paths(routes: Routes, delay: Floats, begin: Ints, path: Int32s, left: Fl
             count += hops
     begin[routes.chosen.size] = count
     return count
-
-
-@njit(cache=True)
-def fill_rows(hops: Hops, sent: Ints, rows: HopRows) -> None:
-    """Fill the columns of a schedule, rotated to where each circuit starts in the first period.
-
-    Args:
-        sent: hops by circuit, in the order sent: [hop].
-        rows: out, in the order of ``sent``.
-    """
-    ranks, path = hops.ranks, hops.path
-    sender = np.empty(len(path), np.int32)
-    carried = np.empty(len(path), np.int32)
-    for block in range(len(hops.begin) - 1):
-        at = block // ranks
-        for k in range(hops.begin[block], hops.begin[block + 1]):
-            sender[k], carried[k] = at, block
-            at = (at + hops.length[path[k]]) % ranks
-    before = -1
-    for i in range(len(sent)):
-        circuit = path[sent[i]]
-        rows.step[i] = rows.step[i - 1] + 1 if circuit == before else 0
-        before = circuit
-        rows.lightpath[i] = circuit
-        shift = sender[sent[i]] - hops.start[circuit]
-        source, rank = carried[sent[i]] // ranks, carried[sent[i]] % ranks
-        rows.destination[i] = (hops.start[circuit] + hops.length[circuit]) % ranks
-        rows.chunk[i] = (source - shift) % ranks * ranks + (rank - shift) % ranks

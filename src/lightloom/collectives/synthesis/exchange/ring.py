@@ -10,15 +10,14 @@ from lightloom.collectives.algorithms.one_stage import one_stage, one_stage_step
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.folding import Folding
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import scaled
 from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.circuits import Tours, Wiring
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange.search import EFFORT, ExchangeSearch
-from lightloom.collectives.synthesis.exchange.tables import HopRows, Hops
 from lightloom.fabrics.base import Fabric
 
 _NEAR = 1.01
@@ -41,39 +40,22 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
     problem = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
     wiring, plan = ExchangeSearch(problem).run(scaled(EFFORT))
-    queued = exchange_schedule(collective, fabric, plan, (_note(wiring, ranks),))
+    queued = exchange_schedule(collective, fabric, plan, _note(wiring, ranks))
     return queued if straight is None else min(queued, straight, key=lambda schedule: cost(schedule, fabric).time)
 
 
-def exchange_schedule(collective: Collective, fabric: Fabric, plan: Plan, notes: tuple[str, ...] = ()) -> Schedule:
+def exchange_schedule(collective: Collective, fabric: Fabric, plan: Plan, note: str = "") -> Schedule:
     """The rows of one period of ranks, on circuits that stand throughout."""
-    from lightloom.collectives.synthesis.exchange._exchange_kernels import fill_rows
-
-    ring, hops = plan.circuits, len(plan.path)
-    rows = HopRows(*(np.empty(hops, np.int32) for _ in range(4)))
-    sent = np.lexsort((plan.when, plan.path))
-    fill_rows(Hops(ring.ranks, plan.begin, plan.path, ring.start, ring.length), sent, rows)
-    used, path = np.unique(rows.lightpath, return_inverse=True)
-    channel = ring.channel[:, used]
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
-        chunks=ring.ranks**2,
-        steps=int(rows.step.max(initial=0)) + 1,
-        step=rows.step,
-        lightpath=path,
-        source=ring.start[rows.lightpath],
-        destination=rows.destination,
-        route=ring.length[rows.lightpath] < 0,
-        fibre=channel[0, path] // fabric.fibre_channels,
-        first_wavelength=channel[0, path] % fabric.fibre_channels,
-        wavelength_count=ring.width[rows.lightpath],
-        chunk=rows.chunk,
-        reduces=np.zeros(hops, np.bool_),
-        queued=True,
-        folding=Folding(ring.period, channel),
-        notes=notes,
-    )
+    ring, path, ranks = plan.circuits, plan.path, plan.circuits.ranks
+    block = np.repeat(np.arange(len(plan.begin) - 1), np.diff(plan.begin))
+    owner, reader = np.divmod(block, ranks)
+    length, start = ring.length[path], ring.start[path]
+    passed = np.cumsum(length) - length
+    shift = (owner + passed - passed[plan.begin[block]]) % ranks - start
+    chunk = (owner - shift) % ranks * ranks + (reader - shift) % ranks
+    rows = Rows(path.astype(np.int64), start, (start + length) % ranks, chunk, np.zeros(len(path), np.bool_), plan.when)
+    queues = Queues(ring.channel, ring.width, (ring.length < 0).astype(np.int64))
+    return queued_schedule(collective, fabric, queues, [rows], chunks=ranks**2, note=note)
 
 
 def _note(wiring: Wiring, ranks: int) -> str:

@@ -31,26 +31,3 @@ class Prices(NamedTuple):
     """Seconds that a circuit costs besides which is busy all the time."""
     weight: float
     """Blocks for which a block stands."""
-
-
-class Hops(NamedTuple):
-    """Paths of the blocks of one period of sources, hop by hop."""
-
-    ranks: int
-    begin: Ints
-    """First hop of block source · ranks + rank: [block + 1]."""
-    path: Int32s
-    """Circuits of the paths, in order: [hop]."""
-    start: Ints
-    """Rank at which a circuit starts: [circuit]."""
-    length: Ints
-    """Ranks that a circuit passes, less than zero counter-clockwise: [circuit]."""
-
-
-class HopRows(NamedTuple):
-    """Columns of a schedule, [hop] each."""
-
-    step: Int32s
-    lightpath: Int32s
-    destination: Int32s
-    chunk: Int32s

@@ -15,12 +15,12 @@ each lightpath has the g-th part of the wavelengths. A reduce is a broadcast run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
 from math import comb
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_broadcast
 from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -54,8 +55,7 @@ class Shape:
     """Pieces of the data that goes in one direction."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Edges:
+class _Edges(NamedTuple):
     """Lightpaths of a tree along one fibre: arrays [edge], places counted from where the line begins."""
 
     parent: Ints
@@ -160,8 +160,7 @@ def _estimated(
     return Shape(float(seconds[best]) + links * fabric.hop_latency, loads, spacing, int(pieces[best]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Lightpaths:
+class _Lightpaths(NamedTuple):
     """Arrays [lightpath], or one for all."""
 
     source: Ints
@@ -213,37 +212,14 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
 
 
 def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
-    parts = _lightpaths(fabric, shape)
-
-    def joined(column: Callable[[_Lightpaths], Ints | int]) -> Ints:
-        return np.concatenate([np.broadcast_to(column(part), part.source.shape) for part in parts])
-
-    paths, pieces = sum(len(part.source) for part in parts), np.arange(shape.pieces)
-    rows: dict[str, Any] = {
-        "source": joined(lambda part: part.source),
-        "destination": joined(lambda part: part.destination),
-        "route": joined(lambda part: part.direction),
-        "wavelength_count": joined(lambda part: part.width),
-        "lightpath": np.arange(paths),
-    }
-    channel = joined(lambda part: part.slot * part.width)
-    rows |= {"fibre": channel // fabric.fibre_channels, "first_wavelength": channel % fabric.fibre_channels}
-    rows = {name: np.repeat(column, shape.pieces) for name, column in rows.items()}
-    rows |= {
-        "step": np.tile(pieces, paths),
-        "chunk": (joined(lambda part: part.first)[:, None] + pieces).ravel(),
-        "reduces": np.zeros(paths * shape.pieces, np.bool_),
-    }
+    parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
+    source, destination, route, slot, width, first = (np.concatenate(column) for column in zip(*parts, strict=True))
+    queue, piece = (axis.ravel() for axis in np.indices((len(source), shape.pieces)))
+    stores = np.zeros(len(queue), np.bool_)
+    rows = Rows(queue, source[queue], destination[queue], first[queue] + piece, stores, piece.astype(np.float64))
+    queues = Queues((slot * width)[None], width, route)
     chunks = shape.pieces * (1 if shape.spacing else 2)
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
-        chunks=chunks,
-        steps=shape.pieces,
-        queued=True,
-        notes=(_note(shape),),
-        **rows,
-    )
+    return queued_schedule(collective, fabric, queues, [rows], chunks=chunks, note=_note(shape))
 
 
 def _note(shape: Shape) -> str:

@@ -20,7 +20,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.engine.forest import Forest, scheduled
-from lightloom.collectives.synthesis.engine.queues import Wiring, gather_rows, queued_schedule, reversed_rows
+from lightloom.collectives.synthesis.engine.queues import tree_schedule
 from lightloom.collectives.synthesis.engine.standing import gather_over
 from lightloom.collectives.synthesis.switch.exchange import exchange_over, exchange_over_lift
 from lightloom.collectives.synthesis.switch.graphs import Lift, circulant, kautz, lift
@@ -113,10 +113,10 @@ def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         circuits = Lift.of(ranks, lift(ranks, degree, period))
         for pieces in _PIECES[:3:2]:
             note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
-            yield exchange_over_lift(collective, circuits, pieces, note)
+            yield exchange_over_lift(collective, fabric, circuits, pieces, note)
     if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
         note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
-        yield exchange_over(collective, kautz(ranks, degree), 1, note)
+        yield exchange_over(collective, fabric, kautz(ranks, degree), 1, note)
     # Circuits that change carry every block straight, which many bytes ask for.
     straight = one_stage(collective, fabric, striped=True)
     yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
@@ -128,19 +128,16 @@ def _note(circuits: str, part: str, pieces: int) -> str:
 
 def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
     """A folded queued schedule over circuits that repeat."""
-    planes, period = lift.ahead.shape
-    parts = []
-    if collective.kind != "all-gather":
-        backward = _sends(collective, fabric, lift.reversed(), pieces)
-        parts.append(reversed_rows(backward, lambda queue, source: queue // period * period + source))
-    if collective.kind != "reduce-scatter":
-        parts.append(gather_rows(_sends(collective, fabric, lift, pieces)))
-    width = np.ones(planes * period, np.int64)
-    copies = fabric.ranks // period
-    wiring = Wiring(
-        period, lambda used: np.tile((used // period).astype(np.int32), (copies, 1)), width, np.zeros_like(width)
+    period = lift.ahead.shape[1]
+    return tree_schedule(
+        collective,
+        fabric,
+        lift.queues(),
+        lambda backward: _sends(collective, fabric, lift.reversed() if backward else lift, pieces),
+        lambda queue, source: queue // period * period + source,
+        pieces=pieces,
+        note=note,
     )
-    return queued_schedule(collective, fabric, wiring, parts, pieces=pieces, note=note)
 
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.wavelengths import colour_planes
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange
+from lightloom.collectives.synthesis.engine.queues import Queues
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
@@ -118,6 +119,12 @@ class Lift:
         target = (origin + self.ahead[plane, origin % period]) % ranks
         queue = plane * period + origin % period
         return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
+
+    def queues(self) -> Queues:
+        """The channels of the circuits: one plane each."""
+        planes, period = self.ahead.shape
+        plane = np.repeat(np.arange(planes, dtype=np.int32), period)
+        return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
 
     def reversed(self) -> Lift:
         """The same circuits in the other direction."""
