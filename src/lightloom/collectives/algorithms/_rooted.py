@@ -8,6 +8,7 @@ from lightloom.collectives.schedule.build import Moves, assign_wavelengths, move
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
 from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.core.arrays import Ints, Mask
 from lightloom.fabrics.base import Fabric
 
 
@@ -15,7 +16,7 @@ def up_and_down(
     name: str,
     collective: Collective,
     fabric: Fabric,
-    levels: list[tuple[np.ndarray, np.ndarray, int]],
+    levels: list[tuple[Ints, Ints, int]],
     striped: bool,
 ) -> Schedule:
     """``levels``: (children, their parents, ranks of a child's subtree), leaves first."""
@@ -30,28 +31,15 @@ def up_and_down(
         return from_broadcast(
             collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
         )
-    logical = [_subtrees(child, parent, size, n) for child, parent, size in levels]
-    logical += [_the_rest(child, parent, size, n) for child, parent, size in reversed(levels)]
+    subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
+    logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
+    logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
     return from_all_gather(
         collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
     )
 
 
-def _subtrees(child: np.ndarray, parent: np.ndarray, size: int, n: int) -> Moves:
-    chunk = child[:, None] + np.arange(size)
-    held = chunk < n
-    return moves(
-        np.broadcast_to(child[:, None], chunk.shape)[held],
-        np.broadcast_to(parent[:, None], chunk.shape)[held],
-        chunk[held],
-    )
-
-
-def _the_rest(child: np.ndarray, parent: np.ndarray, size: int, n: int) -> Moves:
-    chunk = np.broadcast_to(np.arange(n), (len(child), n))
-    lacking = (chunk < child[:, None]) | (chunk >= child[:, None] + size)
-    return moves(
-        np.broadcast_to(parent[:, None], chunk.shape)[lacking],
-        np.broadcast_to(child[:, None], chunk.shape)[lacking],
-        chunk[lacking],
-    )
+def _shares(source: Ints, destination: Ints, sent: Mask) -> Moves:
+    """Every source sends the shares that ``sent`` [source, chunk] marks."""
+    which, chunk = np.nonzero(sent)
+    return moves(source[which], destination[which], chunk)

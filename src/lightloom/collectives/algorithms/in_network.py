@@ -18,11 +18,6 @@ from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 
 
-def in_network_steps() -> int:
-    """One, for any number of ranks."""
-    return 1
-
-
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """One step: all ranks send to the switch, the switch to the root of a reduce, or by multicast to all."""
     n, switch = collective.ranks, fabric.switch_rank

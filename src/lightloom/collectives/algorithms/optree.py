@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.optree_radices import best_radices, cut
-from lightloom.collectives.schedule.build import Rows, assemble
+from lightloom.collectives.schedule.build import Stage, fit, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import (
@@ -38,17 +37,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 
-class Stage(NamedTuple):
-    """Shares in flight in one stage: each takes one colour, that is one wavelength in one step."""
-
-    source: Column
-    destination: Column
-    chunk: Column
-    route: Column
-    colour: Column
-    colours: int
-
-
 def optree(
     collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
 ) -> Schedule:
@@ -57,51 +45,20 @@ def optree(
     As reduce-scatter it runs backwards. Rows grow with N², as an all-gather's deliveries do.
     """
     name = "optree-striped" if striped else "optree"
-    n, channels = collective.ranks, fabric.usable_channels
-    chosen = tuple(radices) if radices is not None else best_radices(n, channels)
+    n = collective.ranks
+    chosen = tuple(radices) if radices is not None else best_radices(n, fabric.usable_channels)
 
     def all_gather(gather: Collective) -> Schedule:
         stages = exchange_stages(n, chosen)
-        widths = [max(channels // stage.colours, 1) if striped else 1 for stage in stages]
-        steps = [-(-stage.colours // (channels // width)) for stage, width in zip(stages, widths, strict=True)]
-        begin = np.concatenate([[0], np.cumsum(steps)])
-        parts = []
-        for stage, width, first in zip(stages, widths, begin, strict=False):
-            slots = channels // width
-            step, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
-            # Sorting 16-bit integers takes linear time.
-            order = np.argsort(step.astype(np.uint16) if step.max() < 1 << 16 else step, kind="stable")
-            columns = (first + step, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
-            parts.append([c[order].astype(np.int32) for c in columns] + [np.full(len(order), width, np.int16)])
-        step, source, destination, route, channel, chunk, count = (
-            np.concatenate([part[i] for part in parts]) for i in range(7)
-        )
-        note = f"radices {'·'.join(map(str, chosen))}, steps {'+'.join(map(str, steps))}"
-        return assemble(
-            name,
-            gather,
-            fabric,
-            Rows(
-                step=step,
-                lightpath=np.arange(len(step), dtype=np.int32),
-                source=source,
-                destination=destination,
-                route=route,
-                channel=channel,
-                width=count,
-                chunk=chunk,
-                reduces=np.zeros(len(step), np.bool_),
-            ),
-            chunks=n,
-            steps=int(begin[-1]),
-            notes=(note,),
-        )
+        steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
+        note = f"radices {'·'.join(map(str, chosen))}, steps {steps}"
+        return staged(name, gather, fabric, stages, chunks=n, striped=striped, notes=(note,))
 
     return from_all_gather(collective, fabric, all_gather)
 
 
 def exchange_stages(n: int, radices: Sequence[int]) -> list[Stage]:
-    """Who sends which share where in each stage.
+    """Who sends which share where in each stage: each takes one colour, that is one wavelength in one step.
 
     Raises:
         ConfigError: radices that leave parts of more than one rank.

@@ -24,12 +24,6 @@ from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 
 
-def doubling_exchanges(ranks: int) -> int:
-    """Exchanges of an all-gather or all-reduce when wavelengths suffice: log2 N, and two more off powers of two."""
-    power = ranks.bit_length() - 1
-    return power + (2 if ranks != 1 << power else 0)
-
-
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
     name = "recursive-doubling-striped" if striped else "recursive-doubling"
@@ -64,8 +58,7 @@ def doubling_shares(n: int) -> list[Moves]:
     bounds = np.append(members, n)
     logical = [moves(folded, folded - 1, folded)] if len(folded) else []
     position = np.arange(len(members))
-    distance = 1
-    while distance < len(members):
+    for distance in (1 << k for k in range(len(members).bit_length() - 1)):
         partner = position ^ distance
         low = position & ~(distance - 1)
         size = bounds[low + distance] - bounds[low]
@@ -73,26 +66,17 @@ def doubling_shares(n: int) -> list[Moves]:
         offset = np.arange(len(source)) - np.repeat(np.cumsum(size) - size, size)
         chunk = np.repeat(bounds[low], size) + offset
         logical.append(moves(source, np.repeat(members[partner], size), chunk))
-        distance *= 2
     if len(folded):
-        everything = np.arange(n)
-        source, chunk = np.repeat(folded - 1, n), np.tile(everything, len(folded))
+        source, chunk = np.repeat(folded - 1, n), np.tile(np.arange(n), len(folded))
         missing = chunk != source + 1
         logical.append(moves(source[missing], source[missing] + 1, chunk[missing]))
     return logical
 
 
 def _whole_vectors(n: int) -> list[Moves]:
-    members, folded = _members(n)
-    logical = [moves(folded, folded - 1, 0, reduces=True)] if len(folded) else []
-    position = np.arange(len(members))
-    distance = 1
-    while distance < len(members):
-        logical.append(moves(members, members[position ^ distance], 0, reduces=True))
-        distance *= 2
-    if len(folded):
-        logical.append(moves(folded - 1, folded, 0))
-    return logical
+    logical = [moves(source, partner, 0, reduces=True) for source, partner in doubling_partners(n)]
+    folded = _members(n)[1]
+    return [*logical, moves(folded - 1, folded, 0)] if len(folded) else logical
 
 
 def longest_doubling_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike

@@ -50,9 +50,7 @@ def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
     def all_gather(gather: Collective) -> Schedule:
         step, position = (axis.ravel() for axis in np.indices((n - 1, n), dtype=np.int32))
-        return _neighbours(
-            name, gather, fabric, _Hops(step, position, np.ones_like(step)), striped=striped, steps=n - 1
-        )
+        return _neighbours(name, gather, fabric, _Hops(step, position, np.ones_like(step)), striped=striped)
 
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
 
@@ -75,7 +73,7 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
             travels = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
             step, backward, position, piece = (axis[travels] for axis in (step, backward, position, piece))
         hops = _Hops(step, position, 1 - 2 * backward, piece)
-        return _neighbours(name, gather, fabric, hops, striped=striped, steps=steps, pieces=pieces)
+        return _neighbours(name, gather, fabric, hops, striped=striped, pieces=pieces)
 
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
 
@@ -94,7 +92,7 @@ def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, piece
     origin = order[(position - heading * step) % n]
     reader = order[(position + heading * (distance - step)) % n]
     hops = _Hops(step, position, heading, reader * np.int32(pieces) + piece, origin)
-    return _neighbours(name, collective, fabric, hops, striped=striped, steps=steps, pieces=n * pieces)
+    return _neighbours(name, collective, fabric, hops, striped=striped, pieces=n * pieces)
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
@@ -107,7 +105,7 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
     piece, hop, backward, step = (axis[by_step] for axis in (piece, hop, backward, step))
     heading = 1 - 2 * backward
     hops = _Hops(step, hop * heading % n, heading, 0, piece)
-    return _neighbours(name, collective, fabric, hops, striped=striped, steps=int(step[-1]) + 1)
+    return _neighbours(name, collective, fabric, hops, striped=striped)
 
 
 class _Hops(NamedTuple):
@@ -125,7 +123,7 @@ class _Hops(NamedTuple):
 
 
 def _neighbours(
-    name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, steps: int, pieces: int = 1
+    name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, pieces: int = 1
 ) -> Schedule:
     """The schedule of these transfers, of shares in so many pieces."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
@@ -138,7 +136,7 @@ def _neighbours(
     directions = 1 if on_ring else len(np.unique(heading))
     width = max(fabric.usable_channels // directions, 1) if striped else 1
     channel = backward * np.int32(width * (directions - 1))
-    substep = step
+    substep, steps = step, int(step.max()) + 1
     if fabric.exclusive and directions > fabric.usable_channels:
         substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
     starts = np.ones(len(step), np.bool_)

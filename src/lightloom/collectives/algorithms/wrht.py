@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.schedule.build import Rows, assemble
+from lightloom.collectives.schedule.build import Rows, assemble, fit
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
 from lightloom.collectives.spec import Collective
@@ -58,7 +58,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     down = [(destination, source, 1 - route, colour) for source, destination, route, colour in reversed(up)]
     stages, adding = up + across + down, len(up) + len(across)
     step = np.repeat(np.arange(len(stages)), [len(stage[0]) for stage in stages])
-    widths = [max(fabric.usable_channels // (int(stage[3].max()) + 1), 1) if striped else 1 for stage in stages]
+    widths = [fit(fabric, int(stage[3].max()) + 1, striped=striped)[0] for stage in stages]
     source, destination, route, colour = (np.concatenate([stage[i] for stage in stages]) for i in range(4))
     width = np.asarray(widths)[step]
     return assemble(

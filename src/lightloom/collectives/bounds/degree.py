@@ -31,17 +31,12 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
     return fabric.setup_time + fabric.step_overhead + min(standing, changing)
 
 
-def _hop(fabric: Fabric) -> float:
-    """Seconds from the first bit that a circuit sends to its reception, beside the conversion that is always paid."""
-    return fabric.neighbour_latency()
-
-
 def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
     """Nothing arrives within one hop's delay, and then as fast as a rank receives."""
     if collective.kind in ("broadcast", "reduce"):
-        return _hop(fabric) + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
+        return fabric.neighbour_latency() + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
     times = 2 if collective.kind == "all-reduce" else 1
-    return _hop(fabric) + times * (collective.ranks - 1) * _share_seconds(collective, fabric)
+    return fabric.neighbour_latency() + times * (collective.ranks - 1) * _share_seconds(collective, fabric)
 
 
 def _share_seconds(collective: Collective, fabric: Fabric) -> float:
@@ -50,7 +45,7 @@ def _share_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
-    hop = _hop(fabric)
+    hop = fabric.neighbour_latency()
     onward = hop + fabric.step_overhead
     at_distance = ranks_by_hops(collective.ranks, fabric.channels)
     last = hop + (len(at_distance) - 1) * onward

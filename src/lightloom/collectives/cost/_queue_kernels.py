@@ -1,4 +1,4 @@
-"""Compiled loop of the queued cost model: when every row is sent."""
+"""Compiled loops of the queued cost model: when every row is sent, and when each rank in turn is late or slow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lightloom.core.arrays import Column, Floats, Ints, Mask
 
 
 class PlayedRows(NamedTuple):
-    """Rows of a queued schedule with their times; a cell is a chunk in a rank of the first period."""
+    """Rows of a queued schedule with their times; a cell is a chunk in a rank, of the first period where one is folded."""
 
     order: Ints
-    """Rows by lightpath, and in the order of its queue."""
+    """Rows by lightpath, and in the order of its queue; or any order in which each comes after all that it waits for."""
     lightpath: Column
     """[row]."""
     follows: Mask
@@ -90,3 +90,35 @@ def first_places(lightpath: Column) -> Ints:
     for path in lightpath:
         place[path + 1] += 1
     return np.cumsum(place)
+
+
+@njit(cache=True)
+def straggle(
+    rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
+) -> None:
+    """Seconds until the last arrival if this rank sends nothing before ``late``, and holds lightpaths longer.
+
+    Args:
+        rows: in an order in which each comes after all that it waits for.
+        source: rank that sends a row: [row].
+        slower: times longer that the rank holds lightpaths.
+        end: out, [straggler].
+    """
+    paths = rows.lightpath.max() + 1
+    for i in range(len(stragglers)):
+        free, ready = np.zeros(paths), np.zeros(cells)
+        begin, last = 0.0, 0.0
+        for place in range(len(rows.order)):
+            row = rows.order[place]
+            path, to = rows.lightpath[row], rows.target[row]
+            straggles = source[row] == stragglers[i]
+            more = rows.busy[row] * (slower - 1) if straggles else 0.0
+            if not rows.follows[place]:
+                begin = max(free[path], ready[rows.origin[row]])
+                if straggles:
+                    begin = max(begin, late)
+                free[path] = begin + rows.busy[row] + more
+            arrives = begin + rows.delay[row] + more
+            ready[to] = max(ready[to], arrives)
+            last = max(last, arrives)
+        end[i] = last

@@ -52,9 +52,7 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     """Seconds until the last arrival, circuits in place, and when each row begins: [row]."""
     from lightloom.collectives.cost import _queue_kernels as kernels
 
-    begin = np.zeros(len(schedule))
-    busy = schedule.chunk_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
-    delay = busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
+    begin, (busy, delay) = np.zeros(len(schedule)), busy_and_delay(schedule, fabric)
     order = _queue_order(schedule)
     origin, target, held = _cells(schedule)
     rows = kernels.PlayedRows(
@@ -64,13 +62,18 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     return float(seconds), begin
 
 
+def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
+    """Seconds that each row holds its lightpath, and after which it arrives: [row] each."""
+    busy = schedule.chunk_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
+    return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
+
+
 def _queue_order(schedule: Schedule) -> Ints:
     """Rows by lightpath, each lightpath's in the order in which it sends them."""
     path, step = schedule.lightpath, schedule.step
     if np.all((path[1:] > path[:-1]) | ((path[1:] == path[:-1]) & (step[1:] >= step[:-1]))):
         return np.arange(len(step))
-    order: Ints = np.lexsort((step, path))
-    return order
+    return np.lexsort((step, path))
 
 
 def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:

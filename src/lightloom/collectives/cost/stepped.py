@@ -185,23 +185,22 @@ def rows_by_step(schedule: Schedule) -> NDArray[np.int64]:
     step = schedule.step
     if schedule.dependencies is not None:
         position = np.empty(schedule.steps, np.int32)
-        position[_runnable(schedule)] = np.arange(schedule.steps)
+        order = TopologicalSorter(dict(enumerate(steps_before(schedule)))).static_order()
+        position[list(order)] = np.arange(schedule.steps)
         step = position[step]
     if np.any(step[1:] < step[:-1]):
         return np.argsort(step, kind="stable")
     return np.arange(len(schedule))
 
 
-def _before(schedule: Schedule) -> list[list[int]]:
+def steps_before(schedule: Schedule) -> list[list[int]]:
+    """The steps that each step waits for."""
+    if schedule.dependencies is None:
+        return [[step - 1] if step else [] for step in range(schedule.steps)]
     before: list[list[int]] = [[] for _ in range(schedule.steps)]
     for after, earlier in np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2).tolist():
         before[after].append(earlier)
     return before
-
-
-def _runnable(schedule: Schedule) -> list[int]:
-    """The steps, each after those that it depends on."""
-    return list(TopologicalSorter(dict(enumerate(_before(schedule)))).static_order())
 
 
 def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
@@ -251,9 +250,8 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
 
 def _critical_steps(schedule: Schedule, duration: Floats) -> NDArray[np.bool_]:
     """The steps on the longest chain of dependencies."""
-    before, order = _before(schedule), _runnable(schedule)
-    end = np.zeros(schedule.steps)
-    for step in order:
+    before, end = steps_before(schedule), np.zeros(schedule.steps)
+    for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]
     critical = np.zeros(schedule.steps, np.bool_)
     at: int | None = int(np.argmax(end))
@@ -276,19 +274,10 @@ def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
 def circuits_key(schedule: Schedule, fabric: Fabric) -> str:
     """Names the set of circuits that a schedule ever uses: equal keys, equal circuits."""
     schedule = schedule.standing(fabric.fibre_channels) if schedule.queued else schedule
-    columns = (
-        schedule.source,
-        schedule.destination,
-        schedule.route,
-        schedule.fibre,
-        schedule.first_wavelength,
-        schedule.wavelength_count,
-    )
-    key = np.zeros(len(schedule), np.int64)
+    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    columns, key = [getattr(schedule, name) for name in names], np.zeros(len(schedule), np.int64)
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
     _, first = np.unique(key, return_index=True)
-    digest = sha256()
-    for column in columns:
-        digest.update(column[first].astype(np.int64).tobytes())
+    digest = sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns))
     return digest.hexdigest()[:16]

@@ -14,10 +14,10 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from lightloom.collectives.cost.queued import follows, play
-from lightloom.collectives.cost.stepped import step_times
+from lightloom.collectives.cost.queued import busy_and_delay, follows, play
+from lightloom.collectives.cost.stepped import step_times, steps_before
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 
@@ -62,38 +62,30 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
 
 
 def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    from lightloom.collectives.cost import _straggling_kernels as kernels
+    from lightloom.collectives.cost import _queue_kernels as kernels
 
     ranks, folding = schedule.collective.ranks, schedule.folding
     period = ranks if folding is None else folding.period
     unfolded = schedule.unfolded(fabric.fibre_channels)
-    # Some bytes, so that nothing begins before what it waits for.
-    order = _sending_order(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric)
-    busy = unfolded.chunk_nbytes / (unfolded.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
-    away = fabric.step_overhead + fabric.latency(*unfolded.ends(slice(None)))
-    chunk = unfolded.chunk.astype(np.int64)
-    read, written = (end.astype(np.int64) * unfolded.chunks + chunk for end in (unfolded.source, unfolded.destination))
-    cells, number = np.unique(np.concatenate([read, written]), return_inverse=True)
-    end = np.zeros(1 + period)
-    rows = kernels.ReplayedRows(
+    # In the order in which rows begin; of some bytes, so that nothing begins before what it waits for.
+    begin = play(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric)[1]
+    order = np.lexsort((unfolded.step, unfolded.lightpath, begin))
+    ends = np.concatenate([unfolded.source, unfolded.destination]).astype(np.int64)
+    cells, number = np.unique(ends * unfolded.chunks + np.tile(unfolded.chunk, 2), return_inverse=True)
+    origin, target = np.split(number, 2)
+    rows = kernels.PlayedRows(
         order,
         unfolded.lightpath,
         follows(unfolded, order),
-        unfolded.source,
-        number[: len(unfolded)],
-        number[len(unfolded) :],
-        busy,
-        away,
+        origin,
+        target,
+        unfolded.reduces,
+        *busy_and_delay(unfolded, fabric),
     )
-    kernels.replay(rows, len(cells), np.array([-1]), 0.0, 1.0, end[:1])
-    kernels.replay(rows, len(cells), np.arange(period), late, slower, end[1:])
+    end = np.zeros(1 + period)
+    kernels.straggle(rows, unfolded.source, len(cells), np.array([-1]), 0.0, 1.0, end[:1])
+    kernels.straggle(rows, unfolded.source, len(cells), np.arange(period), late, slower, end[1:])
     return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
-
-
-def _sending_order(schedule: Schedule, fabric: Fabric) -> Ints:
-    """Rows in the order in which they begin."""
-    order: Ints = np.lexsort((schedule.step, schedule.lightpath, play(schedule, fabric)[1]))
-    return order
 
 
 def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
@@ -101,7 +93,7 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
     times = step_times(schedule, fabric)
     sends = _sending_seconds(schedule, fabric)
     slow = _sending_seconds(schedule, fabric, slower)
-    before, setup = _before(schedule), min(fabric.setup_time, float(times.reconfiguration.sum()))
+    before, setup = steps_before(schedule), min(fabric.setup_time, float(times.reconfiguration.sum()))
     alone, end = np.zeros(steps), np.zeros((steps, ranks))
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         ready = max((alone[earlier] for earlier in before[step]), default=0.0)
@@ -114,16 +106,6 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
         end[step] = np.where(sends[step] > 0, np.maximum(end[step], came), end[step])
     last = float(alone.max(initial=0.0))
     return Straggling(last, np.maximum(end.max(axis=0, initial=0.0) - last, 0.0))
-
-
-def _before(schedule: Schedule) -> list[list[int]]:
-    """The steps that each step waits for."""
-    if schedule.dependencies is None:
-        return [[step - 1] if step else [] for step in range(schedule.steps)]
-    before: list[list[int]] = [[] for _ in range(schedule.steps)]
-    for after, earlier in np.asarray(schedule.dependencies, np.int64).reshape(-1, 2).tolist():
-        before[after].append(earlier)
-    return before
 
 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:

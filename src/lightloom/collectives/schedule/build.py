@@ -1,14 +1,15 @@
 """From moves to a schedule: give every transfer a route and wavelengths, and split steps that need too many.
 
 An algorithm states *moves*: in logical step s, source sends these chunks to destination.
-:func:`assign_wavelengths` turns them into rows on a fabric. On circuits the transfers of a logical step that overlap
-take different channels; when there are too few channels the step becomes several; when there are enough, ``striped``
-lets each transfer bundle several.
+:func:`assign_wavelengths` turns them into *stages*, whose transfers have routes and colours, and :func:`staged` a
+sequence of stages into rows on a fabric. On circuits the transfers of a stage that overlap take different colours; when
+there are more colours than channels the stage takes several steps; when there are fewer, ``striped`` lets each transfer
+bundle several channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,14 +61,58 @@ def moves(source: ArrayLike, destination: ArrayLike, chunk: ArrayLike, *, reduce
     return Moves(a, b, c, reduces)
 
 
-@dataclass(frozen=True, slots=True)
-class _Circuits:
-    """Where the distinct transfers of one logical step run."""
+class Stage(NamedTuple):
+    """Transfers that happen at once where there are channels enough: arrays [transfer]."""
 
-    pair: Ints
-    route: Ints
-    colour: Ints
+    source: Column
+    destination: Column
+    chunk: Column
+    route: Column
+    colour: Column
+    """Transfers of different colours never share a channel in the same step."""
     colours: int
+    lightpath: Column | None = None
+    """Lightpath of each transfer, from 0 on; None where each has its own."""
+    reduces: bool = False
+
+
+def fit(fabric: Fabric, colours: int, *, striped: bool) -> tuple[int, int, int]:
+    """Channels of each transfer, transfers side by side in a step, and the steps of a stage with so many colours."""
+    channels = max(fabric.usable_channels, 1)
+    width = max(channels // colours, 1) if striped else 1
+    slots = channels // width
+    return width, slots, -(-colours // slots)
+
+
+def staged(
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    stages: Iterable[Stage],
+    *,
+    chunks: int,
+    striped: bool,
+    notes: tuple[str, ...] = (),
+) -> Schedule:
+    """A schedule of one stage after the other."""
+    parts, step, lightpath = [], 0, 0
+    for stage in stages:
+        width, slots, steps = fit(fabric, stage.colours, striped=striped)
+        substep, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
+        if stage.lightpath is None:
+            # Sorting 16-bit integers takes linear time.
+            order = np.argsort(substep.astype(np.uint16) if steps <= 1 << 16 else substep, kind="stable")
+            path = np.arange(len(order), dtype=np.int32)
+        else:
+            order = np.lexsort((stage.lightpath, substep))
+            path = stage.lightpath[order]
+        columns = (step + substep, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
+        now, source, destination, route, channel, chunk = (column[order].astype(np.int32) for column in columns)
+        count = np.full(len(order), width if fabric.exclusive else 0, np.int16)
+        reduces = np.full(len(order), stage.reduces)
+        parts.append(Rows(now, lightpath + path, source, destination, route, channel, count, chunk, reduces))
+        step, lightpath = step + steps, lightpath + int(path.max(initial=-1)) + 1
+    return assemble(name, collective, fabric, joined(parts), chunks=chunks, steps=step, notes=notes)
 
 
 def assign_wavelengths(
@@ -78,44 +123,26 @@ def assign_wavelengths(
     logical: list[Moves],
     *,
     striped: bool = False,
-    notes: tuple[str, ...] = (),
 ) -> Schedule:
     """A schedule of moves on a fabric, one logical step after the other.
 
     Linear in the number of moves; steps with the same transfers share one assignment.
     """
-    assigned: dict[bytes, tuple[Ints, _Circuits]] = {}
-    parts: list[Rows] = []
-    step, lightpath = 0, 0
-    for transfers in logical:
-        code = transfers.source * fabric.ranks + transfers.destination
-        key = code.tobytes()
-        if key not in assigned:
-            pair, inverse = np.unique(code, return_inverse=True)
-            assigned[key] = inverse, _assign(pair, fabric)
-        inverse, circuits = assigned[key]
-        channels = max(fabric.usable_channels, 1)
-        substeps = -(-circuits.colours // channels)
-        width = max(channels // circuits.colours, 1) if striped else 1
-        slot = circuits.colour % channels * width
-        order = np.lexsort((inverse, circuits.colour[inverse] // channels))
-        row = inverse[order]
-        parts.append(
-            Rows(
-                step=step + circuits.colour[row] // channels,
-                lightpath=lightpath + row,
-                source=transfers.source[order],
-                destination=transfers.destination[order],
-                route=circuits.route[row],
-                channel=slot[row],
-                width=np.full(len(row), width if fabric.exclusive else 0),
-                chunk=transfers.chunk[order],
-                reduces=np.full(len(row), transfers.reduces),
-            )
-        )
-        step += substeps
-        lightpath += len(circuits.pair)
-    return assemble(name, collective, fabric, joined(parts), chunks=chunks, steps=step, notes=notes)
+    assigned: dict[bytes, tuple[Ints, Ints, Ints, int]] = {}
+
+    def stages() -> Iterator[Stage]:
+        for transfers in logical:
+            code = transfers.source * fabric.ranks + transfers.destination
+            key = code.tobytes()
+            if key not in assigned:
+                pair, path = np.unique(code, return_inverse=True)
+                route, colour, colours = _coloured(*np.divmod(pair, fabric.ranks), fabric)
+                assigned[key] = path, route[path], colour[path], colours
+            path, route, colour, colours = assigned[key]
+            ends = transfers.source, transfers.destination
+            yield Stage(*ends, transfers.chunk, route, colour, colours, path, transfers.reduces)
+
+    return staged(name, collective, fabric, stages(), chunks=chunks, striped=striped)
 
 
 def assemble(
@@ -144,19 +171,15 @@ def assemble(
     )
 
 
-def _assign(pair: Ints, fabric: Fabric) -> _Circuits:
-    source, destination = np.divmod(pair, fabric.ranks)
-    route = fabric.route(source, destination)
-    if not fabric.exclusive:
-        return _Circuits(pair, route, np.zeros_like(pair), 1)
-    if not fabric.wavelength_routed:
+def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, Ints, int]:
+    """Route and colour of each of some distinct transfers, and the number of colours."""
+    route, colour, colours = fabric.route(source, destination), np.zeros_like(source), 1
+    if fabric.wavelength_routed:
+        for direction in np.unique(route):
+            pairs = np.flatnonzero(route == direction)
+            start, end = (source, destination) if direction == CLOCKWISE else (destination, source)
+            colour[pairs], used = colour_arcs(start[pairs], (end - start)[pairs] % fabric.ranks, fabric.ranks)
+            colours = max(colours, used)
+    elif fabric.exclusive:
         colour, colours = colour_planes(source, destination, fabric.ranks)
-        return _Circuits(pair, route, colour, colours)
-    n, colour, colours = fabric.ranks, np.zeros_like(pair), 1
-    for direction in np.unique(route):
-        pairs = np.flatnonzero(route == direction)
-        start = source[pairs] if direction == CLOCKWISE else destination[pairs]
-        end = destination[pairs] if direction == CLOCKWISE else source[pairs]
-        colour[pairs], used = colour_arcs(start, (end - start) % n, n)
-        colours = max(colours, used)
-    return _Circuits(pair, route, colour, colours)
+    return route, colour, colours

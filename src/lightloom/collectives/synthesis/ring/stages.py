@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.algorithms.optree import Stage, along_the_line, exchange_stages
+from lightloom.collectives.algorithms.optree import along_the_line, exchange_stages
 from lightloom.collectives.algorithms.optree_radices import best_radices
 from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import Rows, assemble, joined
+from lightloom.collectives.schedule.build import Stage, fit, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
@@ -118,61 +118,29 @@ def _ways(fabric: Fabric, pairs: int, items: int, share: float) -> dict[bool, fl
 
 
 def _seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
-    width, steps = _fitted(fabric, colours)
+    width, _, steps = fit(fabric, colours, striped=True)
     fixed = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
     return steps * (fixed + nbytes / (width * fabric.channel_bandwidth))
-
-
-def _fitted(fabric: Fabric, colours: int) -> tuple[int, int]:
-    """Wavelengths of each lightpath, and steps."""
-    width = max(fabric.usable_channels // colours, 1)
-    return width, -(-colours // (fabric.usable_channels // width))
 
 
 def _staged(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Schedule:
     n = fabric.ranks
 
     def all_gather(gather: Collective) -> Schedule:
-        parts, steps, paths = [], 0, 0
-        for stage, cut in zip(exchange_stages(n, [cut.radix for cut in cuts]), cuts, strict=True):
-            pair, colour, colours = _lightpaths(stage, n, in_a_row=cut.in_a_row)
-            width, more = _fitted(fabric, colours)
-            substep, slot = np.divmod(colour, fabric.usable_channels // width)
-            order = np.lexsort((pair, substep))
-            rows = Rows(
-                step=steps + substep,
-                lightpath=paths + pair,
-                source=stage.source,
-                destination=stage.destination,
-                route=stage.route,
-                channel=slot * width,
-                width=np.full(len(pair), width),
-                chunk=stage.chunk,
-                reduces=np.zeros(len(pair), np.bool_),
-            )
-            parts.append(Rows(*(column[order] for column in rows)))
-            steps, paths = steps + more, paths + int(pair.max()) + 1
+        stages = exchange_stages(n, [cut.radix for cut in cuts])
+        stages = [_in_a_row(stage, n) if cut.in_a_row else stage for stage, cut in zip(stages, cuts, strict=True)]
         orders = ", ".join(f"{cut.radix} {'in a row' if cut.in_a_row else 'side by side'}" for cut in cuts)
-        return assemble(
-            "synthesized",
-            gather,
-            fabric,
-            joined(parts),
-            chunks=n,
-            steps=steps,
-            notes=(f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}",),
-        )
+        note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"
+        return staged("synthesized", gather, fabric, stages, chunks=n, striped=True, notes=(note,))
 
     return from_all_gather(collective, fabric, all_gather)
 
 
-def _lightpaths(stage: Stage, n: int, *, in_a_row: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Of each share: its lightpath, the colour of that, and how many colours there are."""
-    if not in_a_row:
-        return np.arange(len(stage.source)), stage.colour, stage.colours
+def _in_a_row(stage: Stage, n: int) -> Stage:
+    """The same shares with one lightpath for each pair of ranks, on which its shares follow each other."""
     ends = stage.source.astype(np.int64) * n + stage.destination
     pairs, first, which = np.unique(ends, return_index=True, return_inverse=True)
     if len(pairs) == len(ends):
-        return np.arange(len(ends)), stage.colour, stage.colours
+        return stage
     line = along_the_line(stage.source[first], stage.destination[first], stage.chunk[first], n)
-    return which, line.colour[which], line.colours
+    return stage._replace(colour=line.colour[which], colours=line.colours, lightpath=which)
