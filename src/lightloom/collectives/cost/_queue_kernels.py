@@ -11,10 +11,10 @@ from lightloom.core.arrays import Column, Floats, Ints, Mask
 
 
 class PlayedRows(NamedTuple):
-    """Rows of a queued schedule with their times; a cell is a chunk in a rank, of the first period where one is folded."""
+    """Rows of a queued schedule with their times; a cell is a chunk in a rank."""
 
     order: Ints
-    """Rows by lightpath, and in the order of its queue; or any order in which each comes after all that it waits for."""
+    """Rows by lightpath, and in the order of its queue; to straggle, each after all that it waits for."""
     lightpath: Column
     """[row]."""
     follows: Mask

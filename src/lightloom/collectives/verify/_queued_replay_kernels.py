@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Column, Ints, Mask
-from lightloom.fabrics.footprint import Footprint
 
 OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS = range(6)
 
@@ -37,24 +36,6 @@ class _Cells(NamedTuple):
     """Sums that are still to arrive."""
     given: Mask
     """Whether the parts have been sent on, so that the cell holds none until the complete chunk comes."""
-
-
-@njit(cache=True)
-def claim(runs: Footprint, channel: Ints, count: Ints, channels: int, holder: Ints) -> tuple[int, int]:
-    """Mark every channel of every link that lightpaths hold; the first clash as (lightpath, cell), else -1s.
-
-    A cell is link · channels + channel; ``holder`` [cell] carries over from call to call.
-    """
-    for path in range(len(channel)):
-        for run in range(runs.base.shape[1]):
-            for k in range(runs.length[path, run]):
-                link = runs.base[path, run] + (runs.start[path, run] + k) % runs.period[path, run]
-                first = link * channels + channel[path]
-                for cell in range(first, first + count[path]):
-                    if holder[cell] != -1:
-                        return path, cell
-                    holder[cell] = path
-    return -1, -1
 
 
 @njit(cache=True)

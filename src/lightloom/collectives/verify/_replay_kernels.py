@@ -10,7 +10,7 @@ from numba import njit
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
 from lightloom.fabrics.footprint import Footprint
 
-OK, CONFLICT, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(9)
+OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(8)
 
 
 class PathColumns(NamedTuple):

@@ -16,20 +16,29 @@ at the start, and equal rows keep it so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
-from lightloom.collectives.verify.light import check_light
+from lightloom.collectives.verify.rows import (
+    STORING,
+    channels,
+    check_light,
+    check_lightpaths,
+    check_shares,
+    check_transceivers,
+    reached,
+    row_name,
+)
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
-_LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
-_STORING = ("all-gather", "all-to-all", "broadcast")
 _ADDING = ("reduce-scatter", "reduce")
+_UNORDERED = np.zeros((0, 0), np.uint8)
+"""No order among steps, of which a queued schedule has none."""
 
 
 def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
@@ -45,10 +54,10 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     _check_folding(schedule, fabric)
-    farthest = _check_lightpaths(schedule, fabric)
-    _check_channels(schedule, fabric, farthest)
+    first_row = check_lightpaths(schedule, fabric)
+    _check_channels(schedule, fabric, _farthest(schedule, fabric, first_row[first_row >= 0]))
     _check_light(schedule, fabric)
-    _check_transceivers(schedule, fabric, farthest)
+    check_transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay(schedule)
 
 
@@ -67,59 +76,34 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
         raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
-    own = schedule.fibre.astype(np.int64) * fabric.fibre_channels + schedule.first_wavelength
+    own = channels(schedule, fabric)
     if np.any(folding.channel[0, schedule.lightpath] != own):
         row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
         raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
 
 
-def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
-    """The row of each lightpath that is used which goes to its farthest destination."""
-    labels, first, which = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
-    for name in _LIGHTPATH_COLUMNS:
-        column = getattr(schedule, name)
-        wrong = np.flatnonzero(column != column[first][which])
-        if len(wrong):
-            row = int(wrong[0])
-            raise VerificationError(
-                f"row {row}: lightpath {labels[which[row]]} breaks continuity: {name} {column[row]} here, "
-                f"{column[first[which[row]]]} in row {first[which[row]]}"
-            )
-    if not np.any(schedule.destination != schedule.destination[first][which]):
-        return first.astype(np.int64)
-    at = _reached(schedule, fabric)
-    which = which[at]
-    taps = np.bincount(which)
-    if taps.max() > fabric.taps:
-        worst = int(np.argmax(taps))
-        raise VerificationError(
-            f"lightpath {labels[worst]} from rank {schedule.source[first[worst]]} serves {taps[worst]} destinations: "
-            f"the fabric's light can be tapped by {fabric.taps}"
-        )
-    nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), which))
-    farthest: NDArray[np.int64] = at[nearest_first[np.cumsum(taps) - 1]].astype(np.int64)
-    return farthest
+def _farthest(schedule: Schedule, fabric: Fabric, first: Ints) -> Ints:
+    """The row of each lightpath that is used which goes to its farthest destination; ``first`` has its first row."""
+    at = reached(schedule)
+    if len(at) == len(first):
+        return first
+    path = schedule.lightpath[at]
+    nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), path))
+    return at[nearest_first[np.flatnonzero(np.diff(path, append=-1))]]
 
 
-def _reached(schedule: Schedule, fabric: Fabric) -> NDArray[np.int64]:
-    """One row for every destination of every lightpath, by lightpath."""
-    served = schedule.lightpath.astype(np.int64) * fabric.ranks + schedule.destination
-    return np.unique(served, return_index=True)[1].astype(np.int64)
-
-
-def _copies(schedule: Schedule, fabric: Fabric, rows: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+def _copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> tuple[int, Ints]:
     """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
     if schedule.folding is not None:
         return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
-    channel = schedule.fibre[rows].astype(np.int64) * fabric.fibre_channels + schedule.first_wavelength[rows]
-    return fabric.ranks, channel[None, :]
+    return fabric.ranks, channels(schedule, fabric)[None, rows].astype(np.int64)
 
 
-def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
-    from lightloom.collectives.verify import _queued_replay_kernels as kernels
+def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
+    from lightloom.collectives.verify import _replay_kernels as kernels
 
     source, destination, route = schedule.ends(farthest)
-    count = schedule.wavelength_count[farthest].astype(np.int64)
+    count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
     period, channel = _copies(schedule, fabric, farthest)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
@@ -127,13 +111,13 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int
             f"copy {copy} of lightpath {schedule.lightpath[farthest[at]]} takes channels {channel[copy, at]} and "
             f"{count[at] - 1} more: the fabric has {fabric.channels} a link"
         )
-    holder = np.full(fabric.links * fabric.channels, -1, np.int64)
-    for copy, channels in enumerate(channel):
-        shift = copy * period
-        runs = fabric.footprint((source + shift) % fabric.ranks, (destination + shift) % fabric.ranks, route)
-        at, cell = kernels.claim(runs, channels, count, fabric.channels, holder)
+    holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
+    for copy, first in enumerate(channel):
+        begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
+        transfers = kernels.Transfers(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
+        runs = fabric.footprint(begin, end, route)
+        at, link, clash, _ = kernels.occupy(paths, transfers, runs, fabric.channels, holders, _UNORDERED)
         if at >= 0:
-            link, clash = divmod(int(cell), fabric.channels)
             row = farthest[at]
             raise VerificationError(
                 f"rank {schedule.source[row]}→{schedule.destination[row]} (row {row}, copy {copy}): lightpaths share "
@@ -146,74 +130,56 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> None:
     """That light gets to every destination of every lightpath, in all copies."""
     if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
         return
-    rows = _reached(schedule, fabric)
+    rows = reached(schedule)
     source, destination, route = schedule.ends(rows)
     count = schedule.wavelength_count[rows].astype(np.int64)
-    period, channels = _copies(schedule, fabric, rows)
-    for copy, channel in enumerate(channels):
+    period, channel = _copies(schedule, fabric, rows)
+    for copy, first in enumerate(channel):
         begin, end = ((ends + copy * period) % fabric.ranks for ends in (source, destination))
-        check_light(fabric, begin, end, route, channel, count, lambda at: f"row {rows[at]}")
-
-
-def _check_transceivers(schedule: Schedule, fabric: Fabric, farthest: NDArray[np.int64]) -> None:
-    if fabric.transmitters is None:
-        return
-    period = fabric.ranks if schedule.folding is None else schedule.folding.period
-    reached = _reached(schedule, fabric)
-    for verb, nodes, rows in (("sends", schedule.source, farthest), ("receives", schedule.destination, reached)):
-        used = np.bincount(nodes[rows] % period, weights=schedule.wavelength_count[rows], minlength=period)
-        if used.max() > fabric.transmitters:
-            raise VerificationError(
-                f"rank {int(used.argmax())} {verb} on {int(used.max())} wavelengths: it has {fabric.transmitters} "
-                "transceivers"
-            )
+        check_light(fabric, begin, end, route, first, count, lambda at: f"row {rows[at]}")
 
 
 def _replay(schedule: Schedule) -> None:
     from lightloom.collectives.verify import _queued_replay_kernels as kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    sharers = 1 if kind in ROOTED else ranks**2 if kind == "all-to-all" else ranks
-    if chunks < 1 or chunks % sharers:
-        raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
-    if kind in _STORING and schedule.reduces.any():
-        raise VerificationError(f"row {int(np.argmax(schedule.reduces))}: an {kind} must not add")
+    check_shares(schedule)
     if kind in _ADDING and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells = _Cells.of(schedule)
     rows = kernels.QueuedRows(_in_queues(schedule), schedule.lightpath, cells.origin, cells.target, schedule.reduces)
-    code, at = kernels.replay(rows, cells.parts(), 1 if kind in _STORING else ranks, cells.ends)
+    parts = np.zeros(len(cells.code), np.int64)
+    parts[cells.begins] = 1
+    code, at = kernels.replay(rows, parts, 1 if kind in STORING else ranks, cells.ends)
     if code == kernels.WRONG_END:
         rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
         raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
     if code != kernels.OK:
-        where = f"rank {schedule.source[at]}→{schedule.destination[at]}, chunk {schedule.chunk[at]} (row {at})"
         reasons = {
-            kernels.STUCK: f"{where}: is never sent: its source waits for something that does not come",
-            kernels.TWICE: f"{where}: arrives where the chunk is already held, or was already sent on",
-            kernels.AGAIN: f"{where}: the source has already given away its part of this sum",
+            kernels.STUCK: "is never sent: its source waits for something that does not come",
+            kernels.TWICE: "arrives where the chunk is already held, or was already sent on",
+            kernels.AGAIN: "the source has already given away its part of this sum",
         }
-        raise VerificationError(reasons[code])
+        raise VerificationError(f"{row_name(schedule, at)}: {reasons[code]}")
 
 
-def _in_queues(schedule: Schedule) -> NDArray[np.int64]:
+def _in_queues(schedule: Schedule) -> Ints:
     place = schedule.lightpath * np.int64(max(schedule.steps, 1)) + schedule.step
     return np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cells:
+class _Cells(NamedTuple):
     """Ranks of the first period with chunks, numbered: all of them, or those that an all-to-all ever uses."""
 
-    code: NDArray[np.int64]
+    code: Ints
     """rank · chunks + chunk: [cell]."""
-    origin: NDArray[np.int64]
+    origin: Ints
     """Cell that a row reads: [row]."""
-    target: NDArray[np.int64]
+    target: Ints
     """Cell that a row writes, rotated back into the first period: [row]."""
-    begins: NDArray[np.int64]
+    begins: Ints
     """Cells that hold a contribution before."""
-    ends: NDArray[np.int64]
+    ends: Ints
     """Cells that must be complete in the end."""
 
     @classmethod
@@ -240,14 +206,8 @@ class _Cells:
         ends = {"reduce-scatter": everything[owned], "reduce": everything[:chunks]}.get(kind, everything)
         return cls(everything, origin, target, begins, ends)
 
-    def parts(self) -> NDArray[np.int64]:
-        """Contributions in each cell before."""
-        parts = np.zeros(len(self.code), np.int64)
-        parts[self.begins] = 1
-        return parts
 
-
-def _rotated_back(schedule: Schedule, chunk: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rotated_back(schedule: Schedule, chunk: Ints, shift: Ints) -> Ints:
     """The chunks that so many ranks before are to their owners, and destinations, what these are here."""
     ranks = schedule.collective.ranks
     if schedule.folding is None:

@@ -13,7 +13,6 @@ It shares no code with the generators. What it proves:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -21,14 +20,22 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
-from lightloom.collectives.verify.light import check_light
 from lightloom.collectives.verify.queued import verify_queued
+from lightloom.collectives.verify.rows import (
+    STORING,
+    article,
+    channels,
+    check_light,
+    check_lightpaths,
+    check_ranges,
+    check_shares,
+    check_transceivers,
+    row_name,
+)
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
 _BLOCK = 1 << 19
-_LIGHTPATH_COLUMNS = ("step", "source", "route", "fibre", "first_wavelength", "wavelength_count")
-_STORING = ("all-gather", "all-to-all", "broadcast")
 
 
 def verify(schedule: Schedule, fabric: Fabric) -> None:
@@ -41,7 +48,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     """
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")
-    _check_ranges(schedule, fabric)
+    check_ranges(schedule, fabric)
     if schedule.queued:
         verify_queued(schedule, fabric)
         return
@@ -50,68 +57,15 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     rows = _in_step_order(schedule, fabric, step)
-    _check_lightpaths(schedule, fabric)
+    check_lightpaths(schedule, fabric)
     if fabric.exclusive:
         if fabric.reach is not None or fabric.blocked() is not None:
-            channel = _channels(schedule, fabric).astype(np.int64)
+            channel = channels(schedule, fabric).astype(np.int64)
             count = schedule.wavelength_count.astype(np.int64)
-            check_light(fabric, *schedule.ends(slice(None)), channel, count, partial(_row_name, schedule))
+            check_light(fabric, *schedule.ends(slice(None)), channel, count, partial(row_name, schedule))
         _check_channels(schedule, fabric, step, rows, reach)
-        _check_transceivers(schedule, fabric, step, reach)
+        check_transceivers(schedule, fabric, step, reach)
     _replay(schedule, fabric, step, rows, reach)
-
-
-def _row_name(schedule: Schedule, row: int) -> str:
-    s = schedule
-    return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, chunk {s.chunk[row]} (row {row})"
-
-
-def _check_ranges(schedule: Schedule, fabric: Fabric) -> None:
-    ends = schedule.collective.ranks + (1 if fabric.in_network_reduction else 0)
-    limits = {
-        "step": schedule.steps,
-        "source": ends,
-        "destination": ends,
-        "chunk": schedule.chunks,
-        "route": fabric.routes,
-        # Labels, not counts; bounded so that a wild one cannot fill the memory.
-        "lightpath": 2 * len(schedule) + 1,
-    }
-    for name, limit in limits.items():
-        column = getattr(schedule, name)
-        if len(column) and (column.min() < 0 or column.max() >= limit):
-            row = int(np.flatnonzero((column < 0) | (column >= limit))[0])
-            raise VerificationError(f"{_row_name(schedule, row)}: {name} {column[row]} is not in 0..{limit - 1}")
-    itself = np.flatnonzero(schedule.source == schedule.destination)
-    if len(itself):
-        raise VerificationError(f"{_row_name(schedule, int(itself[0]))}: a rank sends to itself")
-    if fabric.exclusive:
-        _check_wavelengths(schedule, fabric)
-
-
-def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
-    wavelengths = fabric.fibre_channels
-    channel, count = _channels(schedule, fabric), schedule.wavelength_count
-    outside = (
-        (count < 1)
-        | (schedule.fibre < 0)
-        | (schedule.first_wavelength < 0)
-        | (schedule.first_wavelength >= wavelengths)
-        | (channel + count > fabric.channels)
-    )
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise VerificationError(
-            f"{_row_name(schedule, row)}: fibre {schedule.fibre[row]}, wavelengths {schedule.first_wavelength[row]} "
-            f"and {count[row] - 1} more do not exist: the fabric has {fabric.channels} channels a link"
-        )
-
-
-def _channels(schedule: Schedule, fabric: Fabric) -> NDArray[np.int32]:
-    channel = schedule.fibre.astype(np.int32)
-    channel *= np.int32(fabric.fibre_channels)
-    channel += schedule.first_wavelength
-    return channel
 
 
 def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
@@ -155,36 +109,6 @@ def _in_step_order(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32]) 
     return np.arange(len(step))
 
 
-def _check_lightpaths(schedule: Schedule, fabric: Fabric) -> None:
-    from lightloom.collectives.verify import _replay_kernels as kernels
-
-    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
-    columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
-    row = kernels.lightpaths_agree(schedule.lightpath, kernels.PathColumns(**columns), first_row)
-    if row >= 0:
-        first = first_row[schedule.lightpath[row]]
-        name, column = next((n, c) for n, c in columns.items() if c[row] != c[first])
-        raise VerificationError(
-            f"{_row_name(schedule, row)}: lightpath {schedule.lightpath[row]} breaks continuity: {name} "
-            f"{column[row]} here, {column[first]} in row {first}"
-        )
-    elsewhere = schedule.destination != schedule.destination[first_row[schedule.lightpath]]
-    if elsewhere.any():
-        pairs = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1)
-        taps = np.bincount(pairs[0])
-        if taps.max() > fabric.taps:
-            worst = int(np.argmax(taps))
-            raise VerificationError(
-                f"lightpath {worst} from rank {schedule.source[first_row[worst]]} serves {taps[worst]} destinations: "
-                f"the fabric's light can be tapped by {fabric.taps}"
-            )
-
-
-def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for begin in range(0, len(rows), _BLOCK):
-        yield rows[begin : begin + _BLOCK]
-
-
 def _check_channels(
     schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], rows: NDArray[np.int64], reach: NDArray[np.uint8]
 ) -> None:
@@ -192,9 +116,10 @@ def _check_channels(
 
     holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
     transfers = kernels.Transfers(
-        schedule.lightpath, step, schedule.destination, _channels(schedule, fabric), schedule.wavelength_count
+        schedule.lightpath, step, schedule.destination, channels(schedule, fabric), schedule.wavelength_count
     )
-    for block in _blocks(rows):
+    for begin in range(0, len(rows), _BLOCK):
+        block = rows[begin : begin + _BLOCK]
         runs = fabric.footprint(
             schedule.source[block].astype(np.int64), schedule.destination[block].astype(np.int64), schedule.route[block]
         )
@@ -202,31 +127,9 @@ def _check_channels(
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(
-                f"{_row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
+                f"{row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
                 f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} "
                 "at the same time"
-            )
-
-
-def _check_transceivers(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], reach: NDArray[np.uint8]) -> None:
-    if fabric.transmitters is None:
-        return
-    n = schedule.collective.ranks
-    _, first = np.unique(schedule.lightpath, return_index=True)
-    arrivals = np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1, return_index=True)[1]
-    for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, arrivals)):
-        cell = step[rows].astype(np.int64) * n + nodes[rows]
-        used = np.zeros((schedule.steps, n))
-        np.add.at(used.ravel(), cell, schedule.wavelength_count[rows])
-        if len(reach):
-            # Steps that nothing orders may run at once, so their needs add up.
-            together = 1 - np.maximum(reach, reach.T)
-            used = together.astype(np.float64) @ used
-        if used.max() > fabric.transmitters:
-            at, node = np.unravel_index(int(np.argmax(used)), used.shape)
-            raise VerificationError(
-                f"step {at}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
-                f"it has {fabric.transmitters} transceivers"
             )
 
 
@@ -236,16 +139,15 @@ def _replay(
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    sharers = 1 if kind in ROOTED else {"all-reduce": 1, "all-to-all": n * n}.get(kind, n)
-    if chunks < 1 or chunks % sharers:
-        raise VerificationError(f"{chunks} chunks cannot be shared equally by {sharers} owners")
+    if kind in STORING and fabric.in_network_reduction:
+        raise VerificationError(
+            f"{article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
+        )
+    check_shares(schedule)
     owner = np.zeros(chunks, np.int64) if kind in ROOTED else np.arange(chunks) // max(chunks // n, 1)
     ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
     sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
-    if kind in _STORING and not fabric.in_network_reduction:
-        if schedule.reduces.any():
-            row = int(np.argmax(schedule.reduces))
-            raise VerificationError(f"{_row_name(schedule, row)}: {_article(kind)} {kind} must not add")
+    if kind in STORING:
         code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks), n, reach)
     else:
         held, complete, final = _conditions(kind, n, chunks, owner, fabric)
@@ -262,18 +164,10 @@ def _readers(kind: str, n: int, chunks: int) -> NDArray[np.int64]:
     return np.arange(chunks) % (chunks // n) // (chunks // n**2)
 
 
-def _article(kind: str) -> str:
-    return "an" if kind.startswith("a") else "a"
-
-
 def _conditions(
     kind: str, n: int, chunks: int, owner: NDArray[np.int64], fabric: Fabric
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """Contribution sets before, the complete set, and who must end with it (spec.py draws the table)."""
-    if kind in _STORING:
-        raise VerificationError(
-            f"{_article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
-        )
     words = (n + 63) // 64
     rank = np.arange(n)
     held = np.zeros((n + (1 if fabric.in_network_reduction else 0), words), np.uint64)
@@ -298,4 +192,4 @@ def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
         kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
         kernels.UNORDERED: f"nothing orders this send after the steps that wrote or read the chunk on rank {rank}",
     }
-    return f"{_row_name(schedule, where)}: {reasons[code]}"
+    return f"{row_name(schedule, where)}: {reasons[code]}"

@@ -1,0 +1,202 @@
+"""What both verifiers check of rows, lightpaths and light; it shares no code with what makes schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import ROOTED
+from lightloom.core.arrays import Column, Int32s, Ints
+from lightloom.core.errors import VerificationError
+from lightloom.fabrics.base import Fabric
+
+STORING = ("all-gather", "all-to-all", "broadcast")
+_LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
+
+
+def row_name(schedule: Schedule, row: int) -> str:
+    """A row as messages name it."""
+    s = schedule
+    return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, chunk {s.chunk[row]} (row {row})"
+
+
+def article(kind: str) -> str:
+    """The indefinite article of a collective's name."""
+    return "an" if kind.startswith("a") else "a"
+
+
+def check_ranges(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that every column names what exists, and that no rank sends to itself."""
+    ends = schedule.collective.ranks + (1 if fabric.in_network_reduction else 0)
+    limits = {
+        "step": schedule.steps,
+        "source": ends,
+        "destination": ends,
+        "chunk": schedule.chunks,
+        "route": fabric.routes,
+        # Labels, not counts; bounded so that a wild one cannot fill the memory.
+        "lightpath": 2 * len(schedule) + 1,
+    }
+    for name, limit in limits.items():
+        column = getattr(schedule, name)
+        if len(column) and (column.min() < 0 or column.max() >= limit):
+            row = int(np.flatnonzero((column < 0) | (column >= limit))[0])
+            raise VerificationError(f"{row_name(schedule, row)}: {name} {column[row]} is not in 0..{limit - 1}")
+    itself = np.flatnonzero(schedule.source == schedule.destination)
+    if len(itself):
+        raise VerificationError(f"{row_name(schedule, int(itself[0]))}: a rank sends to itself")
+    if fabric.exclusive:
+        _check_wavelengths(schedule, fabric)
+
+
+def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
+    wavelengths = fabric.fibre_channels
+    channel, count = channels(schedule, fabric), schedule.wavelength_count
+    outside = (
+        (count < 1)
+        | (schedule.fibre < 0)
+        | (schedule.first_wavelength < 0)
+        | (schedule.first_wavelength >= wavelengths)
+        | (channel + count > fabric.channels)
+    )
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise VerificationError(
+            f"{row_name(schedule, row)}: fibre {schedule.fibre[row]}, wavelengths {schedule.first_wavelength[row]} "
+            f"and {count[row] - 1} more do not exist: the fabric has {fabric.channels} channels a link"
+        )
+
+
+def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
+    """First channel of each row, fibre · wavelengths + wavelength: [row]."""
+    channel = schedule.fibre.astype(np.int32)
+    channel *= np.int32(fabric.fibre_channels)
+    channel += schedule.first_wavelength
+    return channel
+
+
+def reached(schedule: Schedule) -> Ints:
+    """One row for every destination of every lightpath, by lightpath."""
+    served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
+    return np.unique(served, return_index=True)[1]
+
+
+def check_lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
+    """Prove that the rows of a lightpath agree, and that it has no more taps than allowed.
+
+    Returns:
+        First row of each lightpath, or −1: [lightpath].
+    """
+    from lightloom.collectives.verify import _replay_kernels as kernels
+
+    columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
+    if not schedule.queued:
+        columns = {"step": schedule.step} | columns
+    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
+    # Rows of a queued lightpath differ in their steps, which are places in its queue.
+    row = kernels.lightpaths_agree(
+        schedule.lightpath, kernels.PathColumns(**{"step": schedule.source} | columns), first_row
+    )
+    if row >= 0:
+        first = first_row[schedule.lightpath[row]]
+        name, column = next((name, column) for name, column in columns.items() if column[row] != column[first])
+        raise VerificationError(
+            f"{row_name(schedule, row)}: lightpath {schedule.lightpath[row]} breaks continuity: {name} "
+            f"{column[row]} here, {column[first]} in row {first}"
+        )
+    if np.any(schedule.destination != schedule.destination[first_row[schedule.lightpath]]):
+        taps = np.bincount(schedule.lightpath[reached(schedule)])
+        if taps.max() > fabric.taps:
+            worst = int(np.argmax(taps))
+            raise VerificationError(
+                f"lightpath {worst} from rank {schedule.source[first_row[worst]]} serves {taps[worst]} destinations: "
+                f"the fabric's light can be tapped by {fabric.taps}"
+            )
+    return first_row
+
+
+def check_light(
+    fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
+) -> None:
+    """Prove that light gets from every source to its destination on these channels.
+
+    Args:
+        channel: fibre · wavelengths + wavelength, the first of ``count``.
+        name: an entry for people.
+
+    Raises:
+        VerificationError: the first lightpath that is too long, or whose light is blocked.
+    """
+    if fabric.reach is not None:
+        links = fabric.hops(source, destination, route)
+        if len(links) and links.max() > fabric.reach:
+            worst = int(np.argmax(links))
+            raise VerificationError(f"{name(worst)}: passes {links[worst]} links: light reaches at most {fabric.reach}")
+    ends = fabric.blocked_ends()
+    if ends is not None:
+        dead = np.concatenate([np.zeros((*ends.shape[:2], 1), np.int64), np.cumsum(ends, axis=2)], axis=2)
+        for verb, rank in (("begin", source), ("end", destination)):
+            broken = np.flatnonzero(dead[rank, route, channel + count] > dead[rank, route, channel])
+            if len(broken):
+                at = int(broken[0])
+                raise VerificationError(
+                    f"{name(at)}: no lightpath can {verb} at rank {rank[at]} on one of the {count[at]} channels from "
+                    f"{channel[at]} on: its transceiver has failed"
+                )
+    _check_links(fabric, source, destination, route, channel, count, name)
+
+
+def _check_links(
+    fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
+) -> None:
+    blocked = fabric.blocked()
+    if blocked is None:
+        return
+    from lightloom.collectives.verify import _replay_kernels as kernels
+
+    runs = fabric.footprint(source, destination, route)
+    at, link, clash = kernels.first_blocked(runs, channel, count, blocked)
+    if at >= 0:
+        raise VerificationError(
+            f"{name(at)}: no light passes wavelength {clash % fabric.fibre_channels} of fibre "
+            f"{clash // fabric.fibre_channels} on the {fabric.link_name(link)}"
+        )
+
+
+def check_transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
+    """Prove that no rank sends or receives on more wavelengths at once than it has transceivers.
+
+    Args:
+        step: position of each row's step, all 0 in a queued schedule: [row].
+        reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
+    """
+    if fabric.transmitters is None:
+        return
+    period = fabric.ranks if schedule.folding is None else schedule.folding.period
+    first = np.unique(schedule.lightpath, return_index=True)[1]
+    for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, reached(schedule))):
+        used = np.zeros((1 if schedule.queued else schedule.steps, period))
+        np.add.at(used, (step[rows], nodes[rows] % period), schedule.wavelength_count[rows])
+        if len(reach):
+            # Steps that nothing orders may run at once, so their needs add up.
+            used = (1.0 - np.maximum(reach, reach.T)) @ used
+        if used.max() > fabric.transmitters:
+            at, node = np.unravel_index(int(np.argmax(used)), used.shape)
+            raise VerificationError(
+                f"step {at}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
+                f"it has {fabric.transmitters} transceivers"
+            )
+
+
+def check_shares(schedule: Schedule) -> None:
+    """Prove that owners have equally many chunks, and that what only moves data never adds."""
+    kind, ranks = schedule.collective.kind, schedule.collective.ranks
+    owners = {"all-to-all": ranks**2, "all-reduce": ranks if schedule.queued else 1}.get(kind, ranks)
+    owners = 1 if kind in ROOTED else owners
+    if schedule.chunks < 1 or schedule.chunks % owners:
+        raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")
+    if kind in STORING and schedule.reduces.any():
+        row = int(np.argmax(schedule.reduces))
+        raise VerificationError(f"{row_name(schedule, row)}: {article(kind)} {kind} must not add")
