@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.wdm_ring import WdmRing
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import numpy as np
 from pydantic import Field, create_model, field_validator
 
-from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate

@@ -61,7 +61,7 @@ def test_large_shares_meet_the_receive_bound(fabric: Fabric) -> None:
     for kind in kinds:
         schedule = in_rounds(Collective(kind, fabric.ranks, 1e7 * fabric.ranks), fabric)
         time, bound = cost(schedule, fabric).time, lower_bound(schedule.collective, fabric).time
-        poorest = int(np.diff(GridLinks.of(fabric).enter).min())
+        poorest = int(np.diff(GridLinks.of(fabric).entering).min())
         usable = (fabric.ranks - 1) * 1e7 / (poorest * float(fabric.link_bandwidth()[0]))
         assert bound <= time * (1 + 1e-9)
         assert time <= 1.06 * usable

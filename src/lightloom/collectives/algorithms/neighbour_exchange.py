@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.longest import links_to_neighbours
-from lightloom.collectives.schedule.build import Moves, Rows, assemble, assign_wavelengths, moves
+from lightloom.collectives.schedule.build import Moves, Stage, assign_wavelengths, moves, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
@@ -43,31 +43,12 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
     n = collective.ranks
 
     def all_gather(gather: Collective) -> Schedule:
-        logical = _moves(n)
-        step = np.concatenate([np.full(len(m.source), s) for s, m in enumerate(logical)])
-        source, destination, chunk = (
-            np.concatenate([getattr(m, c) for m in logical]) for c in ("source", "destination", "chunk")
-        )
-        second = np.concatenate([np.arange(len(m.source)) % 2 if s else np.zeros(n) for s, m in enumerate(logical)])
-        route = np.where((destination - source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
-        return assemble(
-            "neighbour-exchange-pairs",
-            gather,
-            fabric,
-            Rows(
-                step=step,
-                lightpath=np.arange(len(step)),
-                source=source,
-                destination=destination,
-                route=route,
-                channel=second.astype(np.int64),
-                width=np.ones_like(step),
-                chunk=chunk,
-                reduces=np.zeros(len(step), np.bool_),
-            ),
-            chunks=n,
-            steps=len(logical),
-        )
+        stages = []
+        for step, swaps in enumerate(_moves(n)):
+            route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
+            second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
+            stages.append(Stage(swaps.source, swaps.destination, swaps.chunk, route, second, 2))
+        return staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
 
     return from_all_gather(collective, fabric, all_gather)
 

@@ -19,14 +19,12 @@ from functools import lru_cache
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.schedule.build import Rows, assemble, fit
+from lightloom.collectives.schedule.build import Stage, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
-
-_Stage = tuple[Ints, Ints, Ints, Ints]
 
 
 def wrht_steps(ranks: int, channels: int) -> int:
@@ -54,43 +52,25 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """WRHT all-reduce. Assumes a WDM ring; one wavelength a transfer, or an equal share of them when striped."""
+    name = "wrht-striped" if striped else "wrht"
     up, across = _stages(collective.ranks, fabric.usable_channels)
-    down = [(destination, source, 1 - route, colour) for source, destination, route, colour in reversed(up)]
-    stages, adding = up + across + down, len(up) + len(across)
-    step = np.repeat(np.arange(len(stages)), [len(stage[0]) for stage in stages])
-    widths = [fit(fabric, int(stage[3].max()) + 1, striped=striped)[0] for stage in stages]
-    source, destination, route, colour = (np.concatenate([stage[i] for stage in stages]) for i in range(4))
-    width = np.asarray(widths)[step]
-    return assemble(
-        "wrht-striped" if striped else "wrht",
-        collective,
-        fabric,
-        Rows(
-            step=step,
-            lightpath=np.arange(len(step)),
-            source=source,
-            destination=destination,
-            route=route,
-            channel=colour * width,
-            width=width,
-            chunk=np.zeros_like(step),
-            reduces=step < adding,
-        ),
-        chunks=1,
-        steps=len(stages),
-    )
+    down = [
+        stage._replace(source=stage.destination, destination=stage.source, route=1 - stage.route, reduces=False)
+        for stage in reversed(up)
+    ]
+    return staged(name, collective, fabric, up + across + down, chunks=1, striped=striped)
 
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
     """Links of the longest lightpath on a ring."""
     up, across = _stages(ranks, channels)
-    return max(ring_links(ranks, *stage[:3]) for stage in up + across)
+    return max(ring_links(ranks, stage.source, stage.destination, stage.route) for stage in up + across)
 
 
-def _stages(ranks: int, channels: int) -> tuple[list[_Stage], list[_Stage]]:
+def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
     """Stages towards the representatives, and their exchange where more than one is left."""
-    up: list[_Stage] = []
+    up: list[Stage] = []
     members = np.arange(ranks, dtype=np.int64)
     while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > channels:
         stage, members = _collect(members, 2 * channels + 1)
@@ -98,10 +78,10 @@ def _stages(ranks: int, channels: int) -> tuple[list[_Stage], list[_Stage]]:
     if len(members) == 1:
         return up, []
     source, destination, route, colour = ring_all_to_all(len(members))
-    return up, [(members[source], members[destination], route, colour)]
+    return up, [_adding(members[source], members[destination], route, colour)]
 
 
-def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:
+def _collect(members: Ints, size: int) -> tuple[Stage, Ints]:
     """Every group of ``size`` neighbours sends to its middle: the stage, and the middles."""
     position = np.arange(len(members))
     group = position // size
@@ -111,8 +91,12 @@ def _collect(members: Ints, size: int) -> tuple[_Stage, Ints]:
     before = position < middle
     route = np.where(before, CLOCKWISE, COUNTERCLOCKWISE)
     colour = np.abs(middle - position) - 1
-    stage = members[sends], members[middle[sends]], route[sends], colour[sends]
+    stage = _adding(members[sends], members[middle[sends]], route[sends], colour[sends])
     return stage, members[np.unique(middle)]
+
+
+def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage:
+    return Stage(source, destination, np.zeros_like(source), route, colour, int(colour.max()) + 1, reduces=True)
 
 
 WRHT = Algorithm(

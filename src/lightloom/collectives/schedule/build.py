@@ -123,6 +123,7 @@ def assign_wavelengths(
     logical: list[Moves],
     *,
     striped: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Schedule:
     """A schedule of moves on a fabric, one logical step after the other.
 
@@ -142,7 +143,7 @@ def assign_wavelengths(
             ends = transfers.source, transfers.destination
             yield Stage(*ends, transfers.chunk, route, colour, colours, path, transfers.reduces)
 
-    return staged(name, collective, fabric, stages(), chunks=chunks, striped=striped)
+    return staged(name, collective, fabric, stages(), chunks=chunks, striped=striped, notes=notes)
 
 
 def assemble(

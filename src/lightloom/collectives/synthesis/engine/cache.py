@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.trees import Design

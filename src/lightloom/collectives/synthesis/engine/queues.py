@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.folding import Folding
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.forest import Forest
 from lightloom.collectives.synthesis.engine.hubs import HubCircuits, hub_ranks

@@ -1,7 +1,9 @@
-"""Compiled loops of synthesized all-to-alls: paths over circuits by price, their loads, and rows.
+"""Compiled loops of synthesized all-to-alls: paths over circuits by price, and their loads.
 
 A circuit is one of the first period of ranks; a block goes from a rank of the first period to any rank. Paths exist for
-one period of sources; all others are rotations. A tree says by which circuit the cheapest path enters each rank.
+one period of sources; all others are rotations.
+
+A tree says by which circuit the cheapest path enters each rank.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import heapq
 import numpy as np
 from numba import njit
 
-from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
+from lightloom.collectives.synthesis.exchange.paths import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
 
 _TIE = 1e-13

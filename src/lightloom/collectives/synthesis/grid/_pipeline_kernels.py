@@ -22,38 +22,18 @@ class ReduceRows(NamedTuple):
 
 
 @njit(cache=True)
-def _children(parent: Int32s) -> tuple[Int32s, Int32s]:
-    """Children in each tree as compressed rows: first [tree, rank + 1], and their ranks [tree, place]."""
-    trees, ranks = parent.shape
-    first, child = np.zeros((trees, ranks + 1), np.int32), np.empty((trees, ranks), np.int32)
-    for tree in range(trees):
-        for rank in range(ranks):
-            if parent[tree, rank] >= 0:
-                first[tree, parent[tree, rank] + 1] += 1
-        for rank in range(ranks):
-            first[tree, rank + 1] += first[tree, rank]
-        place = first[tree].copy()
-        for rank in range(ranks):
-            above = parent[tree, rank]
-            if above >= 0:
-                child[tree, place[above]] = rank
-                place[above] += 1
-    return first, child
-
-
-@njit(cache=True)
-def pipeline(parent: Int32s, tree: Ints, rows: ReduceRows) -> int:
+def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceRows) -> int:
     """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
 
     Every link carries one chunk a round, of those that are ready the first.
 
     Args:
         parent: [tree, rank], −1 at the root.
+        first, child: children in each tree as compressed rows, [tree, rank + 1] and [tree, place].
         tree: tree of each chunk, [chunk].
         rows: out, [2 · (ranks − 1) · chunks].
     """
     ranks, chunks = parent.shape[1], len(tree)
-    first, child = _children(parent)
     awaited = np.zeros((chunks, ranks), np.int8)
     # A link is named by its ends, of which a rank has few: its queue is found by looking through them.
     ends = np.full((ranks, 4), -1, np.int32)

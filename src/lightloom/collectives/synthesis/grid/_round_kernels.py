@@ -7,20 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from lightloom.collectives.synthesis.grid.rounds import GridLinks
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
-
-
-class LinkTables(NamedTuple):
-    """Links by the ranks at their ends, as compressed rows."""
-
-    entering: Ints
-    """First link that enters each rank; links are numbered so: [rank + 1]."""
-    tail: Ints
-    """Rank at which a link begins: [link]."""
-    leaving: Ints
-    """First entry of ``head`` of each rank: [rank + 1]."""
-    head: Ints
-    """Ranks one link away from a rank."""
 
 
 class GatherRows(NamedTuple):
@@ -107,7 +95,7 @@ def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None
 
 
 @njit(cache=True)
-def flood(links: LinkTables, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
+def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
     """Rounds of an all-gather in which links carry what has farthest to go; the number of rounds.
 
     In round r every link carries at most ``budgets[r]`` chunks, in later rounds as many as the neediest rank asks for.
@@ -154,7 +142,7 @@ def flood(links: LinkTables, beyond: Column, pieces: int, budgets: Ints, rows: G
 
 
 @njit(cache=True)
-def _receive(links: LinkTables, state: _Flood, rows: GatherRows, begin: int, end: int, now: int) -> None:
+def _receive(links: GridLinks, state: _Flood, rows: GatherRows, begin: int, end: int, now: int) -> None:
     """Note what the rows of a round have brought, and offer it to the neighbours."""
     ranks = len(links.entering) - 1
     for row in range(begin, end):
@@ -173,12 +161,12 @@ def _receive(links: LinkTables, state: _Flood, rows: GatherRows, begin: int, end
 
 
 @njit(cache=True)
-def _receiver(links: LinkTables, link: int) -> int:
+def _receiver(links: GridLinks, link: int) -> int:
     return np.searchsorted(links.entering, link, side="right") - 1  # type: ignore[return-value]
 
 
 @njit(cache=True)
-def _offer(links: LinkTables, state: _Flood, rank: int, chunk: int) -> None:
+def _offer(links: GridLinks, state: _Flood, rank: int, chunk: int) -> None:
     """Offer a chunk that a rank has to the neighbours that lack it."""
     for link in range(links.leaving[rank], links.leaving[rank + 1]):
         to = links.head[link]
@@ -204,7 +192,7 @@ def _by_distance(waiting: Int32s, beyond: Column, pieces: int, order: Int32s, pl
 
 
 @njit(cache=True)
-def _take(links: LinkTables, state: _Flood, match: _Match, rank: int, now: int, budget: int) -> int:
+def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, now: int, budget: int) -> int:
     """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched."""
     first = links.entering[rank]
     turn = _Turn(first, links.entering[rank + 1] - first, now, budget)
@@ -230,14 +218,14 @@ def _take(links: LinkTables, state: _Flood, match: _Match, rank: int, now: int, 
 
 
 @njit(cache=True)
-def _has(links: LinkTables, state: _Flood, link: int, chunk: int, now: int) -> bool:
+def _has(links: GridLinks, state: _Flood, link: int, chunk: int, now: int) -> bool:
     """Whether the rank at which a link begins has a chunk when a round begins."""
-    came = state.came[links.tail[link], chunk]
+    came = state.came[links.source[link], chunk]
     return came >= 0 and came <= now  # type: ignore[no-any-return]
 
 
 @njit(cache=True)
-def _make_room(links: LinkTables, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
+def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
     """A link that can carry a chunk once others take some of its own, which are moved; −1 where there is none.
 
     Links that could carry it are full: some chunk of theirs may take another link instead.

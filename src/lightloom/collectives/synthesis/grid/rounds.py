@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.algorithms.recursive_doubling import recursive_doubling
 from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.spec import Collective
@@ -36,18 +38,21 @@ _PIECES = (1, 2, 4)
 """Of a share, where its whole does not divide evenly among the links of a rank."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GridLinks:
+class GridLinks(NamedTuple):
     """Transfers that take one link, by the rank that they enter."""
 
     source: Ints
+    """[link]."""
     destination: Ints
+    """[link]."""
     route: Ints
-    enter: Ints
-    """GridLinks ``enter[v]`` to ``enter[v + 1]`` end at rank v."""
-    leave: Ints
-    """Entries ``leave[u]`` to ``leave[u + 1]`` of ``head`` are the ranks one link from u."""
+    """[link]."""
+    entering: Ints
+    """First link that enters each rank: [rank + 1]."""
+    leaving: Ints
+    """First entry of ``head`` of each rank: [rank + 1]."""
     head: Ints
+    """Ranks one link away from a rank."""
 
     @classmethod
     def of(cls, fabric: Fabric) -> GridLinks:
@@ -70,7 +75,7 @@ class GridLinks:
             np.searchsorted(source[out], rank),
             destination[out],
         )
-        if not (np.diff(links.enter).all() and np.diff(links.leave).all()):
+        if not (np.diff(links.entering).all() and np.diff(links.leaving).all()):
             raise UnsupportedError(
                 f"rounds from neighbour to neighbour on a {fabric.kind_name}: expected links that join ranks"
             )
@@ -119,7 +124,7 @@ def _gathered(collective: Collective, fabric: Fabric) -> Schedule:
     def all_gather(gather: Collective) -> Schedule:
         share = gather.nbytes_per_rank / float(fabric.link_bandwidth().min())
         best = min(_candidates(links), key=lambda rounds: rounds.seconds(fabric.hop_latency, share))
-        return _scheduled(gather, links, best)
+        return _scheduled(gather, fabric, links, best)
 
     return from_all_gather(collective, fabric, all_gather)
 
@@ -144,10 +149,10 @@ def _candidates(links: GridLinks) -> Iterator[_Rounds]:
     """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
-    ranks = len(links.enter) - 1
+    ranks = len(links.entering) - 1
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
-    kernels.distances(links.leave, links.head, hops, beyond)
-    entering = int(np.diff(links.enter).min())
+    kernels.distances(links.leaving, links.head, hops, beyond)
+    entering = int(np.diff(links.entering).min())
     # Without budgets everything moves on at once: the fewest rounds, links not used alike.
     yield _flood(links, beyond, 1, np.full(int(hops.max()), ranks))
     for pieces in _PIECES:
@@ -167,7 +172,7 @@ def _candidates(links: GridLinks) -> Iterator[_Rounds]:
 
 def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
     """Chunks on each link of the poorest rank, in every round as many as the ranks so far away ask for."""
-    entering = np.diff(links.enter)
+    entering = np.diff(links.entering)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
     within = -(-np.cumsum(np.bincount(hops[:, poorest])[1:]) * pieces // entering[poorest])
     # The last ranks are few: a round for each of them is kept free.
@@ -188,36 +193,28 @@ def _stretched(budgets: Ints, more: int) -> Ints:
 def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, budgets: Ints) -> _Rounds:
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
-    ranks = len(links.enter) - 1
+    ranks = len(links.entering) - 1
     rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
-    tables = kernels.LinkTables(links.enter, links.source, links.leave, links.head)
-    rounds = kernels.flood(tables, beyond, pieces, budgets, rows)
+    rounds = kernels.flood(links, beyond, pieces, budgets, rows)
     cell = rows.round.astype(np.int64) * len(links.source) + rows.link
     carried = np.bincount(cell, minlength=rounds * len(links.source))
     return _Rounds(pieces, carried.reshape(rounds, -1).max(axis=1), *rows)
 
 
-def _scheduled(gather: Collective, links: GridLinks, rounds: _Rounds) -> Schedule:
+def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
     order = np.lexsort((rounds.link, rounds.round))
     at, link = rounds.round[order], rounds.link[order]
     starts = np.ones(len(at), np.bool_)
     starts[1:] = (at[1:] != at[:-1]) | (link[1:] != link[:-1])
-    none = np.zeros(len(at), np.int16)
-    count = len(rounds.budgets)
-    return Schedule(
-        algorithm="synthesized",
-        collective=gather,
+    none, count = np.zeros(len(at), np.int16), len(rounds.budgets)
+    path = np.cumsum(starts, dtype=np.int32) - 1
+    ends = links.source[link], links.destination[link], links.route[link]
+    return assemble(
+        "synthesized",
+        gather,
+        fabric,
+        Rows(at, path, *ends, none, none, rounds.chunk[order], np.zeros(len(at), np.bool_)),
         chunks=gather.ranks * rounds.pieces,
         steps=count,
-        step=at,
-        lightpath=np.cumsum(starts, dtype=np.int32) - 1,
-        source=links.source[link],
-        destination=links.destination[link],
-        route=links.route[link],
-        fibre=none,
-        first_wavelength=none,
-        wavelength_count=none,
-        chunk=rounds.chunk[order],
-        reduces=np.zeros(len(at), np.bool_),
         notes=(f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces",),
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Ints
@@ -97,25 +98,24 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
     count = 2 * (grid.ranks - 1) * chunks
     step, source, destination, chunk = np.empty((4, count), np.int32)
     rows = kernels.ReduceRows(step, source, destination, chunk, np.empty(count, np.bool_))
-    rounds = kernels.pipeline(trees.parent, trees.tree, rows)
-    none = np.zeros(count, np.int8)
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
+    rounds = kernels.pipeline(trees.parent, *_children(trees.parent), trees.tree, rows)
+    none, path = np.zeros(count, np.int8), np.arange(count)
+    return assemble(
+        "synthesized",
+        collective,
+        grid,
+        Rows(rows.round, path, rows.source, rows.destination, none, none, none, rows.chunk, rows.adds),
         chunks=chunks,
-        steps=int(rounds),
-        step=rows.round,
-        source=rows.source,
-        destination=rows.destination,
-        chunk=rows.chunk,
-        lightpath=np.arange(count),
-        route=none,
-        fibre=none,
-        first_wavelength=none,
-        wavelength_count=none,
-        reduces=rows.adds,
+        steps=rounds,
         notes=(f"{chunks} chunks follow each other up and down {len(trees.parent)} trees, in {rounds} rounds",),
     )
+
+
+def _children(parent: NDArray[np.int32]) -> tuple[Ints, Ints]:
+    """Children in each tree as compressed rows: first [tree, rank + 1], and their ranks [tree, place]."""
+    ranks = np.arange(parent.shape[1] + 1)
+    child = np.argsort(parent, axis=1, kind="stable")
+    return np.stack([np.searchsorted(tree[by], ranks) for tree, by in zip(parent, child, strict=True)]), child
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:

@@ -12,37 +12,19 @@ _ROOM = 1.02
 
 
 @njit(cache=True)
-def circulant_hops(offsets: Any, ranks: int, hops: Any, queue: Any) -> Any:
-    """Hops from rank 0 where every rank has circuits to those ``offsets`` ahead, into ``hops``; (most, sum).
-
-    Ranks that cannot be reached count as ``ranks`` hops away. ``queue`` [rank] is scratch.
-    """
-    hops[:] = ranks
-    hops[0] = 0
-    queue[0], count, at = 0, 1, 0
-    while at < count:
-        rank = queue[at]
-        at += 1
-        for ahead in offsets:
-            to = (rank + ahead) % ranks
-            if hops[to] == ranks:
-                hops[to] = hops[rank] + 1
-                queue[count] = to
-                count += 1
-    return hops.max(), hops.sum()
-
-
-@njit(cache=True)
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
     """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., wherever the most hops, and then their sum, do not
     grow; offsets in and out. Returns (most, sum)."""
-    hops, queue = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
-    most, total = circulant_hops(offsets, ranks, hops, queue)
-    for t in range(len(which)):
-        k = which[t]
-        old = offsets[k]
-        offsets[k] = instead[t]
-        now, together = circulant_hops(offsets, ranks, hops, queue)
+    hops, queue, ahead = np.empty((1, ranks), np.int16), np.empty(ranks, np.int64), offsets.reshape(-1, 1)
+    most, total = 1 << 60, 1 << 60
+    for t in range(-1, len(which)):
+        k, old = 0, offsets[0]
+        if t >= 0:
+            k, old = which[t], offsets[which[t]]
+            offsets[k] = instead[t]
+        now, together = 1 << 60, 1 << 60
+        if lift_hops(ahead, ranks, hops, queue):
+            now, together = hops.max(), hops.sum()
         if now < most or (now == most and together <= total):
             most, total = now, together
         else:
@@ -186,8 +168,9 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
         while at < count:
             rank = queue[at]
             at += 1
+            place = rank % period
             for plane in range(planes):
-                to = (rank + ahead[plane, rank % period]) % ranks
+                to = (rank + ahead[plane, place]) % ranks
                 if hops[source, to] < 0:
                     hops[source, to] = hops[source, rank] + 1
                     queue[count] = to
