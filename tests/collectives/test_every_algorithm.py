@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 
 from lightloom.collectives.algorithms import (
-    binomial_tree,
     neighbour_exchange,
     one_stage,
     ring,
+    rooted,
     wrht,
 )
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
@@ -130,7 +130,7 @@ def test_doubling_and_trees_take_logarithmic_exchanges_when_wavelengths_suffice(
     power = ranks.bit_length() - 1
     assert doubling.steps == power + (2 if ranks != 1 << power else 0)
     tree = build(find("binomial-tree"), Collective("all-reduce", ranks, 1.0), fabric)
-    assert tree.steps == 2 * binomial_tree.binomial_rounds(ranks)
+    assert tree.steps == 2 * rooted.binomial_rounds(ranks)
     star = build(find("worker-aggregator"), Collective("all-reduce", ranks, 1.0), fabric)
     assert star.steps == 2
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER
+from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics.base import Fabric
 
@@ -81,3 +84,14 @@ class Algorithm:
         if links <= fabric.reach:
             return None
         return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+
+
+def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
+    """Links of the longest of some lightpaths."""
+    return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
+
+
+def links_to_neighbours(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    """Links between neighbours of the ring order."""
+    order = fabric.ring_order()
+    return longest_links(fabric, order, np.roll(order, -1))

@@ -26,15 +26,13 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
-        binomial_tree,
-        halving_doubling,
         in_network,
         neighbour_exchange,
         one_stage,
         optree,
         recursive_doubling,
         ring,
-        worker_aggregator,
+        rooted,
         wrht,
     )
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
@@ -43,11 +41,11 @@ def _built_in() -> list[Algorithm]:
         ring.RING,
         ring.RING_TWO_WAY,
         recursive_doubling.RECURSIVE_DOUBLING,
-        halving_doubling.HALVING_DOUBLING,
+        recursive_doubling.HALVING_DOUBLING,
         neighbour_exchange.NEIGHBOUR_EXCHANGE,
         one_stage.ONE_STAGE,
-        binomial_tree.BINOMIAL_TREE,
-        worker_aggregator.WORKER_AGGREGATOR,
+        rooted.BINOMIAL_TREE,
+        rooted.WORKER_AGGREGATOR,
         wrht.WRHT,
         optree.OPTREE,
     ]

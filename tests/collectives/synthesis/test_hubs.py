@@ -47,18 +47,21 @@ def test_circuits_fit_the_fibre_and_repeat(ranks: int, channels: int, seeds: lis
         return
     assert sum(each.wavelengths for each in circuits.levels) == channels
     assert ranks % circuits.period == 0
-    onward = circuits.next
+    onward = np.full((len(circuits.levels), 2, ranks), -1, np.int64)
+    for number, level in enumerate(circuits.levels):
+        hub = hub_ranks(ranks, level.hubs)
+        onward[number, 0, hub], onward[number, 1, hub] = np.roll(hub, -level.skip), np.roll(hub, level.skip)
     turned = np.roll(onward, circuits.period, axis=2)
     assert (np.where(turned >= 0, (turned + circuits.period) % ranks, -1) == onward).all()
     # What leads there by one way leads back by the other.
-    for level in range(len(circuits.levels)):
-        rank = np.flatnonzero(onward[level, 0] >= 0)
-        assert (onward[level, 1, onward[level, 0, rank]] == rank).all()
+    for number in range(len(circuits.levels)):
+        rank = np.flatnonzero(onward[number, 0] >= 0)
+        assert (onward[number, 1, onward[number, 0, rank]] == rank).all()
     used = np.zeros((channels, ranks), np.int64)
-    for level, each in enumerate(circuits.levels):
-        station = hub_ranks(ranks, each.hubs)
-        first = circuits.channel(level, np.arange(each.hubs))
-        for hub in range(each.hubs):
-            links = np.arange(station[hub], station[hub] + (onward[level, 0, station[hub]] - station[hub]) % ranks)
-            used[first[hub] : first[hub] + each.width, links % ranks] += 1
+    for number, level in enumerate(circuits.levels):
+        station = hub_ranks(ranks, level.hubs)
+        first = circuits.channel(number, np.arange(level.hubs))
+        for hub in range(level.hubs):
+            links = np.arange(station[hub], station[hub] + (onward[number, 0, station[hub]] - station[hub]) % ranks)
+            used[first[hub] : first[hub] + level.width, links % ranks] += 1
     assert used.max() == 1

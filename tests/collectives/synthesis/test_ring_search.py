@@ -22,6 +22,7 @@ from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.forests import parents, queues
 
 TIMING = Timing(bandwidth=5e9, hop=1e-6)
 
@@ -66,21 +67,22 @@ def test_trees_span_and_nothing_arrives_before_its_hops(ranks: int, channels: in
     trees = make_trees(design, ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
     assert trees is not None
     forest, roots = trees.forest, np.arange(trees.circuits.period)
-    assert (forest.parent[:, roots, roots] == -1).all()
-    assert (np.sum(forest.parent >= 0, axis=2) == ranks - 1).all()
+    parent, queue = parents(forest), queues(forest)
+    assert (parent[:, roots, roots] == -1).all()
+    assert (np.sum(parent >= 0, axis=2) == ranks - 1).all()
     assert trees.time >= bound_of(ranks, channels, nbytes) * (1 - 1e-9)
-    levels = forest.circuit // (2 * trees.circuits.period)
+    levels = queue // (2 * trees.circuits.period)
     busy = nbytes / design.pieces / (trees.circuits.width * TIMING.bandwidth)
     for piece in range(design.pieces):
         for root in roots.tolist():
             for rank in range(ranks):
-                up = int(forest.parent[piece, root, rank])
+                up = int(parent[piece, root, rank])
                 if up >= 0 and up != root:
                     arrived = forest.begin[piece, root, up] + busy[levels[piece, root, up]] + TIMING.hop
                     assert forest.begin[piece, root, rank] >= arrived - 1e-15
     # No circuit sends two pieces at once.
-    for which in np.unique(forest.circuit[forest.circuit >= 0]).tolist():
-        begin = np.sort(forest.begin[forest.circuit == which])
+    for which in np.unique(queue[queue >= 0]).tolist():
+        begin = np.sort(forest.begin[queue == which])
         assert (np.diff(begin) >= busy[which // (2 * trees.circuits.period)] * (1 - 1e-9)).all()
 
 

@@ -14,6 +14,7 @@ from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.forests import parents, queues
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 
@@ -89,14 +90,14 @@ def test_trees_span_follow_circuits_and_never_send_what_has_not_come(
     origin, target = circuits.source, circuits.destination
     if backward:
         origin, target = target, origin
-    roots = np.arange(ranks)
-    assert (trees.circuit[:, roots, roots] == -1).all()
-    piece, root, rank = np.nonzero(trees.circuit >= 0)
+    roots, queue = np.arange(ranks), queues(trees)
+    assert (queue[:, roots, roots] == -1).all()
+    piece, root, rank = np.nonzero(queue >= 0)
     assert len(piece) == pieces * ranks * (ranks - 1)
-    path, up = trees.circuit[piece, root, rank], trees.parent[piece, root, rank]
+    path, up = queue[piece, root, rank], parents(trees)[piece, root, rank]
     assert (origin[path] == up).all() and (target[path] == rank).all()
     begin = trees.begin[piece, root, rank]
-    above = trees.circuit[piece, root, up]
+    above = queue[piece, root, up]
     arrived = np.where(above >= 0, trees.begin[piece, root, up] + delay[above], 0.0)
     assert (begin >= arrived - 1e-15).all()
     assert trees.time == pytest.approx((begin + delay[path]).max(), rel=1e-9)

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.algorithms.longest import links_to_neighbours
+from lightloom.collectives.algorithm import Algorithm, links_to_neighbours
 from lightloom.collectives.schedule.build import Moves, Stage, assign_wavelengths, moves, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather

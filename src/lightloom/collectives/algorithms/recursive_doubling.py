@@ -7,15 +7,19 @@
 As all-reduce the partners exchange and add whole vectors. When N is no power of two, N − 2^p ranks first hand their
 data to a neighbour and receive the result from it at the end (MPICH's way).
 
-Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+Halving-doubling: recursive halving (a reduce-scatter), then recursive doubling (an all-gather).
+
+    halves of the vector to partners at distance N/2, quarters at N/4, ...; then the sums back the same way
+
+Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005;
+Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.algorithms.longest import longest_links
+from lightloom.collectives.algorithm import Algorithm, longest_links
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
@@ -27,16 +31,27 @@ from lightloom.fabrics.base import Fabric
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
     name = "recursive-doubling-striped" if striped else "recursive-doubling"
-    n = collective.ranks
     if collective.kind == "all-reduce":
-        return assign_wavelengths(name, collective, fabric, 1, _whole_vectors(n), striped=striped)
-    logical = doubling_shares(n)
+        return assign_wavelengths(name, collective, fabric, 1, _whole_vectors(collective.ranks), striped=striped)
+    return _halving_and_doubling(name, collective, fabric, striped)
+
+
+def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
+    return _halving_and_doubling(
+        "halving-doubling-striped" if striped else "halving-doubling", collective, fabric, striped
+    )
+
+
+def _halving_and_doubling(name: str, collective: Collective, fabric: Fabric, striped: bool) -> Schedule:
+    n = collective.ranks
+    logical = _shares(n)
     return from_all_gather(
         collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
     )
 
 
-def doubling_partners(ranks: int) -> list[tuple[Ints, Ints]]:
+def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
     """Who sends to whom in each exchange, folding of the ranks beyond a power of two first."""
     members, folded = _members(ranks)
     position = np.arange(len(members))
@@ -52,7 +67,7 @@ def _members(n: int) -> tuple[Ints, Ints]:
     return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
 
 
-def doubling_shares(n: int) -> list[Moves]:
+def _shares(n: int) -> list[Moves]:
     """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
     members, folded = _members(n)
     bounds = np.append(members, n)
@@ -74,19 +89,26 @@ def doubling_shares(n: int) -> list[Moves]:
 
 
 def _whole_vectors(n: int) -> list[Moves]:
-    logical = [moves(source, partner, 0, reduces=True) for source, partner in doubling_partners(n)]
+    logical = [moves(source, partner, 0, reduces=True) for source, partner in _partners(n)]
     folded = _members(n)[1]
     return [*logical, moves(folded - 1, folded, 0)] if len(folded) else logical
 
 
-def longest_doubling_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
-    """Links between the farthest partners of recursive doubling."""
-    return max(longest_links(fabric, source, partner) for source, partner in doubling_partners(fabric.ranks))
+def _longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    return max(longest_links(fabric, source, partner) for source, partner in _partners(fabric.ranks))
 
 
 RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
-    longest_lightpath=longest_doubling_links,
+    longest_lightpath=_longest_links,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
+)
+
+HALVING_DOUBLING = Algorithm(
+    name="halving-doubling",
+    build=halving_doubling,
+    longest_lightpath=_longest_links,
+    kinds=("all-reduce",),
+    summary="recursive halving, then recursive doubling (Rabenseifner)",
 )

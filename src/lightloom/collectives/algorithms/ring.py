@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.algorithms.longest import links_to_neighbours
+from lightloom.collectives.algorithm import Algorithm, links_to_neighbours
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast

@@ -98,11 +98,7 @@ def _cells(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     to = destination % period
     # Chunks of a root have no owner to rotate with; their schedules are never folded.
     share = max(chunks // ranks, 1)
-    owner, inner = np.divmod(chunk, share)
-    if kind == "all-to-all":
-        block = share // ranks
-        inner = (inner // block - destination + to) % ranks * block + inner % block
-    rotated_chunk = chunk if period == ranks else (owner - destination + to) % ranks * share + inner
+    rotated_chunk = chunk if period == ranks else schedule.rotated(chunk, to - destination)
     origin, target = source * chunks + chunk, to * chunks + rotated_chunk
     if kind == "all-to-all":
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)

@@ -154,14 +154,14 @@ class Schedule:
                 "lightpath": columns["lightpath"] + shift // folding.period * paths,
                 "source": columns["source"] + shift,
                 "destination": (columns["destination"] + shift) % ranks,
-                "chunk": self._rotated(columns["chunk"].astype(np.int64), shift),
+                "chunk": self.rotated(columns["chunk"].astype(np.int64), shift),
                 "fibre": channel // fibre_channels,
                 "first_wavelength": channel % fibre_channels,
             },
             folding=None,
         )
 
-    def _rotated(self, chunk: Any, shift: Any) -> Any:
+    def rotated(self, chunk: Any, shift: Any) -> Any:
         """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
         ranks = self.collective.ranks
         pieces = self.chunks // ranks

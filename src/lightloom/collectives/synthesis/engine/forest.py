@@ -31,16 +31,6 @@ class Forest:
         """Parts of every rank's share that travel on trees of their own."""
         return len(self.tap)
 
-    @property
-    def parent(self) -> Int32s:
-        """Rank from which each rank receives; −1 at the root."""
-        return np.where(self.tap < 0, np.int32(-1), self.paths.origin[self.tap])
-
-    @property
-    def circuit(self) -> Int32s:
-        """Queue by which each rank receives; −1 at the root."""
-        return np.where(self.tap < 0, np.int32(-1), self.paths.queue[self.tap])
-
 
 def grow_forest(
     paths: Lightpaths, lines: Lines, walks: Sequence[int], *, deadline: float, sweeps: int

@@ -33,6 +33,11 @@ class Level(NamedTuple):
     """Wavelengths of a chord."""
 
     @property
+    def skips(self) -> tuple[int, ...]:
+        """Hubs that chords reach ahead."""
+        return (self.skip,)
+
+    @property
     def colours(self) -> int:
         """Fewest wavelengths for chords of width 1, each way."""
         return 1 if self.skip == 1 else -(-self.hubs // (self.hubs // self.skip))
@@ -73,16 +78,6 @@ class HubCircuits:
     def period(self) -> int:
         """Ranks after which everything repeats: all of them where hubs do not divide the ranks."""
         return repetition(self.ranks, self.levels)
-
-    @cached_property
-    def next(self) -> Ints:
-        """Where the chord of a rank leads, or −1 without one: [level, direction, rank], clockwise first."""
-        following = np.full((len(self.levels), 2, self.ranks), -1, np.int64)
-        for number, level in enumerate(self.levels):
-            hub = hub_ranks(self.ranks, level.hubs)
-            following[number, 0, hub] = np.roll(hub, -level.skip)
-            following[number, 1, hub] = np.roll(hub, level.skip)
-        return following
 
     def lightpaths(self) -> tuple[Lightpaths, Lines]:
         """All circuits without their times, and the rules of their lines; unit links may be used from any rank."""
@@ -134,3 +129,12 @@ def colour(level: Level, hub: Ints) -> Ints:
     blocks = level.hubs // level.skip
     first = np.arange(blocks, dtype=np.int64) * level.hubs // blocks
     return hub - first[np.searchsorted(first, hub, side="right") - 1]
+
+
+def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
+    """Chords as notes describe them."""
+    start = "every rank" if hubs == ranks else f"each of {hubs} hubs"
+    lengths = " and ".join(f"{skip * ranks / hubs:.4g}" for skip in skips)
+    if lengths == "1":
+        return f"{width} wavelengths of each link join neighbours"
+    return f"chords of {lengths} ranks start at {start}, {width} wavelengths wide"

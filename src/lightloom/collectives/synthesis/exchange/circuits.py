@@ -122,12 +122,12 @@ class ExchangeCircuits:
 def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     """All circuits of a wiring."""
     period = wiring.period(ranks)
-    parts: list[Any] = []
+    parts: list[tuple[Ints, Ints, Ints, Ints]] = []
     family: list[int] = []
     base = 0
     for i, chords in enumerate(wiring.chords):
         parts += _chords(chords, ranks, base)
-        family += [i] * (len(parts) - len(family))
+        family += [i] * len(chords.skips)
         base += chords.wavelengths
     if wiring.feeder is not None:
         parts += _spans(wiring.hubs, wiring.feeder, ranks, base)
@@ -160,7 +160,7 @@ def _chords(chords: Level | Tours, ranks: int, base: int) -> Iterator[tuple[Ints
     """Start, length, width and first channel of the clockwise chords."""
     hub = hub_ranks(ranks, chords.hubs)
     number = np.arange(chords.hubs, dtype=np.int64)
-    for skip in chords.skips if isinstance(chords, Tours) else (chords.skip,):
+    for skip in chords.skips:
         if isinstance(chords, Tours):
             entered = number if skip == chords.skip else number - chords.skip
             colours = entered % chords.colours
@@ -187,11 +187,7 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
 
 def longest_circuit(wiring: Wiring, ranks: int) -> int:
     """Most links that a circuit passes."""
-    lengths = [
-        -(-skip * ranks // chords.hubs)
-        for chords in wiring.chords
-        for skip in (chords.skips if isinstance(chords, Tours) else (chords.skip,))
-    ]
+    lengths = [-(-skip * ranks // chords.hubs) for chords in wiring.chords for skip in chords.skips]
     if wiring.feeder is not None:
         half = -(-ranks // wiring.hubs) // 2
         lengths += [far - near for near, far, _, _ in trees_of(wiring.feeder, half)]

@@ -12,10 +12,10 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import scaled
-from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.hubs import chord_text
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.circuits import Tours, Wiring
+from lightloom.collectives.synthesis.exchange.circuits import Wiring
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan
 from lightloom.collectives.synthesis.exchange.search import EFFORT, ExchangeSearch
 from lightloom.fabrics.base import Fabric
@@ -59,19 +59,10 @@ def exchange_schedule(collective: Collective, fabric: Fabric, plan: Plan, note: 
 
 
 def _note(wiring: Wiring, ranks: int) -> str:
-    parts = [_chord(chords, ranks) for chords in wiring.chords]
+    parts = [chord_text(chords.hubs, chords.skips, chords.width, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
         parts.append(
             f"each of {wiring.hubs} hubs reaches the ranks around it within {wiring.feeder.depth} hops over "
             f"{wiring.feeder.wavelengths} wavelengths"
         )
     return "; ".join(parts)
-
-
-def _chord(chords: Level | Tours, ranks: int) -> str:
-    hubs = "every rank" if chords.hubs == ranks else f"each of {chords.hubs} hubs"
-    skips = chords.skips if isinstance(chords, Tours) else (chords.skip,)
-    lengths = " and ".join(f"{skip * ranks / chords.hubs:.4g}" for skip in skips)
-    if lengths == "1":
-        return f"{chords.width} wavelengths of each link join neighbours"
-    return f"chords of {lengths} ranks start at {hubs}, {chords.width} wavelengths wide"

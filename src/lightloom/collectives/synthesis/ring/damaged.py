@@ -152,14 +152,12 @@ def _level(
     plan: HubCircuits, level: int, direction: int, shift: int, lit: Ints, channels: int
 ) -> tuple[Ints, Ints, Mask]:
     """Ends of a level's circuits in one direction, and the channels that each plans to use: [circuit, channel]."""
-    source = np.flatnonzero(plan.next[level, direction] >= 0)
-    destination = plan.next[level, direction, source]
     chords = plan.levels[level]
-    planned = np.ones((len(source), channels), np.bool_)
+    hub = hub_ranks(plan.ranks, chords.hubs)
+    source, destination = hub, np.roll(hub, (2 * direction - 1) * chords.skip)
+    planned = np.ones((len(hub), channels), np.bool_)
     if level:
-        number = np.full(plan.ranks, -1, np.int64)
-        number[hub_ranks(plan.ranks, chords.hubs)] = np.arange(chords.hubs)
-        first = plan.channel(level, number[source if direction == 0 else destination])
+        first = plan.channel(level, (np.arange(len(hub)) - direction * chords.skip) % len(hub))
         planned[:] = False
         np.put_along_axis(planned, lit[first[:, None] + np.arange(chords.width)], True, axis=1)
     return (source + shift) % plan.ranks, (destination + shift) % plan.ranks, planned

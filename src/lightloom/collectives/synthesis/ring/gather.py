@@ -13,7 +13,7 @@ from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengt
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.cache import read_design, write_design
 from lightloom.collectives.synthesis.engine.effort import effort
-from lightloom.collectives.synthesis.engine.hubs import Level
+from lightloom.collectives.synthesis.engine.hubs import chord_text
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch
@@ -57,11 +57,5 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
-    unit = f"{trees.circuits.levels[0].width} wavelengths of each link join neighbours"
-    chords = [_chord(level, fabric.ranks) for level in design.chords]
-    return f"{'; '.join([unit, *chords])}; every share travels in {design.pieces} pieces"
-
-
-def _chord(level: Level, ranks: int) -> str:
-    hubs = "every rank" if level.hubs == ranks else f"each of {level.hubs} hubs"
-    return f"chords of {level.length(ranks):.4g} ranks start at {hubs}, {level.width} wavelengths wide"
+    chords = [chord_text(level.hubs, level.skips, level.width, fabric.ranks) for level in trees.circuits.levels]
+    return f"{'; '.join(chords)}; every share travels in {design.pieces} pieces"

@@ -1,0 +1,115 @@
+"""Algorithms with one root: everything goes to rank 0 level by level, and down again.
+
+Binomial tree: pairs at distance 1, 2, 4, ... combine until rank 0 has everything, and the way back.
+
+    0                              as all-reduce: whole vectors are added on the way up and copied on the way down
+    ├─ 1                           as all-gather: shares are gathered at rank 0, which hands every rank what it lacks
+    ├─ 2 ── 3
+    └─ 4 ┬─ 5
+         └─ 6 ── 7
+
+Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+
+Worker-aggregator (parameter server): everyone sends to rank 0, which adds and sends back.
+
+    1 ─▶ ┐             rank 0 is a worker too; it needs no message to itself
+    2 ─▶ 0 ─▶ 1, 2, 3
+    3 ─▶ ┘
+
+Sources: Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014; INCEPTIONN, Fig. 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm, longest_links
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
+from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, Collective
+from lightloom.core.arrays import Ints, Mask
+from lightloom.fabrics.base import Fabric
+
+Levels = list[tuple[Ints, Ints, int]]
+"""Children, their parents and the ranks of a child's subtree, leaves first."""
+
+
+def binomial_rounds(ranks: int) -> int:
+    """Rounds up, and as many down: ceil(log2 N)."""
+    return (ranks - 1).bit_length()
+
+
+def binomial_levels(ranks: int) -> Levels:
+    """The levels of a binomial tree, for any number of ranks."""
+    distances = [1 << k for k in range(binomial_rounds(ranks))]
+    return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
+
+
+def star_levels(ranks: int) -> Levels:
+    """The one level of a tree in which every worker is a child of rank 0."""
+    workers = np.arange(1, ranks)
+    return [(workers, np.zeros_like(workers), 1)]
+
+
+def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Binomial tree to rank 0 and back, for any number of ranks."""
+    return _up_and_down("binomial-tree", collective, fabric, binomial_levels(collective.ranks), striped)
+
+
+def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Every worker to rank 0 at once, and rank 0 to every worker."""
+    return _up_and_down("worker-aggregator", collective, fabric, star_levels(collective.ranks), striped)
+
+
+def _up_and_down(
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    levels: Levels,
+    striped: bool,
+) -> Schedule:
+    name = f"{name}-striped" if striped else name
+    n = collective.ranks
+    if collective.kind == "all-reduce":
+        up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
+        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
+        return assign_wavelengths(name, collective, fabric, 1, up + down, striped=striped)
+    if collective.kind in ROOTED:
+        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
+        return from_broadcast(
+            collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
+        )
+    subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
+    logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
+    logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+    )
+
+
+def _shares(source: Ints, destination: Ints, sent: Mask) -> Moves:
+    """Every source sends the shares that ``sent`` [source, chunk] marks."""
+    which, chunk = np.nonzero(sent)
+    return moves(source[which], destination[which], chunk)
+
+
+def _longest_edge(fabric: Fabric, levels: Levels) -> int:
+    return max(longest_links(fabric, child, parent) for child, parent, _ in levels)
+
+
+BINOMIAL_TREE = Algorithm(
+    name="binomial-tree",
+    build=binomial_tree,
+    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
+    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    summary="up a binomial tree to rank 0, and back",
+)
+
+WORKER_AGGREGATOR = Algorithm(
+    name="worker-aggregator",
+    build=worker_aggregator,
+    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
+    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    summary="all to rank 0, and back (parameter server)",
+)
