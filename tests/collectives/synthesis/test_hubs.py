@@ -49,8 +49,8 @@ def test_circuits_fit_the_fibre_and_repeat(ranks: int, channels: int, seeds: lis
     assert ranks % circuits.period == 0
     onward = np.full((len(circuits.levels), 2, ranks), -1, np.int64)
     for number, level in enumerate(circuits.levels):
-        hub = hub_ranks(ranks, level.hubs)
-        onward[number, 0, hub], onward[number, 1, hub] = np.roll(hub, -level.skip), np.roll(hub, level.skip)
+        at = hub_ranks(ranks, level.hubs)
+        onward[number, 0, at], onward[number, 1, at] = np.roll(at, -level.skip), np.roll(at, level.skip)
     turned = np.roll(onward, circuits.period, axis=2)
     assert (np.where(turned >= 0, (turned + circuits.period) % ranks, -1) == onward).all()
     # What leads there by one way leads back by the other.

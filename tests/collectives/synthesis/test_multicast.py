@@ -21,6 +21,7 @@ from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.forests import parents, queues
 
 BANDWIDTH = 5e9
 
@@ -113,8 +114,8 @@ def test_a_tree_of_near_taps_uses_every_link_once_but_for_what_the_last_taps_lea
         tap, paths = trees.forest.tap[piece, 0], trees.forest.paths
         path = np.where(tap < 0, -1, paths.path[tap])
         sent, served = np.unique(path[tap >= 0], return_counts=True)
-        rank, parent = np.arange(ranks), trees.forest.parent[piece, 0]
-        direction = trees.forest.circuit[piece, 0] // trees.circuits.period % 2
+        rank, parent = np.arange(ranks), parents(trees.forest)[piece, 0]
+        direction = queues(trees.forest)[piece, 0] // trees.circuits.period % 2
         length = np.where(direction == 0, rank - parent, parent - rank) % ranks
         uses = sum(int(length[path == each].max()) for each in sent)
         assert served.sum() == ranks - 1

@@ -12,7 +12,8 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.grid.rounds import GridLinks, in_rounds
+from lightloom.collectives.synthesis.grid.links import GridLinks
+from lightloom.collectives.synthesis.grid.rounds import in_rounds
 from lightloom.collectives.synthesis.grid.trees import GridTrees, over_trees
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError

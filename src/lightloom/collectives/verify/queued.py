@@ -22,16 +22,7 @@ import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
-from lightloom.collectives.verify.rows import (
-    STORING,
-    channels,
-    check_light,
-    check_lightpaths,
-    check_shares,
-    check_transceivers,
-    reached,
-    row_name,
-)
+from lightloom.collectives.verify import checks
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -54,10 +45,10 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     _check_folding(schedule, fabric)
-    first_row = check_lightpaths(schedule, fabric)
+    first_row = checks.lightpaths(schedule, fabric)
     _check_channels(schedule, fabric, _farthest(schedule, fabric, first_row[first_row >= 0]))
     _check_light(schedule, fabric)
-    check_transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
+    checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay(schedule)
 
 
@@ -76,7 +67,7 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
         raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
-    own = channels(schedule, fabric)
+    own = checks.channels(schedule, fabric)
     if np.any(folding.channel[0, schedule.lightpath] != own):
         row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
         raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
@@ -84,7 +75,7 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
 
 def _farthest(schedule: Schedule, fabric: Fabric, first: Ints) -> Ints:
     """The row of each lightpath that is used which goes to its farthest destination; ``first`` has its first row."""
-    at = reached(schedule)
+    at = checks.reached(schedule)
     if len(at) == len(first):
         return first
     path = schedule.lightpath[at]
@@ -96,7 +87,7 @@ def _copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> tuple[int, Ints]:
     """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
     if schedule.folding is not None:
         return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
-    return fabric.ranks, channels(schedule, fabric)[None, rows].astype(np.int64)
+    return fabric.ranks, checks.channels(schedule, fabric)[None, rows].astype(np.int64)
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
@@ -130,27 +121,27 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> None:
     """That light gets to every destination of every lightpath, in all copies."""
     if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
         return
-    rows = reached(schedule)
+    rows = checks.reached(schedule)
     source, destination, route = schedule.ends(rows)
     count = schedule.wavelength_count[rows].astype(np.int64)
     period, channel = _copies(schedule, fabric, rows)
     for copy, first in enumerate(channel):
         begin, end = ((ends + copy * period) % fabric.ranks for ends in (source, destination))
-        check_light(fabric, begin, end, route, first, count, lambda at: f"row {rows[at]}")
+        checks.light(fabric, begin, end, route, first, count, lambda at: f"row {rows[at]}")
 
 
 def _replay(schedule: Schedule) -> None:
     from lightloom.collectives.verify import _queued_replay_kernels as kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    check_shares(schedule)
+    checks.shares(schedule)
     if kind in _ADDING and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells = _Cells.of(schedule)
     rows = kernels.QueuedRows(_in_queues(schedule), schedule.lightpath, cells.origin, cells.target, schedule.reduces)
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
-    code, at = kernels.replay(rows, parts, 1 if kind in STORING else ranks, cells.ends)
+    code, at = kernels.replay(rows, parts, 1 if kind in checks.STORING else ranks, cells.ends)
     if code == kernels.WRONG_END:
         rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
         raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
@@ -160,7 +151,7 @@ def _replay(schedule: Schedule) -> None:
             kernels.TWICE: "arrives where the chunk is already held, or was already sent on",
             kernels.AGAIN: "the source has already given away its part of this sum",
         }
-        raise VerificationError(f"{row_name(schedule, at)}: {reasons[code]}")
+        raise VerificationError(f"{checks.row_name(schedule, at)}: {reasons[code]}")
 
 
 def _in_queues(schedule: Schedule) -> Ints:

@@ -20,18 +20,8 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.queued import verify_queued
-from lightloom.collectives.verify.rows import (
-    STORING,
-    article,
-    channels,
-    check_light,
-    check_lightpaths,
-    check_ranges,
-    check_shares,
-    check_transceivers,
-    row_name,
-)
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
@@ -48,7 +38,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     """
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")
-    check_ranges(schedule, fabric)
+    checks.ranges(schedule, fabric)
     if schedule.queued:
         verify_queued(schedule, fabric)
         return
@@ -57,14 +47,14 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     rows = _in_step_order(schedule, fabric, step)
-    check_lightpaths(schedule, fabric)
+    checks.lightpaths(schedule, fabric)
     if fabric.exclusive:
         if fabric.reach is not None or fabric.blocked() is not None:
-            channel = channels(schedule, fabric).astype(np.int64)
+            channel = checks.channels(schedule, fabric).astype(np.int64)
             count = schedule.wavelength_count.astype(np.int64)
-            check_light(fabric, *schedule.ends(slice(None)), channel, count, partial(row_name, schedule))
+            checks.light(fabric, *schedule.ends(slice(None)), channel, count, partial(checks.row_name, schedule))
         _check_channels(schedule, fabric, step, rows, reach)
-        check_transceivers(schedule, fabric, step, reach)
+        checks.transceivers(schedule, fabric, step, reach)
     _replay(schedule, fabric, step, rows, reach)
 
 
@@ -116,7 +106,7 @@ def _check_channels(
 
     holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
     transfers = kernels.Transfers(
-        schedule.lightpath, step, schedule.destination, channels(schedule, fabric), schedule.wavelength_count
+        schedule.lightpath, step, schedule.destination, checks.channels(schedule, fabric), schedule.wavelength_count
     )
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
@@ -127,7 +117,7 @@ def _check_channels(
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(
-                f"{row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
+                f"{checks.row_name(schedule, row)}: lightpaths {schedule.lightpath[row]} and {other} share wavelength "
                 f"{clash % wavelengths} of fibre {clash // wavelengths} on the {fabric.link_name(link)} "
                 "at the same time"
             )
@@ -139,15 +129,15 @@ def _replay(
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    if kind in STORING and fabric.in_network_reduction:
+    if kind in checks.STORING and fabric.in_network_reduction:
         raise VerificationError(
-            f"{article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
+            f"{checks.article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
         )
-    check_shares(schedule)
+    checks.shares(schedule)
     owner = np.zeros(chunks, np.int64) if kind in ROOTED else np.arange(chunks) // max(chunks // n, 1)
     ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
     sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
-    if kind in STORING:
+    if kind in checks.STORING:
         code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks), n, reach)
     else:
         held, complete, final = _conditions(kind, n, chunks, owner, fabric)
@@ -192,4 +182,4 @@ def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
         kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
         kernels.UNORDERED: f"nothing orders this send after the steps that wrote or read the chunk on rank {rank}",
     }
-    return f"{row_name(schedule, where)}: {reasons[code]}"
+    return f"{checks.row_name(schedule, where)}: {reasons[code]}"

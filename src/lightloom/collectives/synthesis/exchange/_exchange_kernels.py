@@ -13,7 +13,7 @@ import heapq
 import numpy as np
 from numba import njit
 
-from lightloom.collectives.synthesis.exchange.paths import Prices, Routes
+from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
 
 _TIE = 1e-13

@@ -9,14 +9,14 @@ The price of a circuit is its delay, and a toll that rises with its load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.circuits import ExchangeCircuits, Wiring, exchange_circuits
-from lightloom.core.arrays import Column, Floats, Int32s, Ints
+from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
+from lightloom.core.arrays import Floats, Int32s, Ints
 
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -35,32 +35,6 @@ class Exchange:
     """Seconds that no schedule beats, circuits in place."""
     reach: int | None = None
     """Most links that a circuit may pass."""
-
-
-class Routes(NamedTuple):
-    """Paths of the blocks of some sources of the first period, as trees to choose from."""
-
-    trees: Int32s
-    """Circuit by which a path enters a rank, −1 at the source: [tree, source, rank]."""
-    chosen: Column
-    """Tree of each block, int8, −1 where none is chosen yet: [source, rank]."""
-    sources: Ints
-    """[source]."""
-    length: Ints
-    """Ranks that a circuit passes, less than zero counter-clockwise: [circuit]."""
-
-
-class Prices(NamedTuple):
-    """What a path costs: its delay, and a toll that rises with its load."""
-
-    busy: Floats
-    """Share of the available time for which a block holds a circuit: [circuit]."""
-    delay: Floats
-    """Seconds after which a block arrives: [circuit]."""
-    toll: float
-    """Seconds that a circuit costs besides which is busy all the time."""
-    weight: float
-    """Blocks for which a block stands."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lightloom.collectives.synthesis.grid.rounds import GridLinks
+from lightloom.collectives.synthesis.grid.links import GridLinks
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
 
 

@@ -27,7 +27,7 @@ def article(kind: str) -> str:
     return "an" if kind.startswith("a") else "a"
 
 
-def check_ranges(schedule: Schedule, fabric: Fabric) -> None:
+def ranges(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that every column names what exists, and that no rank sends to itself."""
     ends = schedule.collective.ranks + (1 if fabric.in_network_reduction else 0)
     limits = {
@@ -83,7 +83,7 @@ def reached(schedule: Schedule) -> Ints:
     return np.unique(served, return_index=True)[1]
 
 
-def check_lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
+def lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
     """Prove that the rows of a lightpath agree, and that it has no more taps than allowed.
 
     Returns:
@@ -117,7 +117,7 @@ def check_lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
     return first_row
 
 
-def check_light(
+def light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
     """Prove that light gets from every source to its destination on these channels.
@@ -165,7 +165,7 @@ def _check_links(
         )
 
 
-def check_transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
+def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
     """Prove that no rank sends or receives on more wavelengths at once than it has transceivers.
 
     Args:
@@ -190,7 +190,7 @@ def check_transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: 
             )
 
 
-def check_shares(schedule: Schedule) -> None:
+def shares(schedule: Schedule) -> None:
     """Prove that owners have equally many chunks, and that what only moves data never adds."""
     kind, ranks = schedule.collective.kind, schedule.collective.ranks
     owners = {"all-to-all": ranks**2, "all-reduce": ranks if schedule.queued else 1}.get(kind, ranks)
