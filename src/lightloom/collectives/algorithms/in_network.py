@@ -23,24 +23,12 @@ def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False)
     n, switch = collective.ranks, fabric.switch_rank
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
-    return assemble(
-        "in-network",
-        collective,
-        fabric,
-        Rows(
-            step=zeros,
-            lightpath=np.concatenate([rank, np.full_like(down, n)]),
-            source=np.concatenate([rank, np.full_like(down, switch)]),
-            destination=np.concatenate([np.full_like(rank, switch), down]),
-            route=zeros,
-            channel=zeros,
-            width=zeros,
-            chunk=zeros,
-            reduces=np.repeat([True, False], [n, len(down)]),
-        ),
-        chunks=1,
-        steps=1,
-    )
+    path = np.concatenate([rank, np.full_like(down, n)])
+    source = np.concatenate([rank, np.full_like(down, switch)])
+    destination = np.concatenate([np.full_like(rank, switch), down])
+    adds = np.repeat([True, False], [n, len(down)])
+    rows = Rows(zeros, path, source, destination, zeros, zeros, zeros, chunk=zeros, reduces=adds)
+    return assemble("in-network", collective, fabric, rows, chunks=1, steps=1)
 
 
 IN_NETWORK = Algorithm(

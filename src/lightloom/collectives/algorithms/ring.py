@@ -140,24 +140,14 @@ def _neighbours(
         substep, steps, channel = 2 * step + backward, 2 * steps, np.zeros_like(step)
     starts = np.ones(len(step), np.bool_)
     starts[1:] = (position[1:] != position[:-1]) | (step[1:] != step[:-1]) | (backward[1:] != backward[:-1])
-    return assemble(
-        name,
-        collective,
-        fabric,
-        Rows(
-            step=substep,
-            lightpath=np.cumsum(starts, dtype=np.int32) - 1,
-            source=source,
-            destination=destination,
-            route=np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE),
-            channel=channel if fabric.exclusive else np.zeros_like(step),
-            width=np.full(len(step), width if fabric.exclusive else 0),
-            chunk=owner * np.int32(pieces) + piece,
-            reduces=np.zeros(len(step), np.bool_),
-        ),
-        chunks=n * pieces,
-        steps=steps,
-    )
+    path = np.cumsum(starts, dtype=np.int32) - 1
+    route = np.where(backward & on_ring, COUNTERCLOCKWISE, CLOCKWISE)
+    if not fabric.exclusive:
+        width, channel = 0, np.zeros_like(step)
+    widths, stores = np.full(len(step), width), np.zeros(len(step), np.bool_)
+    chunk = owner * np.int32(pieces) + piece
+    rows = Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
+    return assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
 
 
 RING = Algorithm(

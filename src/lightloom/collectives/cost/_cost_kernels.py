@@ -10,13 +10,6 @@ from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.fabrics.footprint import Footprint
 
 
-class LinkLoads(NamedTuple):
-    """Seconds for which each link is busy in the step at which it was last used: arrays [link]."""
-
-    seconds: Floats
-    step: Int32s
-
-
 class Channels(NamedTuple):
     """The channels that rows use: arrays [row]."""
 
@@ -44,13 +37,6 @@ class CodedRows(NamedTuple):
     """[row]."""
 
 
-class Work(NamedTuple):
-    """The most chunks that a rank encodes and decodes: arrays [step]."""
-
-    encoded: Ints
-    decoded: Ints
-
-
 @njit(cache=True)
 def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first_row: Ints) -> None:
     """Count the chunks on each lightpath; a multicast chunk counts once."""
@@ -74,19 +60,27 @@ def slowest(
 
 
 @njit(cache=True)
-def busiest(rows: Ints, step: Column, runs: Footprint, per_chunk: Floats, loads: LinkLoads, result: Floats) -> None:
-    """Per step, the longest any shared link needs; ``per_chunk`` [link] is seconds a chunk, rows come step by step."""
+def busiest(
+    rows: Ints, step: Column, runs: Footprint, per_chunk: Floats, seconds: Floats, used: Int32s, result: Floats
+) -> None:
+    """Per step, the longest any shared link needs; rows come step by step.
+
+    Args:
+        per_chunk: seconds of a chunk: [link].
+        seconds: in and out, for which each link is busy in the step at which it was last used: [link].
+        used: in and out, that step: [link].
+    """
     for i in range(len(rows)):
         now = step[rows[i]]
         for run in range(runs.base.shape[1]):
             for k in range(runs.length[i, run]):
                 link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
-                if loads.step[link] != now:
-                    loads.step[link] = now
-                    loads.seconds[link] = 0.0
-                loads.seconds[link] += per_chunk[link]
-                if loads.seconds[link] > result[now]:
-                    result[now] = loads.seconds[link]
+                if used[link] != now:
+                    used[link] = now
+                    seconds[link] = 0.0
+                seconds[link] += per_chunk[link]
+                if seconds[link] > result[now]:
+                    result[now] = seconds[link]
 
 
 @njit(cache=True)
@@ -116,14 +110,14 @@ def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: in
 
 
 @njit(cache=True)
-def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, count: Ints, work: Work) -> None:
+def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
     """Per step, the most chunks that a rank encodes, and decodes.
 
     Args:
         coded_as: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in line the
             last lightpath that took the chunk: [rank * chunks].
         count: scratch, [2, ranks].
-        work: out.
+        most: out, [2, steps].
     """
     order, source, destination, chunk = rows.order, rows.source, rows.destination, rows.chunk
     begin = 0
@@ -150,5 +144,5 @@ def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, co
             count[1, destination[row]] += 1
             if not in_line:
                 coded_as[destination[row] * chunks + chunk[row]] = -1 if rows.reduces[row] else -2
-        work.encoded[now], work.decoded[now] = count[0].max(), count[1].max()
+        most[0, now], most[1, now] = count[0].max(), count[1].max()
         begin = end

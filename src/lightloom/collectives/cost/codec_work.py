@@ -42,9 +42,8 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
 
     ranks = schedule.collective.ranks + 1  # in-network schedules number the switch behind the last rank
     coded_as = np.full(ranks * schedule.chunks, -1, np.int32)
-    encoded, decoded = np.zeros(schedule.steps, np.int64), np.zeros(schedule.steps, np.int64)
     columns = (schedule.step, schedule.lightpath, schedule.source, schedule.destination, schedule.chunk)
     rows = kernels.CodedRows(rows_by_step(schedule), *columns, schedule.reduces)
-    count = np.zeros((2, ranks), np.int64)
-    kernels.codec_work(rows, schedule.chunks, in_line, coded_as, count, kernels.Work(encoded, decoded))
-    return CodecWork(encoded, decoded, schedule.chunks, in_line)
+    count, most = np.zeros((2, ranks), np.int64), np.zeros((2, schedule.steps), np.int64)
+    kernels.codec_work(rows, schedule.chunks, in_line, coded_as, count, most)
+    return CodecWork(*most, schedule.chunks, in_line)

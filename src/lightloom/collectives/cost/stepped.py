@@ -207,13 +207,13 @@ def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
     from lightloom.collectives.cost import _cost_kernels as kernels
 
     per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
-    loads = kernels.LinkLoads(np.zeros(fabric.links), np.full(fabric.links, -1, np.int32))
+    seconds, used = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
     # A transfer of a group of ranks occupies the links of all sibling groups.
     groups = len(fabric.siblings()[1])
     for rows in _blocks(rows_by_step(schedule), max(_BLOCK // groups, 1)):
         ends = schedule.ends(rows)
-        kernels.busiest(rows, schedule.step, fabric.footprint(*ends), per_chunk, loads, busy)
+        kernels.busiest(rows, schedule.step, fabric.footprint(*ends), per_chunk, seconds, used, busy)
         latency = fabric.latency(*ends)
         if fabric.in_network_reduction:
             # Light runs up and down within one step, so the two delays follow each other.

@@ -35,13 +35,6 @@ class Transfers(NamedTuple):
     width: Column
 
 
-class Holders(NamedTuple):
-    """Who last held each channel of each link, −1 for nobody: arrays [link · channels + channel]."""
-
-    lightpath: Int32s
-    step: Int32s
-
-
 class Sends(NamedTuple):
     """Rows to replay, chunk by chunk and in each in an order in which the steps can run."""
 
@@ -109,13 +102,14 @@ def ordered(before: int, after: int, reach: Column) -> bool:
 
 @njit(cache=True)
 def occupy(
-    rows: Ints, transfers: Transfers, runs: Footprint, channels: int, holders: Holders, reach: Column
+    rows: Ints, transfers: Transfers, runs: Footprint, channels: int, holder: Int32s, held: Int32s, reach: Column
 ) -> tuple[int, int, int, int]:
     """Mark every (link, channel) that the rows hold; the first clash as (row, link, channel, holder), else -1s.
 
     Args:
         runs: links of the rows, in the order of ``rows``.
-        holders: in and out.
+        holder: in and out, lightpath that last held each channel of each link, −1: none: [link · channels + channel].
+        held: in and out, the step in which it did.
     """
     lightpath, destination = transfers.lightpath, transfers.destination
     for i in range(len(rows)):
@@ -127,12 +121,12 @@ def occupy(
                 link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
                 cell = link * channels + transfers.channel[row]
                 for c in range(cell, cell + transfers.width[row]):
-                    other = holders.lightpath[c]
+                    other = holder[c]
                     if other != lightpath[row]:
-                        if other >= 0 and not ordered(holders.step[c], transfers.step[row], reach):
+                        if other >= 0 and not ordered(held[c], transfers.step[row], reach):
                             return row, link, c - link * channels, other
-                        holders.lightpath[c] = lightpath[row]
-                        holders.step[c] = transfers.step[row]
+                        holder[c] = lightpath[row]
+                        held[c] = transfers.step[row]
     return -1, -1, -1, -1
 
 

@@ -117,18 +117,31 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
     return first_row
 
 
-def light(
+def light(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that light gets to every destination of every lightpath, in all copies."""
+    if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
+        return
+    rows = reached(schedule)
+    source, destination, route = schedule.ends(rows)
+    count = schedule.wavelength_count[rows].astype(np.int64)
+    period, channel = copies(schedule, fabric, rows)
+    for copy, first in enumerate(channel):
+        begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
+        _check_light(fabric, begin, end, route, first, count, lambda at: row_name(schedule, rows[at]))
+
+
+def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> tuple[int, Ints]:
+    """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
+    if schedule.folding is not None:
+        return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
+    return fabric.ranks, channels(schedule, fabric)[None, rows].astype(np.int64)
+
+
+def _check_light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
-    """Prove that light gets from every source to its destination on these channels.
+    from lightloom.collectives.verify import _replay_kernels as kernels
 
-    Args:
-        channel: fibre · wavelengths + wavelength, the first of ``count``.
-        name: an entry for people.
-
-    Raises:
-        VerificationError: the first lightpath that is too long, or whose light is blocked.
-    """
     if fabric.reach is not None:
         links = fabric.hops(source, destination, route)
         if len(links) and links.max() > fabric.reach:
@@ -145,17 +158,9 @@ def light(
                     f"{name(at)}: no lightpath can {verb} at rank {rank[at]} on one of the {count[at]} channels from "
                     f"{channel[at]} on: its transceiver has failed"
                 )
-    _check_links(fabric, source, destination, route, channel, count, name)
-
-
-def _check_links(
-    fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
-) -> None:
     blocked = fabric.blocked()
     if blocked is None:
         return
-    from lightloom.collectives.verify import _replay_kernels as kernels
-
     runs = fabric.footprint(source, destination, route)
     at, link, clash = kernels.first_blocked(runs, channel, count, blocked)
     if at >= 0:

@@ -47,7 +47,7 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     _check_folding(schedule, fabric)
     first_row = checks.lightpaths(schedule, fabric)
     _check_channels(schedule, fabric, _farthest(schedule, fabric, first_row[first_row >= 0]))
-    _check_light(schedule, fabric)
+    checks.light(schedule, fabric)
     checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay(schedule)
 
@@ -83,31 +83,24 @@ def _farthest(schedule: Schedule, fabric: Fabric, first: Ints) -> Ints:
     return at[nearest_first[np.flatnonzero(np.diff(path, append=-1))]]
 
 
-def _copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> tuple[int, Ints]:
-    """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
-    if schedule.folding is not None:
-        return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
-    return fabric.ranks, checks.channels(schedule, fabric)[None, rows].astype(np.int64)
-
-
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     source, destination, route = schedule.ends(farthest)
     count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
-    period, channel = _copies(schedule, fabric, farthest)
+    period, channel = checks.copies(schedule, fabric, farthest)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
         raise VerificationError(
             f"copy {copy} of lightpath {schedule.lightpath[farthest[at]]} takes channels {channel[copy, at]} and "
             f"{count[at] - 1} more: the fabric has {fabric.channels} a link"
         )
-    holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
+    holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     for copy, first in enumerate(channel):
         begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
         transfers = kernels.Transfers(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
         runs = fabric.footprint(begin, end, route)
-        at, link, clash, _ = kernels.occupy(paths, transfers, runs, fabric.channels, holders, _UNORDERED)
+        at, link, clash, _ = kernels.occupy(paths, transfers, runs, fabric.channels, holder, held, _UNORDERED)
         if at >= 0:
             row = farthest[at]
             raise VerificationError(
@@ -115,19 +108,6 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
                 f"wavelength {clash % fabric.fibre_channels} of fibre {clash // fabric.fibre_channels} on the "
                 f"{fabric.link_name(link)}"
             )
-
-
-def _check_light(schedule: Schedule, fabric: Fabric) -> None:
-    """That light gets to every destination of every lightpath, in all copies."""
-    if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
-        return
-    rows = checks.reached(schedule)
-    source, destination, route = schedule.ends(rows)
-    count = schedule.wavelength_count[rows].astype(np.int64)
-    period, channel = _copies(schedule, fabric, rows)
-    for copy, first in enumerate(channel):
-        begin, end = ((ends + copy * period) % fabric.ranks for ends in (source, destination))
-        checks.light(fabric, begin, end, route, first, count, lambda at: f"row {rows[at]}")
 
 
 def _replay(schedule: Schedule) -> None:

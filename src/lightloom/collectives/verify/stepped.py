@@ -13,8 +13,6 @@ It shares no code with the generators. What it proves:
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,10 +47,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     rows = _in_step_order(schedule, fabric, step)
     checks.lightpaths(schedule, fabric)
     if fabric.exclusive:
-        if fabric.reach is not None or fabric.blocked() is not None:
-            channel = checks.channels(schedule, fabric).astype(np.int64)
-            count = schedule.wavelength_count.astype(np.int64)
-            checks.light(fabric, *schedule.ends(slice(None)), channel, count, partial(checks.row_name, schedule))
+        checks.light(schedule, fabric)
         _check_channels(schedule, fabric, step, rows, reach)
         checks.transceivers(schedule, fabric, step, reach)
     _replay(schedule, fabric, step, rows, reach)
@@ -104,7 +99,7 @@ def _check_channels(
 ) -> None:
     from lightloom.collectives.verify import _replay_kernels as kernels
 
-    holders = kernels.Holders(*np.full((2, fabric.links * fabric.channels), -1, np.int32))
+    holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     transfers = kernels.Transfers(
         schedule.lightpath, step, schedule.destination, checks.channels(schedule, fabric), schedule.wavelength_count
     )
@@ -113,7 +108,7 @@ def _check_channels(
         runs = fabric.footprint(
             schedule.source[block].astype(np.int64), schedule.destination[block].astype(np.int64), schedule.route[block]
         )
-        row, link, clash, other = kernels.occupy(block, transfers, runs, fabric.channels, holders, reach)
+        row, link, clash, other = kernels.occupy(block, transfers, runs, fabric.channels, holder, held, reach)
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(
