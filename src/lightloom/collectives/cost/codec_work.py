@@ -46,4 +46,5 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     rows = kernels.CodedRows(rows_by_step(schedule), *columns, schedule.reduces)
     count, most = np.zeros((2, ranks), np.int64), np.zeros((2, schedule.steps), np.int64)
     kernels.codec_work(rows, schedule.chunks, in_line, coded_as, count, most)
-    return CodecWork(*most, schedule.chunks, in_line)
+    encoded, decoded = most
+    return CodecWork(encoded, decoded, schedule.chunks, in_line)

@@ -154,6 +154,7 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
     """Hops from the first ranks where rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
 
     Args:
+        ahead: less than the ranks: [plane, period].
         hops: out, [source, rank], the sources of one period.
         queue: scratch, [rank].
 
@@ -170,7 +171,8 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
             at += 1
             place = rank % period
             for plane in range(planes):
-                to = (rank + ahead[plane, place]) % ranks
+                to = rank + ahead[plane, place]
+                to -= ranks if to >= ranks else 0
                 if hops[source, to] < 0:
                     hops[source, to] = hops[source, rank] + 1
                     queue[count] = to
