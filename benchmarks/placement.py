@@ -29,8 +29,9 @@ from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.problem import problem_of
 from lightloom.parallelism.placement.starts import forward_starts
-from lightloom.parallelism.placement.state import PlacementProblem, problem_of
+from lightloom.parallelism.placement.state import PlacementProblem
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 

@@ -31,7 +31,7 @@ from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.state import problem_of
+from lightloom.parallelism.placement.problem import problem_of
 from lightloom.workloads.load import load_workload
 
 

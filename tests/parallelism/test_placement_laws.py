@@ -18,8 +18,8 @@ from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of, start_order
 from lightloom.parallelism.placement.starts import EFFORT, fill, filled, moves, valid_starts
-from lightloom.parallelism.placement.state import Problem, initial_state, problem_of, start_order
 
 Rule = Literal["peers", "forward"]
 rules = st.sampled_from(["peers", "forward"])

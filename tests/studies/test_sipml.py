@@ -17,7 +17,7 @@ from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement._pass_kernels import forward_pass
 from lightloom.parallelism.placement.base import Link, Reach
-from lightloom.parallelism.placement.state import initial_state, problem_of
+from lightloom.parallelism.placement.problem import initial_state, problem_of
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.studies import load
 from lightloom.studies.sipml import (

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.footprint import links_of
-
-if TYPE_CHECKING:
-    from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import Footprint, links_of
 
 T = TypeVar("T")
 _PAIRS = 1 << 18
@@ -32,10 +29,34 @@ class Ports(NamedTuple):
     """Bytes per second."""
 
 
+class Geometry(Protocol):
+    """What derivations ask of a fabric (:class:`lightloom.fabrics.base.Fabric`)."""
+
+    @property
+    def implementation(self) -> tuple[str, str]: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    @property
+    def routes(self) -> int: ...
+    @property
+    def in_network_reduction(self) -> bool: ...
+    @property
+    def switch_rank(self) -> int: ...
+    def link_bandwidth(self) -> Floats: ...
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
+    def route(self, source: Ints, destination: Ints) -> Ints: ...
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
+    def siblings(self) -> tuple[Geometry, Ints]: ...
+    def model_dump_json(self, *, exclude: set[str]) -> str: ...
+
+
 class _Key:
     """Makes a fabric the key of a cache, by its implementation and its fields."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Geometry) -> None:
         self.fabric = fabric
         self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
 
@@ -46,7 +67,7 @@ class _Key:
         return isinstance(other, _Key) and self._text == other._text
 
 
-def _cached(compute: Callable[[Fabric], T]) -> Callable[[Fabric], T]:
+def _cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
     by_key = lru_cache(maxsize=64)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(_Key(fabric))
 
@@ -69,7 +90,7 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
 
 
 @_cached
-def direct_latency(fabric: Fabric) -> Floats:
+def direct_latency(fabric: Geometry) -> Floats:
     """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
     seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
     dark = fabric.link_bandwidth() <= 0
@@ -84,7 +105,7 @@ def direct_latency(fabric: Fabric) -> Floats:
     return seconds
 
 
-def neighbour_latency(fabric: Fabric) -> float:
+def neighbour_latency(fabric: Geometry) -> float:
     """Seconds between the two nearest ranks."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
@@ -92,7 +113,7 @@ def neighbour_latency(fabric: Fabric) -> float:
     return float(direct_latency(fabric).min())
 
 
-def diameter_latency(fabric: Fabric) -> float:
+def diameter_latency(fabric: Geometry) -> float:
     """Seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
@@ -111,7 +132,7 @@ def diameter_latency(fabric: Fabric) -> float:
     return float(reach.max())
 
 
-def diameter(fabric: Fabric) -> int:
+def diameter(fabric: Geometry) -> int:
     """Links between the two ranks farthest apart, on their shortest route."""
     if fabric.in_network_reduction:
         return 2
@@ -122,14 +143,14 @@ def diameter(fabric: Fabric) -> int:
     return farthest
 
 
-def _through_the_switch(fabric: Fabric) -> tuple[Floats, Floats]:
+def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
     """Seconds from every rank to the reducing switch, and from there to every rank."""
     ranks = np.arange(fabric.ranks)
     switch, route = np.full_like(ranks, fabric.switch_rank), np.zeros_like(ranks)
     return fabric.latency(ranks, switch, route), fabric.latency(switch, ranks, route)
 
 
-def simultaneous(fabric: Fabric, stride: int) -> tuple[float, float]:
+def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
     """Bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
     if stride % fabric.ranks == 0:
         return np.inf, 0.0
@@ -143,7 +164,7 @@ def simultaneous(fabric: Fabric, stride: int) -> tuple[float, float]:
 
 
 @_cached
-def rank_bandwidths(fabric: Fabric) -> tuple[Floats, Floats]:
+def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
 
     Whatever enters a rank passes one of a few links, which carry no more than their bandwidths: links are chosen
@@ -190,7 +211,7 @@ class _Users(NamedTuple):
 
 
 @_cached
-def _users(fabric: Fabric) -> _Users:
+def _users(fabric: Geometry) -> _Users:
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):
         transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
@@ -204,7 +225,7 @@ def _users(fabric: Fabric) -> _Users:
     return _Users(senders, receivers, number)
 
 
-def ports(fabric: Fabric, source: Ints, destination: Ints) -> Ports | None:
+def ports(fabric: Geometry, source: Ints, destination: Ints) -> Ports | None:
     """The ports and rates of transfers; None where some rank sends over no link that it has to itself.
 
     A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they

@@ -22,7 +22,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.state import start_order
+from lightloom.parallelism.placement.problem import start_order
 from lightloom.parallelism.plan import groups_of
 from lightloom.simulation.placed_state import Nodes
 

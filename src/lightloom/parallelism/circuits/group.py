@@ -25,7 +25,8 @@ from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.state import Neighbours, start_order
+from lightloom.parallelism.placement.problem import start_order
+from lightloom.parallelism.placement.state import Neighbours
 
 CYCLES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of holds of the cycles tried on a ring, until one is good enough."""

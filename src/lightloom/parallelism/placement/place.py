@@ -13,6 +13,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.parallelism.placement.problem import Problem, problem_of
 from lightloom.parallelism.placement.starts import (
     EFFORT,
     SEARCHED,
@@ -24,7 +25,6 @@ from lightloom.parallelism.placement.starts import (
     random_starts,
     valid_starts,
 )
-from lightloom.parallelism.placement.state import Problem, problem_of
 
 
 def place(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s
-from lightloom.parallelism.placement.state import Problem, initial_state
+from lightloom.parallelism.placement.problem import Problem, initial_state
 
 ROUNDS = 8
 """Backward and forward sweeps of one repair before it is given up."""
