@@ -26,3 +26,15 @@ def little_effort() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(effort, "SCALE", 1 / 300)
         yield
+
+
+SHARED = ("processes", "study", "rows", "everything", "verified", "values", "whole")
+"""Fixtures of a module or of the session that cost far more than the tests that use them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a costly fixture in one process (``--dist loadgroup``), so that it is made once."""
+    for item in items:
+        shared = next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared if shared == "processes" else f"{item.path.stem} {shared}"))

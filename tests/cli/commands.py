@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
+from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -27,3 +31,30 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
     code = stopped.value.code
     assert code is None or isinstance(code, int)
     return Done(code or 0, out, err)
+
+
+def lightloom(*arguments: str, folder: Path | None = None) -> Done:
+    """Exit code, stdout and stderr of a command that runs in a folder."""
+    out, err = io.StringIO(), io.StringIO()
+    place = contextlib.chdir(folder) if folder else contextlib.nullcontext()
+    with (
+        place,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["lightloom", *arguments]),
+        pytest.raises(SystemExit) as stopped,
+    ):
+        main()
+    code = stopped.value.code
+    assert code is None or isinstance(code, int)
+    return Done(code or 0, out.getvalue(), err.getvalue())
+
+
+def assert_refused(done: Done, complaint: str) -> None:
+    """One line on stderr that holds the complaint, nothing on stdout, exit status 2."""
+    assert done.code == 2, done.err
+    assert done.out == ""
+    lines = done.err.strip().splitlines()
+    assert len(lines) == 1, done.err
+    assert lines[0].startswith("error: ")
+    assert complaint.lower() in lines[0].lower(), lines[0]

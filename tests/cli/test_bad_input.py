@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import assert_refused, lightloom
+
 _GOOD_RING = ["collective", "all-gather", "--fabric", "ring", "--ranks", "8", "--nbytes", "1MiB"]
 _COMPRESSED = ["plan", "hdc", "--compression", "inceptionn:2^-10"]
-
-
-def lightloom(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=120)
 
 
 def _cluster(folder: Path, text: str) -> str:
@@ -117,48 +114,45 @@ BAD_FACTORIES: list[tuple[str, str]] = [
 ]
 
 
-def _assert_refused(done: subprocess.CompletedProcess[str], complaint: str) -> None:
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("error: ")
-    assert complaint.lower() in lines[0].lower(), lines[0]
-
-
 @pytest.mark.parametrize(("arguments", "complaint"), BAD_ARGUMENTS, ids=[" ".join(a)[:60] for a, _ in BAD_ARGUMENTS])
 def test_bad_arguments(arguments: list[str], complaint: str, tmp_path: Path) -> None:
-    _assert_refused(lightloom(*arguments, folder=tmp_path), complaint)
+    assert_refused(lightloom(*arguments, folder=tmp_path), complaint)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("text", "complaint"), BAD_CLUSTERS, ids=[complaint for _, complaint in BAD_CLUSTERS])
 def test_bad_cluster_files_name_the_file(text: str, complaint: str, tmp_path: Path) -> None:
     done = lightloom("plan", "hdc", "--cluster", _cluster(tmp_path, text))
-    _assert_refused(done, complaint)
-    assert "cluster.yaml" in done.stderr
+    assert_refused(done, complaint)
+    assert "cluster.yaml" in done.err
 
 
 @pytest.mark.parametrize(("text", "complaint"), BAD_FACTORIES, ids=["raises", "absent", "no module", "syntax"])
 def test_bad_factories_name_the_model(text: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(text)
     done = lightloom("plan", "model.py:build", folder=tmp_path)
-    _assert_refused(done, complaint)
-    assert "model.py" in done.stderr
+    assert_refused(done, complaint)
+    assert "model.py" in done.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_unwritable_folder_is_refused_before_the_work(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    _assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "r.html")), "cannot write")
+    assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "r.html")), "cannot write")
 
 
 def test_a_file_as_folder_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    _assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "file" / "r.html")), "cannot write")
+    assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "file" / "r.html")), "cannot write")
 
 
-def test_good_input_beside_the_bad() -> None:
-    done = lightloom(*_GOOD_RING, "--json")
-    assert done.returncode == 0 and done.stderr == ""
-    assert json.loads(done.stdout)["schema"] == "lightloom.collective/1"
+@pytest.mark.parametrize(("size", "code"), [("1MiB", 0), ("nan", 2)])
+def test_a_process_of_its_own_answers_alike(size: str, code: int) -> None:
+    arguments = [*_GOOD_RING[:-1], size, "--json"]
+    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", *arguments]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = lightloom(*arguments)
+    assert (process.returncode, process.stdout, process.stderr) == done
+    assert done.code == code
+    if not code:
+        assert json.loads(done.out)["schema"] == "lightloom.collective/1"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_bad_input import lightloom
+from tests.cli.commands import lightloom
 
 ROOT = Path(__file__).parents[2]
 
 
 def document(*arguments: str) -> dict[str, Any]:
     done = lightloom(*arguments, "--json", folder=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    found: dict[str, Any] = json.loads(done.out)
     assert set(found["provenance"]) == {"lightloom", "configuration", "seed"}
     return found
 
@@ -94,8 +94,8 @@ def test_plan_writes_a_page_and_a_trace(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     page, trace = tmp_path / "report.html", tmp_path / "trace.json"
     done = lightloom("plan", "hdc", "--report", str(page), "--trace", str(trace))
-    assert done.returncode == 0, done.stderr
-    assert str(page) in done.stdout and str(trace) in done.stdout
+    assert done.code == 0, done.err
+    assert str(page) in done.out and str(trace) in done.out
     text = page.read_text()
     assert "ring-two-way-striped" in text and "http://" not in text.replace("http://www.w3.org", "")
     assert json.loads(trace.read_text())["traceEvents"]
@@ -104,19 +104,19 @@ def test_plan_writes_a_page_and_a_trace(tmp_path: Path) -> None:
 
 def test_catalog_and_schema() -> None:
     done = lightloom("catalog", "--json")
-    found = json.loads(done.stdout)
+    found = json.loads(done.out)
     sections = found.keys() - {"schema", "provenance"}
     names = {section: {row["name"] for row in found[section]} for section in sections}
     assert {"terarack-64", "sip-ring-1024", "sip-ocs-1024", "dadiannao-100g", "optinc-16"} <= names["clusters"]
     assert set(FABRICS) <= names["fabrics"]
     assert {"alexnet-2012", "resnet50", "transformer-big", "llama2-7b"} <= names["models"]
-    schema = json.loads(lightloom("schema").stdout)
+    schema = json.loads(lightloom("schema").out)
     assert schema["$schema"].startswith("https://json-schema.org/")
-    assert "source" in lightloom("catalog", "terarack-64").stdout
+    assert "source" in lightloom("catalog", "terarack-64").out
 
 
 def test_help_and_version_answer() -> None:
-    assert "plan" in lightloom("--help").stdout
-    assert lightloom("--version").stdout.startswith("lightloom ")
+    assert "plan" in lightloom("--help").out
+    assert lightloom("--version").out.startswith("lightloom ")
     for command in ("plan", "collective", "compress", "reproduce", "catalog", "schema"):
-        assert lightloom(command, "--help").returncode == 0
+        assert lightloom(command, "--help").code == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lightloom.compression import Inceptionn
-from tests.cli.test_bad_input import _assert_refused, lightloom
+from tests.cli.commands import assert_refused, lightloom
 
 VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.float32)
 
@@ -31,10 +31,10 @@ def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 def test_files_there_and_back(suffix: str, tmp_path: Path) -> None:
     source = tmp_path / f"values{suffix}"
     np.save(source, VALUES.reshape(3, -1)) if suffix == ".npy" else source.write_bytes(VALUES.tobytes())
-    assert lightloom("compress", "file", source.name, "stream.llgc", folder=tmp_path).returncode == 0
+    assert lightloom("compress", "file", source.name, "stream.llgc", folder=tmp_path).code == 0
     assert (tmp_path / "stream.llgc").read_bytes() == bytes(Inceptionn().encode(VALUES))
     done = lightloom("compress", "decompress", "stream.llgc", f"back{suffix}", folder=tmp_path)
-    assert done.returncode == 0 and "200,001 values from inceptionn:2^-10" in done.stdout
+    assert done.code == 0 and "200,001 values from inceptionn:2^-10" in done.out
     back = tmp_path / f"back{suffix}"
     decoded = np.load(back) if suffix == ".npy" else np.frombuffer(back.read_bytes(), np.float32)
     assert np.array_equal(decoded, Inceptionn().round_trip(VALUES))
@@ -49,7 +49,7 @@ def test_a_spoilt_stream_leaves_no_file(tmp_path: Path) -> None:
         ("empty", b"", "a stream begins with 24 bytes"),
     ):
         (tmp_path / name).write_bytes(data)
-        _assert_refused(lightloom("compress", "decompress", name, "out.npy", folder=tmp_path), complaint)
+        assert_refused(lightloom("compress", "decompress", name, "out.npy", folder=tmp_path), complaint)
         assert not [each for each in tmp_path.iterdir() if "out" in each.name]
 
 
@@ -57,14 +57,14 @@ def test_files_that_are_no_floats(tmp_path: Path) -> None:
     np.save(tmp_path / "wide.npy", VALUES.astype(np.float64))
     (tmp_path / "odd.bin").write_bytes(b"12345")
     for name, complaint in (("wide.npy", "holds float64, expected float32"), ("odd.bin", "four bytes a value")):
-        _assert_refused(lightloom("compress", "file", name, "out", folder=tmp_path), complaint)
+        assert_refused(lightloom("compress", "file", name, "out", folder=tmp_path), complaint)
     assert not (tmp_path / "out").exists()
 
 
 def _profiled(folder: Path, *options: str) -> dict[str, Any]:
     done = lightloom("compress", "profile", "hdc", "--steps", "2", "--json", *options, folder=folder)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
     return found
 
 
@@ -72,7 +72,7 @@ def test_from_a_profile_to_a_plan_that_says_when_compression_loses(tmp_path: Pat
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     plan = ["plan", "hdc", "--cluster", "inceptionn-4", "--strategy", "ddp", "--algorithm", "ring"]
     plan += ["--compression", "inceptionn:2^-10", "--json"]
-    _assert_refused(lightloom(*plan), "make one with: lightloom compress profile hdc --codec inceptionn:2^-10")
+    assert_refused(lightloom(*plan), "make one with: lightloom compress profile hdc --codec inceptionn:2^-10")
     found = _profiled(tmp_path, "--out", "profile.json")
     assert found["schema"] == "lightloom.compression-profile/1" and "random inputs" in found["gradients"]
     [codec] = found["codecs"]
@@ -81,8 +81,8 @@ def test_from_a_profile_to_a_plan_that_says_when_compression_loses(tmp_path: Pat
     (tmp_path / "slow.yaml").write_text("{placement: host, encode: 4, decode: 4, source: made up}")
     for engine, outcome in (("nic", "wins"), ("slow.yaml", "loses")):
         done = lightloom(*plan, "--compression-engine", engine, folder=tmp_path)
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
+        assert done.code == 0, done.err
+        document = json.loads(done.out)
         rows = [row["compression"] for row in document["ranking"] if row["choice"]["recomputation"] == "none"]
         assert len(rows) == 2 and None in rows
         row = next(each for each in rows if each)
@@ -92,9 +92,9 @@ def test_from_a_profile_to_a_plan_that_says_when_compression_loses(tmp_path: Pat
         assert ("loses" if outcome == "loses" else "saves") in document["explanation"]
     (tmp_path / "other.json").write_text((tmp_path / "profile.json").read_text().replace('"hdc"', '"lenet"'))
     other = [*plan, "--compression-profile", "other.json"]
-    _assert_refused(lightloom(*other, folder=tmp_path), "is the profile of lenet with 1,149,010 parameters, not of hdc")
+    assert_refused(lightloom(*other, folder=tmp_path), "is the profile of lenet with 1,149,010 parameters, not of hdc")
     narrow = [*plan[:-2], "inceptionn:2^-8", "--compression-profile", "profile.json"]
-    _assert_refused(lightloom(*narrow, folder=tmp_path), "has no inceptionn:2^-8, only inceptionn:2^-10")
+    assert_refused(lightloom(*narrow, folder=tmp_path), "has no inceptionn:2^-8, only inceptionn:2^-10")
 
 
 def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) ->
         ("text.npy", "plain arrays"),
     ):
         done = lightloom("compress", "profile", "hdc", "--gradients", name, "--out", "p.json", folder=tmp_path)
-        _assert_refused(done, complaint)
+        assert_refused(done, complaint)
     assert not (tmp_path / "p.json").exists()
 
 
@@ -131,7 +131,7 @@ def test_a_table_and_a_page_show_compression(tmp_path: Path) -> None:
         "--report",
         str(page),
     )
-    assert done.returncode == 0, done.stderr
-    assert "compression" in done.stdout and "given, not measured" in " ".join(done.stdout.split())
+    assert done.code == 0, done.err
+    assert "compression" in done.out and "given, not measured" in " ".join(done.out.split())
     text = page.read_text()
     assert "8 times smaller" in text and "given, not measured" in text and "saves" in text

@@ -16,7 +16,7 @@ from lightloom.cli.main import main
 from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
 from lightloom.photonics.meshes import map_matrix, save_phases
-from tests.cli.test_bad_input import _assert_refused, lightloom
+from tests.cli.commands import assert_refused, lightloom
 
 Files = Callable[[Path], None]
 
@@ -188,11 +188,11 @@ def test_bad_input_is_one_line(
 
 
 def test_the_same_from_a_shell(files: Path) -> None:
-    _assert_refused(lightloom("onn", "build", "--servers", "0", "--bits", "8"), "servers = 0")
-    _assert_refused(lightloom("onn", "verify", "nan.npz", folder=files), "NaN")
+    assert_refused(lightloom("onn", "build", "--servers", "0", "--bits", "8"), "servers = 0")
+    assert_refused(lightloom("onn", "verify", "nan.npz", folder=files), "NaN")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(files: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    _assert_refused(lightloom(*BUILD, "--out", str(tmp_path / "net.npz")), "cannot write")
+    assert_refused(lightloom(*BUILD, "--out", str(tmp_path / "net.npz")), "cannot write")
