@@ -17,6 +17,9 @@ if not Path("/dev/nvidiactl").exists():
     # Before anything imports Triton: without a GPU its kernels run in its interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+SHARED = ("processes", "study", "rows", "everything", "verified", "values", "whole")
+"""Fixtures of a module or of the session that cost far more than the tests that use them."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def little_effort() -> Iterator[None]:
@@ -28,10 +31,7 @@ def little_effort() -> Iterator[None]:
         yield
 
 
-SHARED = ("processes", "study", "rows", "everything", "verified", "values", "whole")
-"""Fixtures of a module or of the session that cost far more than the tests that use them."""
-
-
+@pytest.hookimpl(tryfirst=True)  # before the plug-in that reads the mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that share a costly fixture in one process (``--dist loadgroup``), so that it is made once."""
     for item in items:

@@ -72,7 +72,8 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     every = algorithms() | plugins
     monkeypatch.setattr(registry, "algorithms", lambda: every)
-    monkeypatch.setattr("lightloom.collectives.evaluate.algorithms", lambda: every)
+    for module in ("lightloom.collectives.evaluate", "lightloom.api.collectives"):
+        monkeypatch.setattr(f"{module}.algorithms", lambda: every)
 
 
 @pytest.mark.usefixtures("faulty")
