@@ -11,7 +11,7 @@ run: $(VENV)/installed  ## the main job on its default: ranking on the terminal,
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 
 test: $(VENV)/installed-for-development  ## everything but the slow tests, warnings as errors
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto
 
 test-slow: $(VENV)/installed-for-development  ## the slow tests alone
 	$(BIN)/python -m pytest -m slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
@@ -16,9 +17,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 if not Path("/dev/nvidiactl").exists():
     # Before anything imports Triton: without a GPU its kernels run in its interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")
-
-SHARED = ("processes", "study", "rows", "everything", "verified", "values", "whole")
-"""Fixtures of a module or of the session that cost far more than the tests that use them."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -31,10 +29,14 @@ def little_effort() -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)  # before the plug-in that reads the mark
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share a costly fixture in one process (``--dist loadgroup``), so that it is made once."""
-    for item in items:
-        shared = next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(shared if shared == "processes" else f"{item.path.stem} {shared}"))
+class _ByFile(LoadFileScheduling):
+    """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "launch" if file.startswith(("tests/training/hooks/", "tests/training/schedules/")) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+    """Hand whole files to the processes of ``--numprocesses``."""
+    return _ByFile(config, log)
