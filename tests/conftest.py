@@ -37,6 +37,7 @@ class _ByFile(LoadFileScheduling):
         return "launch" if file.startswith(("tests/training/hooks/", "tests/training/schedules/")) else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
     """Hand whole files to the processes of ``--numprocesses``."""
     return _ByFile(config, log)

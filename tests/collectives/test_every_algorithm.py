@@ -24,7 +24,7 @@ from lightloom.fabrics.optical_averager import OpticalAverager
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
-RANKS = (2, 3, 16, 17, 64, 100, 257, 1024)
+RANKS = (2, 3, 16, 17, 64, 100, 257)
 WAVELENGTHS = (1, 2, 8, 64)
 
 
@@ -34,18 +34,15 @@ def test_every_algorithm_verifies_on_a_wdm_ring(ranks: int, wavelengths: int) ->
     fabric = wdm_ring(ranks, wavelengths)
     for kind in KINDS:
         for algorithm in admitted(kind, fabric):
-            if ranks == 1024 and kind != "all-gather":
-                continue
             schedule = build(algorithm, Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
             assert schedule.steps == len(np.unique(schedule.step))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wavelengths", WAVELENGTHS)
-def test_every_other_kind_verifies_among_1024_ranks(wavelengths: int) -> None:
-    """What the test above leaves out to stay quick."""
+def test_every_algorithm_verifies_among_1024_ranks(wavelengths: int) -> None:
     fabric = wdm_ring(1024, wavelengths)
-    for kind in KINDS[1:]:
+    for kind in KINDS:
         for algorithm in admitted(kind, fabric):
             build(algorithm, Collective(kind, 1024, 1e6), fabric)  # type: ignore[arg-type]
 
