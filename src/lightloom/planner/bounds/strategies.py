@@ -95,8 +95,7 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
     """The recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
-    forward = times.forward + times.forward_exchange
-    backward = times.backward + times.backward_exchange
+    forward, backward = times.passes
     closing = times.exchange + times.update
     both = forward + backward
     stages, chunks = closing.shape[1], both.shape[1]

@@ -168,6 +168,8 @@ class Job:
             backward=backward,
             forward_exchange=sent_forward,
             backward_exchange=sent_backward,
+            forward_gather=np.zeros_like(forward),
+            backward_gather=np.zeros_like(backward),
             send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
             gather=gather,
             exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from lightloom.planner.pricing.stage_exchanges import ExchangeTime
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.simulation.timeline import Timeline
 
@@ -39,22 +40,34 @@ class ExchangeUse(NamedTuple):
     algorithm: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StrategyStep:
-    """A simulated step of a strategy."""
+    """A simulated step of a strategy: exchange by exchange, or stage by stage."""
 
-    timeline: Timeline
+    step_time: float
+    """Duration of the step, in seconds."""
+    breakdown: Mapping[str, float]
+    """Seconds of the step by what the rank of the first stage waits for, as ``Timeline.breakdown`` names them."""
+    communication_time: float
+    """Seconds that networks transmit, change circuits or wait for a codec, hidden or not."""
     exchanges: tuple[ExchangeUse, ...]
     """Collectives of the step, the largest first."""
     result: StepResult | None = None
     """The step exchange by exchange, of data parallelism alone."""
     prices: Price | None = field(default=None)
     """Prices of those exchanges."""
+    stages: PipelinedStep | None = None
+    """The step stage by stage, of every other strategy."""
+    spent: Mapping[str, Floats] | None = None
+    """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``): [stages] each."""
 
-    @property
-    def step_time(self) -> float:
-        """Duration of the step, in seconds."""
-        return self.timeline.step_time
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Intervals of the step."""
+        if self.result is not None:
+            return self.result.timeline
+        assert self.stages is not None
+        return run(lower_pipelined(self.stages.times, self.stages.micro_batches, self.stages.last))
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
@@ -62,8 +75,16 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     if strategy.plain:
         return _data_parallel(job, strategy)
     uses: list[ExchangeUse] = []
-    timeline = run(lower_pipelined(exact_stage_times(job, strategy, uses), strategy.micro_batches))
-    return StrategyStep(timeline, _largest(uses))
+    stages = PipelinedStep(times=exact_stage_times(job, strategy, uses), micro_batches=strategy.micro_batches)
+    played = stages.play()
+    return StrategyStep(
+        step_time=played.step_time,
+        breakdown=played.breakdown(),
+        communication_time=stages.transmission,
+        exchanges=_largest(uses),
+        stages=stages,
+        spent=played.spent,
+    )
 
 
 def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
@@ -85,8 +106,7 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
         uses: takes the collectives that are priced.
     """
     rows = Strategies.of(strategy)
-    times = job.stage_times(rows, _price_and_record(job, strategy.algorithm, uses))
-    return StageTimes(**{name: getattr(times, name)[0] for name in StageTimes.__dataclass_fields__})
+    return job.stage_times(rows, _price_and_record(job, strategy.algorithm, uses)).row(0)
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
@@ -111,7 +131,14 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
         ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, name)
         for each, name in zip(plan.exchanges, names, strict=False)
     ]
-    return StrategyStep(result.timeline, _largest(uses), result, price)
+    return StrategyStep(
+        step_time=result.step_time,
+        breakdown=result.breakdown,
+        communication_time=result.communication_time,
+        exchanges=_largest(uses),
+        result=result,
+        prices=price,
+    )
 
 
 def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged

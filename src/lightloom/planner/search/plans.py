@@ -29,8 +29,6 @@ from lightloom.simulation.step import StepResult
 from lightloom.simulation.timeline import Timeline
 from lightloom.workloads.graph import ComputeGraph
 
-_TRANSFERS = ("transmission", "reconfiguration", "codec")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
@@ -44,7 +42,8 @@ class Plan:
     step: StrategyStep | PlacedStep
     """What was simulated."""
     breakdown: Mapping[str, float]
-    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`."""
+    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, those of the rank of the
+    first one."""
     energy: StepEnergy
     """Joules of a step over all ranks."""
     memory: float
@@ -110,10 +109,7 @@ class Plan:
     def communication_time(self) -> float | None:
         """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; None for placed plans,
         whose transfers overlap."""
-        if self.placed is not None:
-            return None
-        busy = self.timeline.busy_time()
-        return sum(busy[category] for category in _TRANSFERS)
+        return None if isinstance(self.step, PlacedStep) else self.step.communication_time
 
     @property
     def memory_use(self) -> MemoryUse | None:

@@ -155,7 +155,7 @@ class ClusterRows:
             choice=choice,
             bound=bound,
             step=step,
-            breakdown=step.timeline.breakdown(),
+            breakdown=step.breakdown,
             energy=strategy_energy(job, choice, step),
             memory=float(memory(job, Strategies.of(choice))[0]),
             compression=self._compressions.get(choice.ratio),

@@ -1,0 +1,98 @@
+"""Compiled loop of a pipelined step: when each stage ends, and what it waits for.
+
+A stage runs its passes in the order of :func:`~lightloom.parallelism.pipeline.one_forward_one_backward`, each once its
+input has arrived; a link carries the outputs of a stage in the order in which they are computed. These are the tasks of
+:func:`~lightloom.simulation.pipelined.lower_pipelined` without the objects.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lightloom.core.arrays import Floats
+
+FORWARD, BACKWARD = 0, 1
+"""Directions of a pass."""
+
+
+@njit(cache=True)
+def play(
+    passes: Floats, send: Floats, gather: Floats, exchange: Floats, update: Floats, micro_batches: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the second at which each stage ends, and its seconds of waiting for sends and for other stages: [stages].
+
+    Args:
+        passes: seconds of a pass by direction, by whether it is that of the last micro-batch, and by chunk:
+            [2, 2, chunks].
+        send: seconds from the chunk before a chunk, by whether the micro-batch is the last: [2, chunks].
+        gather: seconds before the first pass of a stage: [stages].
+        exchange: seconds after its last pass: [stages].
+        update: seconds of the optimizer after that: [stages].
+        micro_batches: micro-batches of the step; a multiple of the stages where these are interleaved.
+
+    Raises:
+        RuntimeError: stages wait for each other.
+    """
+    stages, chunks = len(gather), passes.shape[2]
+    total = micro_batches * (chunks // stages)
+    # When the input of a pass has left its source, and when it has arrived.
+    left = np.zeros((2, chunks, micro_batches))
+    arrived = np.full((2, chunks, micro_batches), np.inf)
+    arrived[FORWARD, 0] = 0.0
+    arrived[BACKWARD, chunks - 1] = 0.0
+    free = np.zeros((stages, stages))
+    clock, done = gather.copy(), np.zeros(stages, np.int64)
+    sending, waiting = np.zeros(stages), np.zeros(stages)
+    remaining, sweep = 2 * total * stages, 0
+    while remaining:
+        before = remaining
+        for place in range(stages):
+            # Activations travel down the stages, gradients up.
+            stage = place if sweep % 2 == 0 else stages - 1 - place
+            while done[stage] < 2 * total:
+                direction, chunk, micro = _pass(done[stage], stage, stages, total, chunks // stages)
+                ready = arrived[direction, chunk, micro]
+                if ready == np.inf:
+                    break
+                if ready > clock[stage]:
+                    travelling = ready - max(clock[stage], left[direction, chunk, micro])
+                    sending[stage] += travelling
+                    waiting[stage] += ready - clock[stage] - travelling
+                    clock[stage] = ready
+                last = 1 if micro == micro_batches - 1 else 0
+                clock[stage] += passes[direction, last, chunk]
+                target = chunk + 1 if direction == FORWARD else chunk - 1
+                if 0 <= target < chunks:
+                    left[direction, target, micro] = clock[stage]
+                    end = max(clock[stage], free[stage, target % stages]) + send[last, max(chunk, target)]
+                    free[stage, target % stages] = end
+                    arrived[direction, target, micro] = end
+                done[stage] += 1
+                remaining -= 1
+        if remaining == before:
+            raise RuntimeError("stages wait for each other")
+        sweep += 1
+    return clock + exchange + update, sending, waiting
+
+
+@njit(cache=True)
+def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int) -> tuple[int, int, int]:
+    """Return direction, chunk and micro-batch of a stage's pass ``number``, of ``2 · total``."""
+    ahead = stages - 1 - stage
+    if virtual_stages > 1:
+        ahead = 2 * ahead + (virtual_stages - 1) * stages
+    ahead = min(ahead, total)
+    if number < ahead:
+        direction, index = FORWARD, number
+    elif number >= 2 * total - ahead:
+        direction, index = BACKWARD, number - total
+    elif (number - ahead) % 2 == 0:
+        direction, index = FORWARD, ahead + (number - ahead) // 2
+    else:
+        direction, index = BACKWARD, (number - ahead) // 2
+    turn, within = index // (stages * virtual_stages), index % (stages * virtual_stages)
+    chunk, micro = within // stages, turn * stages + within % stages
+    if direction == BACKWARD:
+        chunk = virtual_stages - 1 - chunk
+    return direction, stage + chunk * stages, micro

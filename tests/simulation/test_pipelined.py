@@ -1,0 +1,69 @@
+"""The compiled step of stages is that of the task engine, and what each rank spends adds up to it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.simulation.engine import run
+from lightloom.simulation.pipelined import SPENT, PipelinedStep, StageTimes, lower_pipelined
+
+OF_STAGES = ("gather", "exchange", "update")
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> PipelinedStep:
+    """Uneven stages, interleaved or not, with a last micro-batch that may be smaller."""
+    stages = draw(st.integers(1, 5))
+    virtual = draw(st.integers(1, 3)) if stages > 1 else 1
+    turns = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    choices = np.array([0.0, 0.1, 1.0, 3.0, 10.0]) if draw(st.booleans()) else rng.random(7)
+
+    def times() -> StageTimes:
+        sizes = {each.name: stages if each.name in OF_STAGES else stages * virtual for each in fields(StageTimes)}
+        values = {name: rng.choice(choices, size) for name, size in sizes.items()}
+        values["send"][0] = 0.0
+        return StageTimes(**values)
+
+    micro_batches = turns if virtual == 1 else turns * stages
+    whole = times()
+    smaller = replace(times(), **{name: getattr(whole, name) for name in OF_STAGES})
+    return PipelinedStep(times=whole, micro_batches=micro_batches, last=draw(st.sampled_from([None, smaller])))
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps())
+def test_the_compiled_step_is_that_of_the_tasks(step: PipelinedStep) -> None:
+    timeline = run(lower_pipelined(step.times, step.micro_batches, step.last))
+    played = step.play()
+    assert played.step_time == pytest.approx(timeline.step_time, rel=1e-12)
+    busy = timeline.busy_time()
+    assert played.spent["compute_s"].sum() == pytest.approx(busy["forward"] + busy["backward"])
+    assert step.transmission == pytest.approx(busy["transmission"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps())
+def test_what_each_rank_spends_adds_up_to_the_step(step: PipelinedStep) -> None:
+    played = step.play()
+    assert played.spent.keys() == SPENT.keys()
+    assert sum(played.spent.values()) == pytest.approx(played.step_time)
+    assert all((seconds >= -1e-9 * played.step_time).all() for seconds in played.spent.values())
+    for stage in range(len(step.times.gather)):
+        assert sum(played.breakdown(stage).values()) == pytest.approx(played.step_time)
+
+
+def test_a_rank_waits_for_sends_and_for_other_stages_apart() -> None:
+    """Two stages, one micro-batch: the second waits for the first forward pass and the send, the first for both of the
+    other's passes and two sends."""
+    chunk = {"forward": np.array([1.0, 2.0]), "backward": np.array([3.0, 4.0]), "send": np.array([0.0, 0.5])}
+    none = {each.name: np.zeros(2) for each in fields(StageTimes) if each.name not in chunk}
+    played = PipelinedStep(times=StageTimes(**chunk, **none), micro_batches=1).play()
+    assert played.step_time == 1 + 0.5 + 2 + 4 + 0.5 + 3
+    assert played.spent["pipeline_send_s"].tolist() == [0.5, 0.5]
+    assert played.spent["bubble_s"].tolist() == [0.5 + 2 + 4, 1 + 0.5 + 3]
