@@ -7,7 +7,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.plan import recomputed
 from lightloom.parallelism.strategy_space import Strategies, strategy_space
 from lightloom.parallelism.tensor_parallel import tensor_split
 from tests.parallelism.strategies import chain
@@ -73,10 +72,3 @@ def test_slices_of_the_sequence_are_what_is_whole_otherwise() -> None:
 
 def test_a_model_without_attention_is_not_split() -> None:
     assert tensor_split(chain([(10, 10, 10)] * 4)).degree == 1
-
-
-def test_recomputing_adds_exactly_one_forward_pass() -> None:
-    graph = transformer(2)
-    again = recomputed(graph)
-    assert again.backward_flops == graph.backward_flops + graph.forward_flops
-    assert (again.forward_flops, again.parameters) == (graph.forward_flops, graph.parameters)

@@ -13,7 +13,8 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.plan import local_graph, recomputed
+from lightloom.parallelism.plan import local_graph
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
 from lightloom.planner.pricing.compression import stated
@@ -155,10 +156,11 @@ def test_columns_time_operators_as_the_simulator_does(batch: int) -> None:
     of = job(2)
     one = np.ones(1, np.int64)
     local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
-    for again, graph in enumerate((local, recomputed(local))):
-        forward, backward = of.operator_times(one * batch, one, one * again)
-        lowered = graph_times(graph, of.accelerator, of.settings.precision)
-        assert [forward[0].tolist(), backward[0].tolist()] == [each.tolist() for each in lowered]
+    once, back = graph_times(local, of.accelerator, of.settings.precision)
+    for index, name in enumerate(RECOMPUTATIONS):
+        forward, backward = of.operator_times(one * batch, one, one * index)
+        again = repeated_operators(local, name) * once
+        assert [forward[0].tolist(), backward[0].tolist()] == [once.tolist(), (back + again).tolist()]
 
 
 def test_columns_count_memory_as_the_plans_do() -> None:

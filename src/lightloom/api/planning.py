@@ -120,7 +120,7 @@ def plan(
     ep: int | None = None,
     micro_batches: int | None = None,
     virtual_stages: int | None = None,
-    recompute: Literal["full", "none"] | None = None,
+    recompute: Literal["full", "selective", "none"] | None = None,
     sharding: Literal["fsdp", "none"] | None = None,
     sequence_parallel: bool | None = None,
     quantum: Quantity | Sequence[Quantity] = DEFAULT_QUANTA,

@@ -28,14 +28,15 @@ def block_starts(graph: ComputeGraph) -> Ints:
     """
     starts, current = [0], ""
     for index, operator in enumerate(graph.operators):
-        name = _numbered(operator.block)
+        name = numbered_block(operator.block)
         if name and current and name != current:
             starts.append(index)
         current = name or current
     return np.array(starts, np.int64)
 
 
-def _numbered(block: str) -> str:
+def numbered_block(block: str) -> str:
+    """Return the path of the numbered module that a module lies in or is; empty where there is none."""
     parts = block.split(".")
     number = next((index for index, part in enumerate(parts) if part.isdigit()), None)
     return "" if number is None else ".".join(parts[: number + 1])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -112,6 +112,8 @@ class ParallelPlan:
     memory: MemoryUse
     updated_parameters: float
     """Parameters that one rank's optimizer updates."""
+    recomputed: frozenset[str] = frozenset()
+    """Operators that run their forward pass once more before their backward pass."""
 
     def __post_init__(self) -> None:
         grouped = [name for group in self.groups for name in group.operators]
@@ -147,17 +149,3 @@ def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Ite
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
     """Return the graph of one rank: its batch, and elements as large as the arithmetic stores them."""
     return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
-
-
-def recomputed(graph: ComputeGraph) -> ComputeGraph:
-    """Return the graph whose backward passes also do the FLOPs of their forward passes: full recomputation.
-
-    The backward pass runs the forward pass of its block again, from what entered the block. Kernels of the second
-    forward pass are counted as part of the backward pass: launched once. An operator without FLOPs moves no more memory
-    than before. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; "full" in Megatron.
-    """
-    operators = [
-        replace(operator, backward_flops=operator.backward_flops + operator.forward_flops)
-        for operator in graph.operators
-    ]
-    return replace(graph, operators=tuple(operators))

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
 
 SHARDINGS = ("ddp", "fsdp")
 """What a replica keeps of parameters, gradients and optimizer state: all, or its share (ZeRO stage 3)."""
-RECOMPUTATIONS = ("none", "full")
-"""Activations kept for the backward pass: all, or only what enters each block."""
 MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
 _DEGREES = ("global_batch", "dp", "tp", "sequence_parallel", "pp", "virtual_stages", "micro_batches", "ep")
@@ -137,6 +136,7 @@ def strategy_space(
     sequence_degree: int = 1,
     expert_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
+    recomputations: Sequence[str] = ("none", "full"),
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = 4,
 ) -> Strategies:
@@ -151,6 +151,7 @@ def strategy_space(
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
         expert_degree: what ep must divide, as well as dp (``ExpertSplit.degree``).
         ratios: bytes of a gradient for each byte sent.
+        recomputations: some of :data:`RECOMPUTATIONS`.
         most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
             divides may be interleaved.
         most_virtual_stages: the most chunks a stage.
@@ -169,7 +170,8 @@ def strategy_space(
         if chunks == 1 or micro % pp == 0
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
-    choices = (np.arange(len(degrees)), range(len(SHARDINGS)), range(len(RECOMPUTATIONS)), range(len(algorithms)))
+    repeated = [RECOMPUTATIONS.index(name) for name in recomputations]
+    choices = (np.arange(len(degrees)), range(len(SHARDINGS)), repeated, range(len(algorithms)))
     row, sharding, recomputation, algorithm, ratio = (
         column.ravel() for column in np.meshgrid(*map(np.asarray, (*choices, [*ratios])), indexing="ij")
     )

@@ -61,8 +61,12 @@ def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
     """Return the tasks of all positions: forward passes, backward passes, the update."""
     operators = plan.graph.operators
     forward, backward = (times.tolist() for times in graph_times(plan.graph, accelerator, plan.settings.precision))
+    again = [operator.name in plan.recomputed for operator in operators]
     passes = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
-    passes += [(op, "backward", op.backward_flops, time) for op, time in zip(operators, backward, strict=True)][::-1]
+    passes += [
+        (op, "backward", op.backward_flops + repeated * op.forward_flops, time + repeated * forward_time)
+        for op, repeated, forward_time, time in zip(operators, again, forward, backward, strict=True)
+    ][::-1]
     tasks = [
         Task(
             name=f"{operator.name} {direction}",

@@ -53,7 +53,7 @@ class PlanOptions:
     virtual_stages: Annotated[
         int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
     ] = None
-    recompute: Annotated[str | None, option("Pin activation recomputation: full or none.")] = None
+    recompute: Annotated[str | None, option("Pin activation recomputation: full, selective or none.")] = None
     sharding: Annotated[str | None, option("Pin what replicas shard: none or fsdp.")] = None
     sequence_parallel: Annotated[
         bool | None,

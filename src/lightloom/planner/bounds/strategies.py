@@ -26,7 +26,8 @@ from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
 from lightloom.planner.pricing.stage_exchanges import distance
-from lightloom.planner.pricing.stage_times import Job, stage_memory
+from lightloom.planner.pricing.stage_memory import stage_memory
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.pipelined import StageTimes
 
 _ROUNDING = 1 - 1e-9

@@ -7,7 +7,7 @@ priced by a function that the caller gives: exactly for one strategy, by lower b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,9 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.plan import ParallelPlan
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, attention_core, in_blocks, read_within
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, Strategy, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
@@ -69,7 +70,16 @@ class Job:
     @cached_property
     def columns(self) -> OperatorColumns:
         """The operators."""
-        return operator_columns(self.graph, self.split, self.experts, ELEMENT_BYTES[self.settings.precision])
+        columns = operator_columns(self.graph, self.split, self.experts, ELEMENT_BYTES[self.settings.precision])
+        core = attention_core(self.graph)
+        masks = {
+            "in_block": in_blocks(self.graph),
+            "core": core,
+            "inside_core": read_within(self.graph, core),
+        }
+        return replace(
+            columns, values={**columns.values} | {name: mask.astype(np.int64) for name, mask in masks.items()}
+        )
 
     @cached_property
     def sorts(self) -> tuple[OperatorColumns, Ints]:
@@ -90,6 +100,7 @@ class Job:
         *,
         algorithms: Sequence[str] = (AUTO,),
         ratios: Iterable[float] = (1.0,),
+        recomputations: Sequence[str] = ("none", "full"),
         most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = 4,
     ) -> Strategies:
@@ -103,6 +114,7 @@ class Job:
             blocks=len(self.starts),
             algorithms=algorithms,
             ratios=ratios,
+            recomputations=recomputations,
             most_micro_batches=most_micro_batches,
             most_virtual_stages=most_virtual_stages,
         )
@@ -129,7 +141,10 @@ class Job:
 
     def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators]."""
-        return self.columns.times(self.accelerator, self.settings.precision, samples, tp, recomputation)
+        forward, backward = self.columns.times(
+            self.accelerator, self.settings.precision, samples, tp, np.zeros_like(recomputation)
+        )
+        return forward, backward + repeated(self.columns, recomputation) * forward
 
     def stage_times(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageTimes:
         """Seconds of each chunk and stage; all rows have the same number of both.
@@ -145,12 +160,13 @@ class Job:
             self.settings.precision,
             combination.samples,
             combination.tp,
-            combination.recomputation,
+            np.zeros_like(combination.recomputation),
             sequence_parallel=combination.sequence_parallel,
             ep=combination.ep,
         )
         sent_forward, sent_backward = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
-        sent_backward = sent_backward + combination.recomputation[:, None] * sent_forward
+        again = repeated(columns, combination.recomputation)
+        backward, sent_backward = backward + again * forward, sent_backward + again * sent_forward
         forward, backward, sent_forward, sent_backward = (
             self.sums(seconds, edges)[row] for seconds in (forward, backward, sent_forward, sent_backward)
         )
@@ -217,6 +233,16 @@ class Job:
         return found
 
 
+def repeated(columns: OperatorColumns, recomputation: Ints) -> Ints:
+    """How often each operator repeats its forward pass before its backward pass: [rows, operators]."""
+    full, selective = (
+        (recomputation == RECOMPUTATIONS.index(name))[:, None] * columns[mask]
+        for name, mask in (("full", "in_block"), ("selective", "core"))
+    )
+    times: Ints = full + selective
+    return times
+
+
 def shares(rows: Strategies, whole: Floats, experts: Floats) -> Floats:
     """Parameters of a rank when they are sharded among all that hold the same: [rows, stages]."""
     return whole / rows.dp[:, None] + experts * rows.ep[:, None] / rows.dp[:, None]
@@ -225,7 +251,7 @@ def shares(rows: Strategies, whole: Floats, experts: Floats) -> Floats:
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
     key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
-    key = key * 4 + rows.recomputation * 2 + rows.sequence_parallel
+    key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
     return rows.rows(first), row
 
@@ -239,49 +265,3 @@ def _by_stage(values: Floats, rows: Strategies) -> Floats:
 def sent_ratio(job: Job, ratio: Floats) -> Floats:
     """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
     return np.where(ratio == 1, 1.0, ratio * job.settings.gradient_bytes / 4)
-
-
-def stage_memory(job: Job, rows: Strategies) -> Floats:
-    """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
-
-    As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
-    stages to come (interleaved: of more), and its sharded parameters stay gathered for the whole step.
-    """
-    settings, edges = job.settings, job.chunks(rows)
-    combination, row = combinations(rows)
-    replicated, experts = (each[row] for each in job.held_parameters(combination, edges))
-    kept, passing = (each[row] for each in _activations(job, combination, edges))
-    whole, sharded = replicated + experts, (rows.sharding == 1)[:, None]
-    replicated[:, 0] += job.graph.unused_parameters
-    held = np.where(sharded, shares(rows, replicated, experts), replicated + experts)
-    gradient = np.where(sharded, settings.stored_parameter_bytes, settings.gradient_bytes)
-    state = held * (settings.stored_parameter_bytes + gradient + settings.optimizer_state_bytes)
-    gathered = whole * (settings.sharded_parameter_bytes + settings.sharded_gradient_bytes)
-    state += np.where(sharded & ~rows.plain[:, None], gathered, 0.0)
-    state += _flying(rows, kept)
-    found: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
-    return found
-
-
-def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
-    stages, virtual = int(rows.pp[0]), int(rows.virtual_stages[0])
-    of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
-    for micro_batches in np.unique(rows.micro_batches):
-        which = np.flatnonzero(rows.micro_batches == micro_batches)
-        for stage, counts in enumerate(in_flight(stages, int(micro_batches), virtual)):
-            found[which, stage] = (of_stage[which, :, stage] @ counts.T).max(axis=1)
-    return found
-
-
-def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
-    columns, starts = job.sorts[0], job.starts
-    in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
-    output = columns.outputs(rows.samples) / np.where(in_slices, rows.tp[:, None], 1)
-    blocks = job.sums(output, np.append(starts, len(job.graph.operators)))
-    first = np.searchsorted(starts, edges[:-1])
-    everything, widest = np.add.reduceat(blocks, first, axis=1), np.maximum.reduceat(blocks, first, axis=1)
-    entering = np.add.reduceat(job.entering(rows, starts), first, axis=1)
-    full: Mask = (rows.recomputation == 1)[:, None]
-    return np.where(full, entering, everything), np.where(full, widest, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import ParallelPlan, recomputed
+from lightloom.parallelism.plan import ParallelPlan
+from lightloom.parallelism.recomputation import repeated_operators
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
@@ -91,9 +92,11 @@ def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
     """The exchanges of a strategy that is data parallelism alone; the algorithm and the codec make no difference."""
     key = strategy._replace(algorithm=AUTO, ratio=1.0)
     if key not in job.data_parallel_plans:
-        graph = recomputed(job.graph) if strategy.recomputation == "full" else job.graph
         settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-        job.data_parallel_plans[key] = make_plan(strategy.sharding, graph, strategy.dp, settings)
+        plan = make_plan(strategy.sharding, job.graph, strategy.dp, settings)
+        repeated = repeated_operators(job.graph, strategy.recomputation)
+        names = frozenset(job.graph.operators[index].name for index in np.flatnonzero(repeated))
+        job.data_parallel_plans[key] = replace(plan, recomputed=names)
     return job.data_parallel_plans[key]
 
 

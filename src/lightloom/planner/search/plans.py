@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_time
 from lightloom.parallelism.plan import MemoryUse
+from lightloom.parallelism.recomputation import repeated_operators
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
@@ -246,8 +247,10 @@ class PlanSearch:
         With ``hardware``, the forward passes that recomputation repeats count as well.
         """
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
-        if hardware and isinstance(plan.choice, Strategy) and plan.choice.recomputation == "full":
-            flops += sum(each.forward_flops for each in self.graph.operators)
+        if hardware and isinstance(plan.choice, Strategy):
+            again = repeated_operators(self.graph, plan.choice.recomputation)
+            forward = [operator.forward_flops for operator in self.graph.operators]
+            flops += sum(count for count, repeated in zip(forward, again, strict=True) if repeated)
         peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
         return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0
 
@@ -306,6 +309,6 @@ def label(choice: Strategy | PlacedChoice) -> str:
             f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
             f"{choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "",
             choice.sharding if choice.dp > 1 else "",
-            "recomputing" if choice.recomputation == "full" else "",
+            {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
         ]
     return " · ".join(filter(None, parts))

@@ -11,7 +11,8 @@ from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import find
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, RECOMPUTATIONS, SHARDINGS, Strategies
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, SHARDINGS, Strategies
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.pricing.stage_times import Job

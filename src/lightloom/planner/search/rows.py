@@ -178,7 +178,13 @@ class ClusterRows:
         if not kinds:
             return []
         ratios = (1.0, *self._compressions)
-        space = self.job.space(batches, ratios=ratios, most_micro_batches=self._request.most_micro_batches)
+        pinned = self._request.pins.recomputation
+        space = self.job.space(
+            batches,
+            ratios=ratios,
+            recomputations=("none", "full") if pinned is None else (pinned,),
+            most_micro_batches=self._request.most_micro_batches,
+        )
         space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
         possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):

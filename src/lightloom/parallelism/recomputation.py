@@ -1,0 +1,83 @@
+"""Recomputation: which operators run their forward pass again before their backward pass, and what is kept instead.
+
+    kept        full: what enters a block              selective: all but the insides of attention
+    repeated    every operator of a block              scores, softmax and their product with the values
+
+Blocks are numbered modules (``layers.3``). Embedding, last norm, head and loss lie outside of them: they are computed
+once, and their outputs are kept. A model without numbered modules has nothing to recompute. Sources: Chen et al.,
+"Training Deep Nets with Sublinear Memory Cost", 2016; Korthikanti et al., "Reducing Activation Recomputation in Large
+Transformer Models", MLSys 2023, section 5 (selective); "full" and "selective" are Megatron's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from lightloom.core.arrays import Mask
+from lightloom.parallelism.pipeline import numbered_block
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+RECOMPUTATIONS = ("none", "full", "selective")
+"""Activations kept for the backward pass: all, only what enters each block, or all but the insides of attention."""
+_SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "softmax"})
+"""Kinds between the two products of attention that is written out."""
+
+
+def in_blocks(graph: ComputeGraph) -> Mask:
+    """Return which operators lie in a numbered module: [operators]."""
+    return np.array([bool(numbered_block(operator.block)) for operator in graph.operators], np.bool_)
+
+
+def attention_core(graph: ComputeGraph) -> Mask:
+    """Return which operators of blocks are the inside of attention: [operators].
+
+    Fused attention, or the product of queries and keys, softmax, dropout and the product with the values.
+    """
+    operators = {operator.name: operator for operator in graph.operators}
+    readers = graph.consumers()
+    sources = {name: operator.inputs for name, operator in operators.items()}
+    core = {operator.name for operator in graph.operators if operator.kind == "attention"}
+    for operator in graph.operators:
+        if operator.kind == "softmax":
+            before = _to_products(operator.name, sources, operators)
+            behind = _to_products(operator.name, readers, operators)
+            if before and behind:
+                core |= before | behind | {operator.name}
+    inside = in_blocks(graph)
+    return inside & np.array([operator.name in core for operator in graph.operators], np.bool_)
+
+
+def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:
+    """Return the operators on the way from a softmax to matrix products, these included; none without a product."""
+    passed: set[str] = set()
+    waiting, product = list(neighbours[start]), False
+    while waiting:
+        name = waiting.pop()
+        operator = operators[name]
+        if name in passed or operator.kind not in _SCOREWISE | {"matmul"}:
+            continue
+        passed.add(name)
+        if operator.kind == "matmul":
+            product = True
+        else:
+            waiting.extend(neighbours[name])
+    return passed if product else set()
+
+
+def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
+    """Return the operators whose forward pass is repeated before their backward pass: [operators]."""
+    if recomputation == "full":
+        return in_blocks(graph)
+    if recomputation == "selective":
+        return attention_core(graph)
+    return np.zeros(len(graph.operators), np.bool_)
+
+
+def read_within(graph: ComputeGraph, which: Mask) -> Mask:
+    """Return the operators of ``which`` whose output no other operators read: [operators]."""
+    within = {operator.name for operator, chosen in zip(graph.operators, which, strict=True) if chosen}
+    readers = graph.consumers()
+    alone = [bool(readers[operator.name]) and within.issuperset(readers[operator.name]) for operator in graph.operators]
+    return which & np.array(alone, np.bool_)
