@@ -56,7 +56,7 @@ def planned(model: str, samples: int, quantum: float, k: int, groups: int) -> Hy
 def simulated(plan: HybridPlan, circuits: GroupCircuits, **options: Any) -> tuple[PlacedStep, float]:
     """A step, and what it costs in CPU seconds."""
     began = time.process_time()
-    step = simulate_placed(plan, circuits, load_accelerator("a100"), TrainingSettings(), **options)
+    step = simulate_placed(plan, circuits, load_accelerator("a100").flat(), TrainingSettings(), **options)
     return step, time.process_time() - began
 
 

@@ -222,7 +222,7 @@ def _is_stuck(case: Case) -> bool:
 
 def durations(graph: ComputeGraph, accelerator: str = "a100") -> np.ndarray[Any, Any]:
     """Seconds [operators, 2] by the roofline, bfloat16."""
-    return np.stack(graph_times(graph, load_accelerator(accelerator), "bf16"), axis=1)
+    return np.stack(graph_times(graph, load_accelerator(accelerator).flat(), "bf16"), axis=1)
 
 
 def models() -> Iterator[dict[str, Any]]:

@@ -134,11 +134,18 @@ def cluster(ranks: int) -> Cluster:
 
 
 def job(
-    blocks: int = 4, ranks: int = 8, price: Price | None = None, hidden: int = 256, model: Model = transformer
+    blocks: int = 4,
+    ranks: int = 8,
+    price: Price | None = None,
+    hidden: int = 256,
+    model: Model = transformer,
+    *,
+    kernels: bool = False,
 ) -> Job:
-    """A job at made-up prices."""
+    """A job at made-up prices; with a kernel model, so small a model takes as long as the host launches its kernels."""
     on = cluster(ranks)
-    return Job(model(blocks, hidden), on.accelerator, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+    chip = on.accelerator if kernels else on.accelerator.flat()
+    return Job(model(blocks, hidden), chip, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
 
 
 def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.operators import graph_times
+from lightloom.parallelism.operator_kernels import passes
+from lightloom.parallelism.operators import graph_dispatch, graph_times
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategies
@@ -31,11 +32,11 @@ ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-stri
 
 
 @settings(max_examples=40, deadline=None)
-@given(hiddens, models, st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), prices, st.data())
+@given(hiddens, models, st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), prices, st.booleans(), st.data())
 def test_no_step_is_shorter_than_its_bound(
-    hidden: int, model: Model, blocks: int, factor: int, price: Price, data: st.DataObject
+    hidden: int, model: Model, blocks: int, factor: int, price: Price, kernels: bool, data: st.DataObject
 ) -> None:
-    of = job(blocks, 8, price, hidden, model)
+    of = job(blocks, 8, price, hidden, model, kernels=kernels)
     rows = space(of, batches=(8 * factor, 64))
     some = rows.rows(np.array(sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=6, max_size=6)))))
     plain = rows.rows(rows.plain)
@@ -151,16 +152,17 @@ def test_groups_that_lie_apart_pay_for_the_network_between_domains() -> None:
     assert prices.refusal("all-gather", "one-stage", 3, 1.0, 4) is not None
 
 
-@given(st.integers(1, 70))
-def test_columns_time_operators_as_the_simulator_does(batch: int) -> None:
-    of = job(2)
+@given(st.integers(1, 70), st.booleans())
+def test_columns_time_operators_as_the_simulator_does(batch: int, kernels: bool) -> None:
+    of = job(2, kernels=kernels)
     one = np.ones(1, np.int64)
     local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
-    once, back = graph_times(local, of.accelerator, of.settings.precision)
+    times = graph_times(local, of.accelerator, of.settings.precision)
+    launches = graph_dispatch(local, of.accelerator)
     for index, name in enumerate(RECOMPUTATIONS):
         forward, backward = of.operator_times(one * batch, one, one * index)
-        again = repeated_operators(local, name) * once
-        assert [forward[0].tolist(), backward[0].tolist()] == [once.tolist(), (back + again).tolist()]
+        lowered = passes(times, launches, repeated_operators(local, name).astype(np.int64))
+        assert [forward[0].tolist(), backward[0].tolist()] == [seconds.tolist() for seconds in lowered]
 
 
 def test_columns_count_memory_as_the_plans_do() -> None:

@@ -191,7 +191,11 @@ def test_megatrons_plan_of_gpt3_is_priced() -> None:
     degrees = {"dp": 8, "tp": 8, "pp": 16, "micro_batches": 192, "virtual_stages": 1}
     pins = Pins(**degrees, recomputation="full", sharding="ddp", sequence_parallel=False)
     request = SearchRequest(global_batches=(1536,), pins=pins, algorithms=("ring",))
-    found = search(load_workload("gpt3-175b", batch=32), load_cluster("a100-1024-two-tier"), request)
+    found = search(
+        load_workload("gpt3-175b", batch=32),
+        load_cluster("a100-1024-two-tier", {"training.attention": "unfused"}),
+        request,
+    )
     (plan,) = found.ranking
     assert isinstance(plan, Plan) and plan.fits and plan.global_batch == 1536
     assert 0.25 < found.utilization(plan) < found.utilization(plan, hardware=True) < 0.5

@@ -235,7 +235,7 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
     balanced = figure4.split()
     plan = HybridPlan(figure4.plan().placement, balanced, figure4.K, 1)
     fabric = systems.fabric("electrical", figure4.K, 8192)
-    step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100"), TrainingSettings())
+    step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100").flat(), TrainingSettings())
     assert plan.traffic.data_parallel.nnz == 0
     assert step.sent_bytes == pytest.approx(plan.traffic.total.sum())
     assert step.step_time >= plan.placement.makespan * (1 - 1e-9)

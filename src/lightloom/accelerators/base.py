@@ -2,16 +2,17 @@
 
 A subclass changes how operators are priced by overriding :meth:`Accelerator.operator_times` or what that calls.
 Simulated steps and the search of the planner price every operator by this method, and every optimizer update by
-:meth:`Accelerator.memory_time`.
+:meth:`Accelerator.update_time`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from lightloom.accelerators.kernels import KernelModel, KernelShapes, Rates
 from lightloom.core.arrays import Floats
 from lightloom.core.described import Described
 from lightloom.core.errors import UnsupportedError
@@ -44,12 +45,15 @@ class Work(NamedTuple):
     """Floating-point operations; a multiply-accumulate counts as two."""
     nbytes: Floats
     """Bytes read from and written to main memory."""
+    kernels: KernelShapes | None = None
+    """The kernels that they launch; null for an accelerator without a kernel model."""
 
 
 class Accelerator(Described):
     """One accelerator: what a rank computes on.
 
-    The price of an operator is a roofline. Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
+    The price of an operator is that of its kernels where there is a kernel model, otherwise a roofline. Source:
+    Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
     """
 
     name: str = "accelerator"
@@ -61,7 +65,9 @@ class Accelerator(Described):
     memory: Size | None = None
     """Size of the main memory, in bytes; null when unknown, so that no plan is checked against it."""
     efficiency: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Attained fraction of the roofline, the same for arithmetic and for memory."""
+    """Attained fraction of the roofline, the same for arithmetic and for memory, where there is no kernel model."""
+    kernels: KernelModel | None = None
+    """What kernels of each shape reach; null prices every operator by the roofline and ``efficiency``."""
     kernel_launch: Seconds = 0.0
     """Launch time that every operator adds to the roofline in each pass, in seconds."""
     power: Watts | None = None
@@ -69,8 +75,21 @@ class Accelerator(Described):
     sources: dict[str, str] = Field(default_factory=dict)
     """Source of each value, by field name (``peak.bf16`` for one precision)."""
 
+    @model_validator(mode="after")
+    def _kernels_move_memory(self) -> Self:
+        if self.kernels is not None and self.memory_bandwidth is None:
+            raise ValueError("kernels need a memory_bandwidth")
+        return self
+
     def heading(self) -> str:
         return self.name
+
+    def unused_fields(self) -> tuple[str, ...]:
+        return () if self.kernels is None else ("efficiency",)
+
+    def flat(self) -> Self:
+        """Return the same accelerator priced by the roofline and ``efficiency``, without its kernel model."""
+        return self.model_copy(update={"kernels": None})
 
     def peak_rate(self, precision: Precision) -> float:
         """Return the peak FLOP/s at one precision.
@@ -91,20 +110,31 @@ class Accelerator(Described):
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.
         """
-        return flops / (self.efficiency * self.peak_rate(precision))
+        fraction = self.efficiency if self.kernels is None else self.kernels.gemm_fraction
+        return flops / (fraction * self.peak_rate(precision))
 
     def memory_time(self, nbytes: Amount) -> Amount:
         """Return the seconds to move ``nbytes`` to or from memory; 0 where the memory is not in the model."""
-        return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (self.efficiency * self.memory_bandwidth)
+        fraction = self.efficiency if self.kernels is None else self.kernels.memory_fraction
+        return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (fraction * self.memory_bandwidth)
+
+    def update_time(self, nbytes: Amount) -> Amount:
+        """Return the seconds of an optimizer's update that moves ``nbytes``."""
+        return self.memory_time(nbytes if self.kernels is None else nbytes * self.kernels.optimizer_traffic)
 
     def operator_times(self, work: Work, precision: Precision) -> Floats:
         """Return the seconds of each operator in one pass.
 
-        The longer of :meth:`compute_time` and :meth:`memory_time`, plus ``kernel_launch``; an operator without work is
-        not launched and takes no time.
+        Where there is a kernel model and the kernels are known, those of the kernels. Otherwise the longer of
+        :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator without work is not
+        launched and takes no time.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.
         """
-        busy = np.maximum(self.compute_time(work.flops, precision), self.memory_time(work.nbytes))
+        if self.kernels is not None and self.memory_bandwidth is not None and work.kernels is not None:
+            rates = Rates(self.peak_rate(precision), self.memory_bandwidth)
+            busy = self.kernels.operator_times(work.nbytes, work.flops, work.kernels, rates)
+        else:
+            busy = np.maximum(self.compute_time(work.flops, precision), self.memory_time(work.nbytes))
         return np.where(busy > 0, busy + self.kernel_launch, 0.0)

@@ -35,6 +35,8 @@ class Place:
 def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerator:
     """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
 
+    An efficiency that differs from the base's replaces its kernel model.
+
     Raises:
         ConfigError: an unknown name, or a field that is missing, unknown or out of range.
     """
@@ -43,6 +45,11 @@ def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerato
     if plugin is not None and isinstance(part, str):
         return plugin
     fields = _fields(part, place, accelerators.description if plugin is None else lambda _: dict(plugin))
+    if isinstance(part, Mapping) and "base" in part and "efficiency" in part:
+        if part.get("kernels") is not None:
+            raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
+        sources = {name: text for name, text in fields["sources"].items() if name != "kernels"}
+        fields |= {"kernels": None, "sources": sources}
     kind = Accelerator if plugin is None else type(plugin)
     built: Accelerator = _validated(kind, {"name": Path(based_on).stem} | fields, place)
     return built
@@ -80,7 +87,7 @@ def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str
     if "kind" in own:
         raise place.complaint("not expected beside 'base', which has a kind already", ".kind")
     below = _described(base, place, describe)
-    merged = below | {key: _laid_over(below.get(key), value) for key, value in own.items()}
+    merged = below | {key: _laid_over(below.get(key), value, place.where) for key, value in own.items()}
     changed = own.keys() - {"sources"}
     # A value that replaces a sourced one must not inherit its source.
     kept = {key: text for key, text in below.get("sources", {}).items() if key.split(".")[0] not in changed}
@@ -88,8 +95,15 @@ def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str
     return merged
 
 
-def _laid_over(below: Any, value: Any) -> Any:
-    return dict(below) | dict(value) if isinstance(below, Mapping | Config) and isinstance(value, Mapping) else value
+def _laid_over(below: Any, value: Any, where: str) -> Any:
+    """A field's value over that of the base, part by part where both have parts, changed parts with a new source."""
+    if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
+        return value
+    merged = dict(below) | dict(value)
+    if "sources" in merged:
+        changed = dict.fromkeys(sorted(value.keys() - {"sources"}), f"set by {where}")
+        merged["sources"] = dict(below).get("sources", {}) | changed | value.get("sources", {})
+    return merged
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lightloom.accelerators.base import Precision
 from lightloom.core.fields import Config, Count, Size
+
+Attention = Literal["flash", "unfused"]
+"""How attention is computed: in one kernel that never stores its scores, or as products with a softmax between."""
 
 
 class TrainingSettings(Config):
@@ -17,6 +20,8 @@ class TrainingSettings(Config):
     """Samples that one rank works on in a step."""
     precision: Precision = "bf16"
     """Number format of the arithmetic and of activations."""
+    attention: Attention = "flash"
+    """How attention is computed; it matters on accelerators with a kernel model."""
     gradient_bytes: Count = 4
     """Bytes of one gradient element that data parallelism exchanges (DDP keeps the parameters' float32)."""
     sharded_parameter_bytes: Count = 2

@@ -23,9 +23,14 @@ class Described(Config):
         """Return what the object is, in a few words."""
         return type(self).__name__
 
+    def unused_fields(self) -> tuple[str, ...]:
+        """Return the fields that have a value without a meaning, because of others; the line leaves them out."""
+        return ()
+
     def __repr__(self) -> str:
         fields = formatted_fields(self)
-        named = [name for name in fields if name not in _COSTS and _belongs_in_line(getattr(self, name))]
+        omitted = {*_COSTS, *self.unused_fields()}
+        named = [name for name in fields if name not in omitted and _belongs_in_line(getattr(self, name))]
         return f"{self.heading()}: " + "; ".join(f"{name.replace('_', ' ')} {fields[name]}" for name in named)
 
     __str__ = __repr__

@@ -12,26 +12,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator, Precision, Work
+from lightloom.clusters.settings import Attention
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.expert_parallel import ExpertSplit
+from lightloom.parallelism.operator_kernels import (
+    Divisors,
+    dispatch_times,
+    kernel_columns,
+    kernel_shapes,
+)
 from lightloom.parallelism.tensor_parallel import TensorSplit
 from lightloom.workloads.graph import ComputeGraph, has_samples
 
 _COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
 
 
-def backward_bytes(forward_flops: Floats, backward_flops: Floats, forward_bytes: Floats, is_input: Ints) -> Floats:
-    """Memory traffic of backward passes: as many times that of the forward pass as their FLOPs are (an assumption).
+def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) -> Floats:
+    """How many times the work of the forward pass a backward pass does: as many times as its FLOPs are (an assumption).
 
-    The two gradients of a convolution thus move twice the bytes. An operator without FLOPs moves as much as forward, an
-    input of the model nothing.
+    The two gradients of a product make it 2. An operator without FLOPs works as much as forward, an input of the model
+    not at all.
     """
     unrelated = np.broadcast_to(1.0 - is_input, forward_flops.shape).copy()
-    return forward_bytes * np.divide(backward_flops, forward_flops, out=unrelated, where=forward_flops > 0)
+    return np.divide(backward_flops, forward_flops, out=unrelated, where=forward_flops > 0)
 
 
-def graph_times(graph: ComputeGraph, accelerator: Accelerator, precision: Precision) -> tuple[Floats, Floats]:
+def graph_times(
+    graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
+) -> tuple[Floats, Floats]:
     """Return the seconds of every operator of a graph forward and backward, each of shape [operators].
+
+    The host's launches are left out (:func:`graph_dispatch`).
 
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
@@ -39,10 +50,20 @@ def graph_times(graph: ComputeGraph, accelerator: Accelerator, precision: Precis
     counts = [(operator.forward_flops, operator.backward_flops, operator.forward_bytes) for operator in graph.operators]
     forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
     is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
-    return (
-        accelerator.operator_times(Work(forward, nbytes), precision),
-        accelerator.operator_times(Work(backward, backward_bytes(forward, backward, nbytes, is_input)), precision),
-    )
+    times = repetition(forward, backward, is_input)
+    works = Work(forward, nbytes), Work(backward, nbytes * times)
+    if accelerator.kernels is not None:
+        columns = kernel_columns(graph.operators, attention)
+        kernels = kernel_shapes(columns, forward, times, graph.element_bytes, Divisors())
+        works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
+    return accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
+
+
+def graph_dispatch(
+    graph: ComputeGraph, accelerator: Accelerator, attention: Attention = "flash"
+) -> tuple[Floats, Floats]:
+    """Return the seconds in which the host launches every operator of a graph forward and backward: [operators]."""
+    return dispatch_times(kernel_columns(graph.operators, attention), accelerator)
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,6 @@ class OperatorColumns:
         precision: Precision,
         samples: Ints,
         tp: Ints,
-        recomputation: Ints,
         *,
         sequence_parallel: Mask | None = None,
         ep: Ints | None = None,
@@ -88,21 +108,44 @@ class OperatorColumns:
 
         As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
         parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
-        many tokens more for each as it has experts fewer.
+        many tokens more for each as it has experts fewer. The host's launches are left out (:meth:`dispatch`).
         """
         share = np.where(self["divided"], tp[:, None], 1)
         if sequence_parallel is not None and sequence_parallel.any():
             share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
-        forward = self._scaled("forward_flops", "sampled", samples).astype(np.float64)
-        backward = self._scaled("backward_flops", "sampled", samples) + recomputation[:, None] * forward
+        flops = self._scaled("forward_flops", "sampled", samples).astype(np.float64)
+        backward_flops = self._scaled("backward_flops", "sampled", samples).astype(np.float64)
         shared = self["shared_bytes"]
         nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples) + shared)
         if ep is not None and (ep > 1).any():
             nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
-        moved_backward = backward_bytes(forward, backward, nbytes, self["is_input"])
-        return (
-            accelerator.operator_times(Work(forward / share, nbytes / share), precision),
-            accelerator.operator_times(Work(backward / share, moved_backward / share), precision),
+        times = repetition(flops, backward_flops, self["is_input"])
+        forward = Work(flops / share, nbytes / share)
+        backward = Work(backward_flops / share, nbytes * times / share)
+        if accelerator.kernels is not None:
+            divisors = self._divisors(share, tp, np.ones_like(tp) if ep is None else ep)
+            kernels = kernel_shapes(self.values, flops, times, self.element_bytes, divisors)
+            forward, backward = forward._replace(kernels=kernels[0]), backward._replace(kernels=kernels[1])
+        return accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+
+    def dispatch(self, accelerator: Accelerator) -> tuple[Floats, Floats]:
+        """Return the seconds in which the host launches every operator forward and backward, each [operators].
+
+        A pass takes no less than those of all its operators together.
+        """
+        return dispatch_times(self.values, accelerator)
+
+    def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
+        """How a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its FLOPs."""
+        divided, one = self["divided"] == 1, np.ones_like(share)
+        weights = divided & (self["weighted"] == 1)
+        by_rows = weights & (self["forward"] == 1)
+        held = self["held"] == 1
+        return Divisors(
+            m=np.where(divided, one, share) / np.where(held, ep[:, None], 1),
+            n=np.where(weights & ~by_rows, tp[:, None], one),
+            k=np.where(by_rows, tp[:, None], one),
+            products=np.where(divided & ~weights, tp[:, None], one) * np.where(held, ep[:, None], 1),
         )
 
     def alike(self) -> tuple[OperatorColumns, Ints]:
@@ -122,9 +165,13 @@ class OperatorColumns:
 
 
 def operator_columns(
-    graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int
+    graph: ComputeGraph,
+    split: TensorSplit,
+    experts: ExpertSplit,
+    element_bytes: int,
+    attention: Attention = "flash",
 ) -> OperatorColumns:
-    """Return the columns of a graph."""
+    """Return the columns of a graph, its attention computed in that way."""
     operators = graph.operators
     columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
     elements = columns["activation_bytes"] // graph.element_bytes
@@ -137,10 +184,12 @@ def operator_columns(
     masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
     masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
+    masks["weighted"] = np.array([operator.kind in ("linear", "experts") for operator in operators], np.bool_)
     columns |= {
         "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
         "read_bytes": columns["activation_bytes"][source],
     }
+    columns |= kernel_columns(operators, attention)
     return OperatorColumns(
         columns | {name: operator.astype(np.int64) for name, operator in masks.items()},
         graph.batch,

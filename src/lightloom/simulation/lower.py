@@ -16,10 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lightloom.accelerators.base import Accelerator
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
-from lightloom.parallelism.operators import graph_times
+from lightloom.parallelism.operator_kernels import passes
+from lightloom.parallelism.operators import graph_dispatch, graph_times
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task
 
@@ -60,12 +63,14 @@ def lower(
 def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
     """Return the tasks of all positions: forward passes, backward passes, the update."""
     operators = plan.graph.operators
-    forward, backward = (times.tolist() for times in graph_times(plan.graph, accelerator, plan.settings.precision))
-    again = [operator.name in plan.recomputed for operator in operators]
-    passes = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
-    passes += [
-        (op, "backward", op.backward_flops + repeated * op.forward_flops, time + repeated * forward_time)
-        for op, repeated, forward_time, time in zip(operators, again, forward, backward, strict=True)
+    settings, again = plan.settings, [operator.name in plan.recomputed for operator in operators]
+    times = graph_times(plan.graph, accelerator, settings.precision, settings.attention)
+    launches = graph_dispatch(plan.graph, accelerator, settings.attention)
+    forward, backward = (seconds.tolist() for seconds in passes(times, launches, np.array(again, np.int64)))
+    work = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
+    work += [
+        (op, "backward", op.backward_flops + repeated * op.forward_flops, time)
+        for op, repeated, time in zip(operators, again, backward, strict=True)
     ][::-1]
     tasks = [
         Task(
@@ -75,13 +80,13 @@ def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
             duration=seconds,
             details={"operator": operator.name, "kind": operator.kind, "flops": flops},
         )
-        for operator, direction, flops, seconds in passes
+        for operator, direction, flops, seconds in work
     ]
     update = Task(
         name="optimizer update",
         resource="compute",
         category="update",
-        duration=accelerator.memory_time(plan.updated_parameters * plan.settings.optimizer_traffic_bytes),
+        duration=accelerator.update_time(plan.updated_parameters * plan.settings.optimizer_traffic_bytes),
         details={"parameters": plan.updated_parameters},
     )
     return [*tasks, update]

@@ -177,7 +177,7 @@ class _Builder:
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
         nbytes = held_parameters(self._plan) * settings.optimizer_traffic_bytes
-        update = accelerator.memory_time(nbytes)
+        update = accelerator.update_time(nbytes)
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
         none = np.full(len(passes), -1)

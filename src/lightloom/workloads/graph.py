@@ -94,6 +94,8 @@ class Operator:
     """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and constants."""
     block: str = ""
     """Path of the enclosing module; empty at the top."""
+    causal: bool = False
+    """Attention in which a token sees only those before it: kernels may leave out half of what the FLOPs count."""
 
     def __post_init__(self) -> None:
         if not self.name:

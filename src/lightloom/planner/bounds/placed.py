@@ -94,7 +94,7 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     parts, share = table.parts(rows, forward)
     parameters = job.columns["parameters"] * table.placed
     total = (forward + backward)[:, table.placed].sum(axis=1)
-    update = job.accelerator.memory_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes))
+    update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes))
     last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
     settings = job.settings
@@ -234,7 +234,7 @@ def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
         balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
     )
     nbytes = held_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
-    update = job.accelerator.memory_time(nbytes)
+    update = job.accelerator.update_time(nbytes)
     busy = np.bincount(device, balanced.forward + balanced.backward, k)
     begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
     np.minimum.at(begin, device, there - balanced.forward)

@@ -133,7 +133,7 @@ def _plain_bound(job: Job, rows: Strategies, sharding: str, lines: PriceLines) -
     forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
-    update = job.accelerator.memory_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)
+    update = job.accelerator.update_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)
     if not plan.exchanges:
         computing: Floats = done[:, -1] + update
         return computing

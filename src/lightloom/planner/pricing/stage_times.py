@@ -17,6 +17,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
+from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.plan import ParallelPlan
@@ -70,8 +71,8 @@ class Job:
     @cached_property
     def columns(self) -> OperatorColumns:
         """The operators."""
-        columns = operator_columns(self.graph, self.split, self.experts, ELEMENT_BYTES[self.settings.precision])
-        core = attention_core(self.graph)
+        element_bytes, core = ELEMENT_BYTES[self.settings.precision], attention_core(self.graph)
+        columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
         masks = {
             "in_block": in_blocks(self.graph),
             "core": core,
@@ -140,11 +141,9 @@ class Job:
         return self.columns.outputs(samples)
 
     def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Seconds of every operator forward and backward, each [rows, operators]."""
-        forward, backward = self.columns.times(
-            self.accelerator, self.settings.precision, samples, tp, np.zeros_like(recomputation)
-        )
-        return forward, backward + repeated(self.columns, recomputation) * forward
+        """Seconds of every operator forward and backward, each [rows, operators], no pass shorter than its launches."""
+        times = self.columns.times(self.accelerator, self.settings.precision, samples, tp)
+        return passes(times, self.columns.dispatch(self.accelerator), repeated(self.columns, recomputation))
 
     def stage_times(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageTimes:
         """Seconds of each chunk and stage; all rows have the same number of both.
@@ -160,7 +159,6 @@ class Job:
             self.settings.precision,
             combination.samples,
             combination.tp,
-            np.zeros_like(combination.recomputation),
             sequence_parallel=combination.sequence_parallel,
             ep=combination.ep,
         )
@@ -170,6 +168,9 @@ class Job:
         forward, backward, sent_forward, sent_backward = (
             self.sums(seconds, edges)[row] for seconds in (forward, backward, sent_forward, sent_backward)
         )
+        launched, launched_backward = columns.dispatch(self.accelerator)
+        forward = np.maximum(forward, self.sums(launched[None, :], edges))
+        backward = np.maximum(backward, self.sums(launched_backward + again * launched, edges)[row])
         dense, experts = (parameters[row] for parameters in self.held_parameters(combination, edges))
         gather, exchange = replica_exchanges(
             self.settings, rows, self.fabric, dense, experts, exchange_time, sharing=sharing
@@ -189,7 +190,7 @@ class Job:
             send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
             gather=gather,
             exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],
-            update=self.accelerator.memory_time(updated * float(self.settings.optimizer_traffic_bytes)),
+            update=self.accelerator.update_time(updated * float(self.settings.optimizer_traffic_bytes)),
         )
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:

@@ -24,7 +24,7 @@ ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
     """Return, by model, the fastest of all strategies, and the fastest with sharded and with plain data parallelism."""
     settings = TrainingSettings(batch_per_rank=1)
-    prices, chip = GroupPrices(fabric, settings, choices=ALGORITHMS), load_accelerator("a100")
+    prices, chip = GroupPrices(fabric, settings, choices=ALGORITHMS), load_accelerator("a100").flat()
     on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=settings)
     return {key: _of(wanted, on, prices) for key, wanted in JOBS.items()}
 

@@ -139,7 +139,7 @@ def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
     """
     plan = _plan(setting, k, quantum)
     on = fabric(setting.system, setting.ranks, setting.gbps)
-    chip = load_accelerator(setting.accelerator)
+    chip = load_accelerator(setting.accelerator).flat()
     training = TrainingSettings(precision=PRECISIONS[setting.accelerator])
     return simulate_best(plan, on, chip, training)
 
@@ -162,7 +162,7 @@ def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Part
 @cache
 def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.ndarray[Any, Any]]:
     """The graph of so many samples, and seconds [operators, 2] of both passes by the roofline."""
-    chip, precision = load_accelerator(accelerator), PRECISIONS[accelerator]
+    chip, precision = load_accelerator(accelerator).flat(), PRECISIONS[accelerator]
     graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
     return graph, np.stack(graph_times(graph, chip, precision), axis=1)
 

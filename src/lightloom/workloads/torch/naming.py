@@ -167,6 +167,12 @@ def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str
     return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}
 
 
+def is_causal(arguments: Sequence[object]) -> bool:
+    """Whether arguments of scaled dot-product attention, those by name last, ask for a causal mask: their first truth
+    value does."""
+    return next((argument for argument in arguments if isinstance(argument, bool)), False)
+
+
 def attention_dimensions(q: Tensor, k: Tensor, batch: int | None) -> dict[str, int]:
     """q (B, H, T, D), k (B, key H, key T, D); leading axes other than B count as heads."""
     samples = batch or 1

@@ -198,6 +198,7 @@ class Recorder:
             forward_bytes=(read + written) * ELEMENT_BYTES,
             shared_bytes=shared * ELEMENT_BYTES,
             block=block,
+            causal=kind == "attention" and naming.is_causal(frame.arguments),
         )
         return operator, axes
 

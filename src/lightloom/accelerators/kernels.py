@@ -1,0 +1,244 @@
+"""What the kernels of an operator take: matrix products by shape, attention, and what waits for memory.
+
+    product     tiles, rounded up to whole waves over the compute units, at the reached rate; each wave pays a fixed
+                depth for filling its pipeline and writing its tile; never faster than its matrices can be moved
+    attention   flash: at its own reached fractions of the peak; unfused: two products forward, four backward, and the
+                traffic of its scores
+    others      bytes over the reached bandwidth of memory, less what fusion saves
+
+Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave quantisation); Dao et al.,
+"FlashAttention", NeurIPS 2022; Korthikanti et al., MLSys 2023 (traffic of the scores).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.fields import Config, Count, Seconds
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Factor = Annotated[float, Field(gt=0)]
+
+TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.93), (64, 128, 0.75), (64, 64, 0.6))
+"""Rows and columns of a tile of the product that one compute unit makes, and its rate relative to the best. The guide
+names the tiles and their order; the rates of the smaller ones are assumptions."""
+LEAST_DEPTH = 256
+"""Depth below which a product is not cut into several along its depth (split-K), an assumption."""
+SCORE_ACCESSES = (5, 6)
+"""Reads and writes of each score in unfused attention, forward and backward: scale, mask and softmax (2), dropout (3);
+backward of dropout (3) and of softmax (3). ``KernelModel.score_traffic`` multiplies them."""
+FLASH_BACKWARD = 2.5
+"""Products of the backward pass of flash attention for each of the forward pass: five instead of two."""
+
+
+class KernelKind(IntEnum):
+    """What kind of kernels an operator launches."""
+
+    MEMORY = 0
+    """Waits for memory: everything that is no matrix product."""
+    PRODUCT = 1
+    """Matrix products of a known shape, convolutions and experts among them."""
+    FLASH = 2
+    """Attention in one kernel, whose scores never reach memory."""
+    UNFUSED = 3
+    """Attention as two products, with softmax and dropout on the scores between them."""
+    ARITHMETIC = 4
+    """Products of an unknown shape, at the rate of large ones."""
+
+
+class KernelShapes(NamedTuple):
+    """Kernels of operators in one pass; ``kind`` and ``causal`` have shape [operators], the rest [rows, operators]."""
+
+    kind: Ints
+    """Values of :class:`KernelKind`."""
+    m: Floats
+    """Rows of a product (tokens, or positions of a convolution's output); queries of attention."""
+    n: Floats
+    """Columns of a product; keys of attention."""
+    k: Floats
+    """Depth of a product, what is summed over; size of a head."""
+    products: Floats
+    """Independent products: experts, groups, or samples times heads."""
+    repeats: Floats
+    """How often the left matrix holds an element of the input: positions of a convolution's kernel, otherwise 1."""
+    forward: Floats
+    """How often the forward kernels run in this pass."""
+    input_gradient: Floats
+    """How often the gradient of the input is computed."""
+    weight_gradient: Floats
+    """How often the gradient of the weights is computed."""
+    causal: Ints
+    """1 for attention in which a token sees only those before it, otherwise 0."""
+    element_bytes: int
+    """Bytes of one element."""
+
+
+class Rates(NamedTuple):
+    """What an accelerator's data sheet promises."""
+
+    peak: float
+    """FLOP/s."""
+    bandwidth: float
+    """Bytes per second of the main memory."""
+
+
+class Prior(NamedTuple):
+    """What is believed of a parameter before any measurement."""
+
+    value: float
+    """Median."""
+    spread: float
+    """Standard deviation of the parameter's logarithm."""
+    source: str
+    """Where the value comes from, or ``assumption: ...``."""
+
+
+class KernelModel(Config):
+    """Reached rates of one accelerator's kernels; a calibration replaces the values, the catalog's are priors."""
+
+    compute_units: Count
+    """Units that each make one tile of a product at a time: streaming multiprocessors."""
+    gemm_fraction: Fraction = 0.85
+    """Fraction of the peak that large products reach."""
+    gemm_depth: Factor = 400.0
+    """Depth at which a product reaches half of its rate."""
+    flash_forward: Fraction = 0.4
+    """Fraction of the peak that flash attention reaches forward, counting only the scores that are needed."""
+    flash_backward: Fraction = 0.3
+    """The same backward."""
+    memory_fraction: Fraction = 0.82
+    """Fraction of the memory's bandwidth that element-wise kernels reach."""
+    fusion: Factor = 0.8
+    """Traffic of element-wise operators that is left after fusion; 1 if each reads its inputs and writes its output."""
+    score_traffic: Factor = 1.0
+    """Traffic of the scores in unfused attention, relative to :data:`SCORE_ACCESSES`."""
+    dispatch: Seconds = 10e-6
+    """Seconds that the host takes to launch a kernel; a pass takes no less than all of its kernels."""
+    optimizer_traffic: Factor = 1.0
+    """Traffic of an optimizer's update relative to ``optimizer_traffic_bytes`` of the training settings."""
+    spreads: dict[str, float] = Field(default_factory=dict)
+    """Standard deviation of a parameter's logarithm, where it is not the one of :data:`SPREADS`."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Source of a parameter, where it is not the one of :data:`SOURCES`."""
+
+    @model_validator(mode="after")
+    def _known_parameters(self) -> Self:
+        unknown = (self.spreads.keys() | self.sources.keys()) - type(self).model_fields.keys()
+        if unknown:
+            raise ValueError(f"spreads and sources of unknown parameters: {', '.join(sorted(unknown))}")
+        return self
+
+    def priors(self) -> dict[str, Prior]:
+        """Return value, spread and source of every parameter that a calibration may change."""
+        return {
+            name: Prior(getattr(self, name), self.spreads.get(name, spread), self.sources.get(name, SOURCES[name]))
+            for name, spread in SPREADS.items()
+        }
+
+    def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
+        """Return the seconds to move bytes to or from memory."""
+        return nbytes / (self.memory_fraction * rates.bandwidth)
+
+    def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
+        """Return the seconds of ``products`` products of [m, k] by [k, n], without regard to memory.
+
+        The fastest tile counts. Products too small for all compute units are cut along their depth.
+        """
+        units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
+        most = np.maximum(k // LEAST_DEPTH, 1.0)
+        seconds = np.full(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(k), np.shape(products)), np.inf)
+        for rows, columns, relative in TILES:
+            tiles = np.ceil(m / rows) * np.ceil(n / columns) * products
+            cuts = np.clip(np.floor(units / tiles), 1.0, most)
+            waves = np.ceil(tiles * cuts / units)
+            tile = 2.0 * rows * columns * (k / cuts + self.gemm_depth) / (rate * relative)
+            seconds = np.minimum(seconds, waves * tile)
+        return seconds
+
+    def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
+        """Return the seconds of each operator in one pass, [rows, operators]; ``nbytes`` and ``flops`` likewise."""
+        seconds = self.memory_time(nbytes, rates)
+        memory, arithmetic = kernels.kind == KernelKind.MEMORY, kernels.kind == KernelKind.ARITHMETIC
+        seconds = np.where(memory, seconds * self.fusion, seconds)
+        computing = flops / (self.gemm_fraction * rates.peak)
+        seconds = np.where(arithmetic, np.maximum(seconds, computing), seconds)
+        for kind, price in (
+            (KernelKind.PRODUCT, self._products),
+            (KernelKind.FLASH, self._flash),
+            (KernelKind.UNFUSED, self._unfused),
+        ):
+            which = np.flatnonzero(kernels.kind == kind)
+            if len(which):
+                seconds[..., which] = price(_select(kernels, which), seconds[..., which], rates)
+        return np.where(flops + nbytes > 0, seconds, 0.0)
+
+    def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
+        matrices = m * k / kernels.repeats + k * n + m * n
+        moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
+        seconds = np.zeros_like(m)
+        for times, rows, columns, depth in (
+            (kernels.forward, m, n, k),
+            (kernels.input_gradient, m, k, n),
+            (kernels.weight_gradient, k, n, m),
+        ):
+            if times.any():
+                seconds += times * np.maximum(self.product_time(rows, columns, depth, products, rates), moving)
+        return seconds
+
+    def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
+        needed = np.where(kernels.causal == 1, 0.5, 1.0)
+        flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * needed
+        # Half of the backward kernel stands for each of the two gradients.
+        backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
+        computing = flops / rates.peak * (kernels.forward / self.flash_forward + backward)
+        return np.maximum(computing, moving)
+
+    def _unfused(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        queries, keys, size, heads = kernels.m, kernels.n, kernels.k, kernels.products
+        scores = self.product_time(queries, keys, size, heads, rates)
+        values = self.product_time(queries, size, keys, heads, rates)
+        traffic = self.memory_time(kernels.element_bytes * heads * queries * keys * self.score_traffic, rates)
+        moved, returned = SCORE_ACCESSES
+        gradients = (kernels.input_gradient + kernels.weight_gradient) / 2
+        return kernels.forward * (scores + values + moved * traffic) + gradients * (
+            2 * scores + 2 * values + returned * traffic
+        )
+
+
+def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:
+    """Return the kernels of some of the operators."""
+    arrays = {name: getattr(kernels, name)[..., which] for name in KernelShapes._fields if name != "element_bytes"}
+    return kernels._replace(**arrays)
+
+
+SPREADS: dict[str, float] = {
+    "gemm_fraction": 0.1,
+    "gemm_depth": 0.7,
+    "flash_forward": 0.3,
+    "flash_backward": 0.3,
+    "memory_fraction": 0.1,
+    "fusion": 0.3,
+    "score_traffic": 0.3,
+    "dispatch": 0.5,
+    "optimizer_traffic": 0.3,
+}
+"""Standard deviation of the logarithm of each parameter that a calibration may change."""
+SOURCES: dict[str, str] = {
+    "gemm_fraction": "Dao, FlashAttention-2, ICLR 2024, section 1: optimized GEMM reaches 80 to 90 % of A100's peak",
+    "gemm_depth": "assumption: filling the pipeline and writing a tile of 128 x 256 take as long as a depth of some "
+    "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
+    "flash_forward": "Dao, FlashAttention-2, section 1: FlashAttention reaches 30 to 50 % of A100's peak forward",
+    "flash_backward": "Dao, FlashAttention-2, section 1: FlashAttention reaches 25 to 35 % backward",
+    "memory_fraction": "assumption: below the 0.9 of the data sheet that a copy reaches",
+    "fusion": "assumption: bias, dropout and residual sum are one kernel (Shoeybi et al., Megatron-LM, 2019)",
+    "score_traffic": "assumption: each score is read and written once a kernel",
+    "dispatch": "assumption: PyTorch takes 5 to 25 us to launch a kernel from Python",
+    "optimizer_traffic": "assumption: each value is read and written once an update",
+}
+"""Source of each parameter's value."""
