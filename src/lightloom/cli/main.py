@@ -36,6 +36,10 @@ COMMANDS = {
         "lightloom.cli.reproduce",
         "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
     ),
+    "accuracy": Entry(
+        "lightloom.cli.accuracy", "Predict steps that others measured, and show how near the predictions are."
+    ),
+    "calibrate": Entry("lightloom.cli.calibrate", "Fit an accelerator's parameters to steps measured on it."),
     "catalog": Entry(
         "lightloom.cli.catalog",
         "List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources.",

@@ -1,0 +1,166 @@
+"""Predict every row of measured tables, and say how near the predictions are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lightloom.accelerators.load import load_accelerator
+from lightloom.calibration.document import Calibration
+from lightloom.calibration.fit import Fit, fit, log_seconds, prior_fit, sensitivity
+from lightloom.calibration.held_out import model_folds, predict_held_out, random_folds
+from lightloom.calibration.intervals import PRIOR_SCATTER, Predictions, half_widths
+from lightloom.calibration.jobs import Jobs, jobs_of
+from lightloom.calibration.priors import Priors, priors_of
+from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
+from lightloom.calibration.scores import Scores, scores_of
+from lightloom.calibration.steps import step_seconds
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, Result
+from lightloom.core.units import format_time
+
+CrossValidation = Literal["rows", "models"]
+"""What is left out of the fit together: a tenth of the rows, or all rows of one model size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Accuracy(Result):
+    """Predictions of the rows of a table, with their intervals and errors."""
+
+    steps: MeasuredSteps
+    predicted: Predictions
+    assumed: tuple[MeasuredStep, ...]
+    """The rows with the micro-batch and virtual stages that were assumed where none were published."""
+    basis: str
+    """What the parameters rest on, in words."""
+    scores: Scores
+
+    def summary(self) -> str:
+        return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
+
+    def rows(self) -> list[Document]:
+        seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
+        return [
+            {
+                "row": step.row,
+                "model": step.model,
+                "gpus": step.gpus,
+                "measured_s": step.step_s,
+                "predicted_s": float(seconds[index]),
+                "low_s": float(low[index]),
+                "high_s": float(high[index]),
+                "error": float(seconds[index] / step.step_s - 1),
+                "inside": bool(low[index] <= step.step_s <= high[index]),
+                "assumed": _assumptions(step, used),
+            }
+            for index, (step, used) in enumerate(zip(self.steps.steps, self.assumed, strict=True))
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "row": row["row"],
+                "model": row["model"],
+                "GPUs": row["gpus"],
+                "measured": format_time(row["measured_s"]),
+                "predicted": format_time(row["predicted_s"]),
+                "90 % interval": f"{format_time(row['low_s'])} to {format_time(row['high_s'])}",
+                "error": f"{row['error']:+.1%}" + ("" if row["inside"] else " outside"),
+                "assumed": row["assumed"],
+            }
+            for row in self.rows()
+        ]
+
+    def to_json(self) -> Document:
+        return {
+            "table": self.steps.name,
+            "sha256": self.steps.sha256,
+            "basis": self.basis,
+            "scores": self.scores.to_json(),
+            "rows": self.rows(),
+        }
+
+    def worst(self, count: int = 5) -> list[Document]:
+        """Return the rows with the largest errors."""
+        return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
+
+
+def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
+    """Words for what a row leaves open and the prediction assumes: the fastest choice."""
+    assumed = []
+    if step.micro_batch is None:
+        assumed.append(f"micro-batch {used.micro_batch}")
+    if step.virtual_stages is None:
+        assumed.append(f"virtual stages {used.virtual_stages}")
+    return ", ".join(assumed)
+
+
+def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:
+    """Predict every row from the priors, or from a calibration.
+
+    Raises:
+        ConfigError: a row is of another accelerator than the calibration.
+    """
+    basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
+    if calibration is not None and calibration.rows.sha256 == steps.sha256:
+        basis += ", these very rows"
+
+    def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        fitted = prior_fit(priors) if calibration is None else calibration.fitted(priors)
+        return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
+
+    return _judged(steps, basis, predict, None if calibration is None else calibration.accelerator)
+
+
+def cross_validated(
+    steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Callable[[int], None] | None = None
+) -> Accuracy:
+    """Predict every row by fits that have not seen it."""
+    words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
+
+    def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        folds = random_folds(jobs.rows) if left_out == "rows" else model_folds(jobs)
+        return predict_held_out(jobs, priors, fit(jobs, priors), folds, advance)
+
+    return _judged(steps, words[left_out], predict)
+
+
+def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
+    """Return the predictions of all rows of ``jobs`` with their intervals."""
+    slopes = sensitivity(jobs, priors, fitted.logarithms)
+    return Predictions(log_seconds(jobs, priors, fitted.logarithms), half_widths(slopes, fitted, scatter))
+
+
+def _judged(
+    steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
+) -> Accuracy:
+    """Predict the rows of each accelerator in turn, and put them back in order."""
+    seconds, half = np.zeros(len(steps)), np.zeros(len(steps))
+    assumed: list[MeasuredStep] = list(steps.steps)
+    for name in dict.fromkeys(step.accelerator for step in steps.steps):
+        rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
+        if only is not None and name != only:
+            raise ConfigError(
+                f"{steps.name}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
+                f"the calibration is of {only!r}"
+            )
+        machine = load_accelerator(name)
+        priors = priors_of(machine)
+        jobs = jobs_of([steps.steps[row] for row in rows], machine)
+        predicted = predict(jobs, priors)
+        seconds[rows], half[rows] = predicted.log_seconds, predicted.half_width
+        for row, used in zip(rows, fastest_choices(jobs, priors), strict=True):
+            assumed[row] = used
+    whole = Predictions(seconds, half)
+    return Accuracy(
+        steps=steps, predicted=whole, assumed=tuple(assumed), basis=basis, scores=scores_of(steps.steps, whole)
+    )
+
+
+def fastest_choices(jobs: Jobs, priors: Priors) -> Sequence[MeasuredStep]:
+    """Return each row with its fastest micro-batch and virtual stages, at the priors."""
+    _, fastest = jobs.fastest(step_seconds(jobs, priors.values(priors.center)))
+    return [jobs.steps[job] for job in fastest]

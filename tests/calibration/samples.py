@@ -1,0 +1,78 @@
+"""Made-up measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
+
+COLUMNS: Mapping[str, str] = {
+    "row": "first",
+    "accelerator": "a100",
+    "memory_bandwidth_gbs": "2039",
+    "gpus": "16",
+    "gpus_per_node": "8",
+    "node_network_gbps": "1600",
+    "hidden": "4096",
+    "layers": "24",
+    "heads": "32",
+    "ffn": "16384",
+    "vocabulary": "50304",
+    "sequence_length": "2048",
+    "dp": "4",
+    "tp": "2",
+    "pp": "2",
+    "virtual_stages": "1",
+    "sharding": "none",
+    "micro_batch": "2",
+    "global_batch": "64",
+    "recomputation": "none",
+    "sequence_parallel": "no",
+    "attention": "unfused",
+    "precision": "fp16",
+    "gradient_bytes": "2",
+    "step_s": "5.0",
+}
+
+
+def step(**changes: object) -> MeasuredStep:
+    """Return the made-up step with some columns changed; None leaves one open."""
+    cells: dict[str, object] = {**COLUMNS, **changes}
+    return MeasuredStep.model_validate({name: cell for name, cell in cells.items() if cell is not None})
+
+
+def write_rows(path: Path, *rows: Mapping[str, str]) -> Path:
+    """Write a table of the made-up row with changes."""
+    lines = [",".join(COLUMNS)] + [",".join({**COLUMNS, **row}[name] for name in COLUMNS) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def varied_steps() -> list[MeasuredStep]:
+    """Return steps of three model sizes and many splits, all timed as 1 s."""
+    sizes = ((2048, 16, 24), (4096, 32, 24), (8192, 64, 32))
+    splits = ((8, 1, 1), (8, 2, 1), (2, 8, 1), (4, 2, 2), (2, 4, 4))
+    return [
+        step(
+            row=f"{hidden}-{dp}-{tp}-{pp}-{micro}",
+            hidden=hidden,
+            ffn=4 * hidden,
+            heads=heads,
+            layers=layers,
+            gpus=dp * tp * pp,
+            dp=dp,
+            tp=tp,
+            pp=pp,
+            micro_batch=micro,
+            global_batch=dp * 16,
+            step_s=1.0,
+        )
+        for (hidden, heads, layers), (dp, tp, pp), micro in product(sizes, splits, (1, 2, 8))
+    ]
+
+
+def table_of(steps: Sequence[MeasuredStep], name: str = "made-up") -> MeasuredSteps:
+    """Return a table of steps."""
+    return MeasuredSteps(name=name, sha256="0" * 64, steps=tuple(steps))

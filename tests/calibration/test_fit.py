@@ -1,0 +1,112 @@
+"""Fits to made-up rows: true parameters are found, and what rows do not tell stays at its prior."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightloom.accelerators.load import load_accelerator
+from lightloom.calibration.accuracy import CrossValidation, accuracy, cross_validated
+from lightloom.calibration.calibrate import calibrate
+from lightloom.calibration.document import Calibration, read_calibration, write_calibration
+from lightloom.calibration.fit import fit, log_seconds, prior_fit, sensitivity
+from lightloom.calibration.intervals import half_widths, scatter_of, told_apart
+from lightloom.calibration.jobs import jobs_of
+from lightloom.calibration.priors import priors_of
+from lightloom.calibration.rows import MeasuredSteps
+from lightloom.core.errors import ConfigError
+from tests.calibration.samples import step, table_of, varied_steps
+
+MACHINE = load_accelerator("a100")
+PRIORS = priors_of(MACHINE)
+TRUE = {"gemm_fraction": 0.7, "gemm_depth": 800.0}
+
+
+def timed(noise: float, outliers: int = 0) -> MeasuredSteps:
+    """Return varied steps, timed by the model with two parameters off their priors."""
+    steps = varied_steps()
+    jobs = jobs_of(steps, MACHINE)
+    logarithms = PRIORS.center.copy()
+    for name, value in TRUE.items():
+        logarithms[PRIORS.names.index(name)] = np.log(value)
+    times = np.exp(log_seconds(jobs, PRIORS, logarithms))
+    times *= np.exp(np.random.default_rng(1).normal(0, noise, len(times)))
+    times[:outliers] *= 1.5
+    return table_of([entry.model_copy(update={"step_s": time}) for entry, time in zip(steps, times, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    return calibrate(timed(0.02), "a100")
+
+
+def test_true_parameters_are_found_despite_outliers() -> None:
+    jobs = jobs_of(timed(0.01, outliers=3).steps, MACHINE)
+    fitted = fit(jobs, PRIORS)
+    values = PRIORS.values(fitted.logarithms)
+    assert values["gemm_fraction"] == pytest.approx(0.7, rel=0.05)
+    assert values["gemm_depth"] == pytest.approx(800, rel=0.2)
+    # No row uses flash attention.
+    assert values["flash_forward"] == pytest.approx(PRIORS.values(PRIORS.center)["flash_forward"])
+    errors = np.exp(log_seconds(jobs, PRIORS, fitted.logarithms)) / jobs.measured - 1
+    assert np.median(np.abs(errors)) < 0.02
+
+
+def test_the_file_says_what_the_rows_determine(calibration: Calibration, tmp_path: Path) -> None:
+    assert {"flash_forward", "flash_backward", "exposed"} <= set(calibration.undetermined())
+    assert calibration.parameters["gemm_fraction"].determined
+    assert calibration.parameters["flash_forward"].spread == pytest.approx(0.3)
+    assert calibration.cross_validated.mean < 0.05
+    path = tmp_path / "a100.yaml"
+    write_calibration(calibration, path)
+    again = read_calibration(path)
+    assert again.parameters == calibration.parameters
+    assert np.allclose(again.covariance, calibration.covariance, rtol=1e-4)
+    path.write_text(path.read_text().replace("noise:", "nose:"))
+    with pytest.raises(ConfigError, match="noise"):
+        read_calibration(path)
+
+
+def test_a_calibration_mends_what_the_priors_miss(calibration: Calibration) -> None:
+    steps = timed(0.02)
+    before, after = accuracy(steps), accuracy(steps, calibration)
+    assert before.scores.mean > 2 * after.scores.mean
+    assert after.scores.half_width < before.scores.half_width
+    assert after.scores.coverage >= 0.8
+    assert "these very rows" in after.summary()
+    assert len(after.to_json()["rows"]) == len(steps)
+
+
+def test_rows_and_models_are_held_out() -> None:
+    steps = timed(0.02)
+    kinds: tuple[CrossValidation, ...] = ("rows", "models")
+    for left_out in kinds:
+        held = cross_validated(steps, left_out)
+        assert held.scores.mean < 0.06
+        assert 0.8 <= held.scores.coverage <= 1
+
+
+def test_other_accelerators_and_few_rows_are_refused(calibration: Calibration) -> None:
+    other = table_of([step(accelerator="h100")])
+    with pytest.raises(ConfigError, match=r"row 1 \(first\): column 'accelerator': 'h100'"):
+        calibrate(other, "a100")
+    with pytest.raises(ConfigError, match="column 'accelerator': 'h100'"):
+        accuracy(other, calibration)
+    with pytest.raises(ConfigError, match="at least 4"):
+        calibrate(table_of([step()]), "a100")
+
+
+def test_intervals_widen_with_scatter_and_differences_share_parameters() -> None:
+    jobs = jobs_of(timed(0.0).steps[:3], MACHINE)
+    fitted = prior_fit(PRIORS)
+    slopes = sensitivity(jobs, PRIORS, fitted.logarithms)
+    narrow, wide = (half_widths(slopes, fitted, scatter) for scatter in (0.01, 0.2))
+    assert (wide > narrow).all()
+    # Equal steps move together: three percent show at a scatter of one, although each interval is wide.
+    same = np.stack([slopes[0], slopes[0]])
+    assert narrow[0] > 0.1
+    assert told_apart(same, np.log([1.0, 1.03]), fitted, 0.01).tolist() == [False, True]
+    assert told_apart(same, np.log([1.0, 1.01]), fitted, 0.01).tolist() == [False, False]
+    assert scatter_of(np.full(1000, 0.3)) == pytest.approx(0.3, rel=0.01)

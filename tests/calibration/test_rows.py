@@ -1,0 +1,103 @@
+"""Tables of measured steps: read whole, or refused with file, row and column."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from lightloom.calibration.jobs import jobs_of
+from lightloom.calibration.rows import read_steps
+from lightloom.core.errors import ConfigError
+from tests.calibration.samples import COLUMNS, step, write_rows
+
+
+def test_rows_are_read_in_order(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "steps.csv", {}, {"row": "second", "micro_batch": "", "virtual_stages": ""})
+    steps = read_steps(path)
+    assert [entry.row for entry in steps.steps] == ["first", "second"]
+    assert steps.steps[0] == step()
+    assert steps.steps[1].micro_batch is None
+    assert steps.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden": "many"}, "column 'hidden': 'many'"),
+        ({"layers": ""}, "column 'layers': the cell is empty"),
+        ({"step_s": "-1"}, "column 'step_s': '-1'"),
+        ({"step_s": "nan"}, "column 'step_s'"),
+        ({"gpus": "17"}, "column 'gpus': 17: expected dp · tp · pp, 16"),
+        ({"sharding": "zero-4"}, "column 'sharding': 'zero-4'"),
+        ({"attention": "sparse"}, "column 'attention': 'sparse'"),
+        ({"accelerator": "abacus"}, "column 'accelerator': unknown accelerator 'abacus'"),
+        ({"precision": "fp8"}, "column 'precision'"),
+        ({"heads": "30"}, "column 'heads': 30"),
+        ({"global_batch": "2"}, "column 'global_batch': 2"),
+        ({"row": "first"}, "column 'row': 'first' occurs twice"),
+        ({"sharding": "zero-3"}, "column 'sharding': 'zero-3'"),
+    ],
+)
+def test_a_bad_cell_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
+    path = write_rows(tmp_path / "steps.csv", {}, {"row": "second"} | changes)
+    with pytest.raises(ConfigError) as refused:
+        read_steps(path)
+    message = str(refused.value)
+    assert f"{path}, row 2 (" in message
+    assert words in message
+    assert "\n" not in message
+
+
+def test_columns_are_checked(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "steps.csv", {})
+    text = path.read_text()
+    path.write_text(text.replace("heads", "hats"))
+    with pytest.raises(ConfigError, match="column 'heads' is missing"):
+        read_steps(path)
+    path.write_text("\n".join(f"{line},1" for line in text.splitlines()).replace("step_s,1", "step_s,cp"))
+    with pytest.raises(ConfigError, match="unknown column 'cp'"):
+        read_steps(path)
+    path.write_text(text.rpartition(",")[0] + "\n")
+    with pytest.raises(ConfigError, match=r"row 1 .* column 'step_s': no cell"):
+        read_steps(path)
+    path.write_text(",".join(COLUMNS) + "\n")
+    with pytest.raises(ConfigError, match="no rows"):
+        read_steps(path)
+
+
+def test_checksums_are_compared(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "steps.csv", {})
+    sums = tmp_path / "SHA256SUMS"
+    sums.write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  steps.csv\n")
+    read_steps(path)
+    sums.write_text(f"{'0' * 64}  steps.csv\n")
+    with pytest.raises(ConfigError, match="differs from SHA256SUMS"):
+        read_steps(path)
+
+
+def test_missing_tables_say_where_they_were_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LIGHTLOOM_MEASURED", raising=False)
+    with pytest.raises(ConfigError, match=r"\$LIGHTLOOM_MEASURED is not set"):
+        read_steps("steps.csv")
+    monkeypatch.setenv("LIGHTLOOM_MEASURED", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"nor in \$LIGHTLOOM_MEASURED"):
+        read_steps("steps.csv")
+    write_rows(tmp_path / "steps.csv", {})
+    assert len(read_steps("steps.csv")) == 1
+
+
+def test_what_a_row_leaves_open_is_every_usual_choice() -> None:
+    from lightloom.accelerators.load import load_accelerator
+
+    machine = load_accelerator("a100")
+    jobs = jobs_of([step(micro_batch=None, virtual_stages=None), step()], machine)
+    choices = {(job.micro_batch, job.virtual_stages) for job in jobs.steps[:-1]}
+    assert (16, 1) in choices
+    assert (2, 3) in choices
+    # Twelve blocks a stage are not cut in five, and interleaved stages take two micro-batches at a time.
+    assert not {(2, 5), (16, 2)} & choices
+    assert jobs.row.tolist() == [0] * (len(jobs.steps) - 1) + [1]
+    with pytest.raises(ConfigError, match="column 'micro_batch'"):
+        jobs_of([step(micro_batch=None, global_batch=5)], machine)
