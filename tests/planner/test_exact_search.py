@@ -38,7 +38,7 @@ CASES = [
 
 
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
-    """A100s on a fabric."""
+    """A100s on a fabric, priced by their kernels."""
     fields = {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000, **settings}
     return load_cluster("terarack-64", fields)
 

@@ -27,8 +27,8 @@ Factor = Annotated[float, Field(gt=0)]
 TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.93), (64, 128, 0.75), (64, 64, 0.6))
 """Rows and columns of a tile of the product that one compute unit makes, and its rate relative to the best. The guide
 names the tiles and their order; the rates of the smaller ones are assumptions."""
-LEAST_DEPTH = 256
-"""Depth below which a product is not cut into several along its depth (split-K), an assumption."""
+LEAST_DEPTH = 256.0
+"""Least depth of the parts into which a product is cut along its depth (split-K) to fill all units, an assumption."""
 SCORE_ACCESSES = (5, 6)
 """Reads and writes of each score in unfused attention, forward and backward: scale, mask and softmax (2), dropout (3);
 backward of dropout (3) and of softmax (3). ``KernelModel.score_traffic`` multiplies them."""
@@ -150,14 +150,12 @@ class KernelModel(Config):
         The fastest tile counts. Products too small for all compute units are cut along their depth.
         """
         units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
-        most = np.maximum(k // LEAST_DEPTH, 1.0)
         seconds = np.full(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(k), np.shape(products)), np.inf)
         for rows, columns, relative in TILES:
             tiles = np.ceil(m / rows) * np.ceil(n / columns) * products
-            cuts = np.clip(np.floor(units / tiles), 1.0, most)
-            waves = np.ceil(tiles * cuts / units)
-            tile = 2.0 * rows * columns * (k / cuts + self.gemm_depth) / (rate * relative)
-            seconds = np.minimum(seconds, waves * tile)
+            depth = np.maximum(k / np.maximum(np.floor(units / tiles), 1.0), np.minimum(k, LEAST_DEPTH))
+            tile = 2.0 * rows * columns * (depth + self.gemm_depth) / (rate * relative)
+            seconds = np.minimum(seconds, np.ceil(tiles / units) * tile)
         return seconds
 
     def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
