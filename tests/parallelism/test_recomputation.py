@@ -59,7 +59,7 @@ def test_selective_recomputation_repeats_attention() -> None:
 @pytest.mark.parametrize("recomputation", ["full", "selective"])
 def test_a_stage_repeats_the_forward_passes_of_its_blocks(recomputation: str) -> None:
     made = job(4)
-    once = Strategy(2, 2, 2, 4, 64, "ddp", "none", "x", 1.0)
+    once = Strategy(2, 2, 2, 4, 64, "none", "none", "x", 1.0)
     kept, again = (exact_stage_times(made, each) for each in (once, once._replace(recomputation=recomputation)))
     local = local_graph(made.graph, made.settings.model_copy(update={"batch_per_rank": once.samples}))
     repeated = repeated_operators(local, recomputation)
@@ -75,7 +75,7 @@ def test_a_stage_repeats_the_forward_passes_of_its_blocks(recomputation: str) ->
 
 def test_what_lies_outside_of_blocks_is_kept() -> None:
     made = job(4)
-    alone = Strategy(8, 1, 1, 1, 8, "ddp", "full", "x", 1.0)
+    alone = Strategy(8, 1, 1, 1, 8, "none", "full", "x", 1.0)
     held, everything = (memory(made, Strategies.of(alone._replace(recomputation=r)))[0] for r in ("full", "none"))
     local = local_graph(made.graph, made.settings.model_copy(update={"batch_per_rank": 1}))
     output = {operator.name: operator.activation_bytes for operator in local.operators}
@@ -92,7 +92,7 @@ def test_recomputing_attention_that_is_written_out_drops_its_insides() -> None:
     operators = [replace(operator, activation_bytes=4000, dimensions={"sample": 1}) for operator in graph.operators]
     sized = replace(graph, operators=tuple(operators))
     made = replace(made, graph=sized)
-    alone = Strategy(8, 1, 1, 1, 8, "ddp", "selective", "x", 1.0)
+    alone = Strategy(8, 1, 1, 1, 8, "none", "selective", "x", 1.0)
     held, everything = (memory(made, Strategies.of(alone._replace(recomputation=r)))[0] for r in ("selective", "none"))
     # One block: its insides are there again while it computes.
     assert held == everything

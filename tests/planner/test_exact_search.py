@@ -14,6 +14,7 @@ from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.units import parse
 from lightloom.parallelism.load import make_plan
+from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
@@ -250,7 +251,9 @@ def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
         choice = each.choice
         assert not isinstance(choice, PlacedChoice)
         if choice.recomputation == "none":
-            plan = make_plan(choice.sharding, graph, 4, on.training.model_copy(update={"batch_per_rank": 2}))
+            plan = make_plan(
+                KIND_OF_SHARDING[choice.sharding], graph, 4, on.training.model_copy(update={"batch_per_rank": 2})
+            )
             result = simulate_step(plan, on.accelerator, on.fabric, prices.price(each.algorithm, 4, 1.0))
             assert each.energy == result.energy
             assert each.memory == pytest.approx(plan.memory.total)

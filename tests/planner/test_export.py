@@ -38,6 +38,7 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
         precision="bf16",
         sequence_length=16,
         blocks=BLOCKS,
+        node_replicas=2,
     )
     return found._replace(**facts)
 
@@ -53,7 +54,7 @@ def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
     parallel, training = read["parallelism"], read["training"]
     replicate, shard = parallel["data_parallel_replicate_degree"], parallel["data_parallel_shard_degree"]
     assert replicate * shard == strategy.dp
-    assert shard == (strategy.dp if strategy.sharding == "fsdp" else 1)
+    assert shard == (strategy.dp if strategy.sharding in ("zero-2", "zero-3") else 1)
     ranks = replicate * shard * parallel["tensor_parallel_degree"] * parallel["pipeline_parallel_degree"]
     assert ranks == found.ranks
     local, whole = training["local_batch_size"], training["global_batch_size"]
@@ -140,8 +141,11 @@ def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
         chunks = found.blocks // pp // read.num_layers_per_virtual_pipeline_stage
     assert chunks == strategy.virtual_stages
     assert (read.recompute_granularity == "full") == (strategy.recomputation == "full")
-    sharded = strategy.sharding == "fsdp" and strategy.dp > 1
-    assert (read.data_parallel_sharding_strategy == "optim_grads_params") == sharded == read.use_megatron_fsdp
+    assert (read.recompute_granularity == "selective") == (strategy.recomputation == "selective")
+    named = {"zero-2": "optim_grads", "zero-3": "optim_grads_params"}
+    sharded = named.get(strategy.sharding) if strategy.dp > 1 else None
+    assert (read.data_parallel_sharding_strategy if read.use_megatron_fsdp else None) == sharded
+    assert read.use_distributed_optimizer == (strategy.sharding != "none" and strategy.dp > 1)
     assert read.bf16 and not read.fp16
 
 

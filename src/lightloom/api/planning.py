@@ -121,7 +121,7 @@ def plan(
     micro_batches: int | None = None,
     virtual_stages: int | None = None,
     recompute: Literal["full", "selective", "none"] | None = None,
-    sharding: Literal["fsdp", "none"] | None = None,
+    sharding: Literal["none", "zero-1", "zero-2", "zero-3", "hybrid", "ddp", "fsdp"] | None = None,
     sequence_parallel: bool | None = None,
     quantum: Quantity | Sequence[Quantity] = DEFAULT_QUANTA,
     cost_model: str = "physical",
@@ -156,9 +156,9 @@ def plan(
         UnsupportedError: no plan serves, or none fits (says how much memory would do).
         InputError: an argument that cannot be read, or pinned choices that contradict each other.
     """
-    sharded, changes = "ddp" if sharding == "none" else sharding, {**(set or {}), **fields}
+    changes = {**(set or {}), **fields}
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
-    pins = replace(pins, recomputation=recompute, sharding=sharded, sequence_parallel=sequence_parallel)
+    pins = replace(pins, recomputation=recompute, sharding=sharding, sequence_parallel=sequence_parallel)
     request = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
     clusters = [load_cluster(place, set=changes) for place in places]

@@ -109,6 +109,11 @@ class Fabric(Capabilities):
         """Links between the two ranks farthest apart."""
         return derived.diameter(self)
 
+    @property
+    def node_ranks(self) -> int:
+        """Ranks of a node: neighbours that faster links join; all ranks where all links are alike."""
+        return self.ranks
+
     def diameter_latency(self) -> float:
         """Seconds below which the farthest two ranks cannot hear of each other."""
         return derived.diameter_latency(self)

@@ -56,6 +56,10 @@ class TwoTierSwitch(PacketFabric):
         return self
 
     @property
+    def node_ranks(self) -> int:
+        return self.domain_size
+
+    @property
     def _domains(self) -> int:
         return self.ranks // self.domain_size
 

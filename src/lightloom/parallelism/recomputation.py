@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from lightloom.core.arrays import Mask
+from lightloom.core.arrays import Ints, Mask
 from lightloom.parallelism.pipeline import numbered_block
 from lightloom.workloads.graph import ComputeGraph, Operator
 
@@ -81,3 +81,16 @@ def read_within(graph: ComputeGraph, which: Mask) -> Mask:
     readers = graph.consumers()
     alone = [bool(readers[operator.name]) and within.issuperset(readers[operator.name]) for operator in graph.operators]
     return which & np.array(alone, np.bool_)
+
+
+def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:
+    """Return how often operators repeat their forward pass: [rows, operators].
+
+    Args:
+        in_block: 1 for operators of blocks, otherwise 0: [operators].
+        core: the same for the inside of attention.
+        recomputation: index in :data:`RECOMPUTATIONS`: [rows].
+    """
+    full, selective = ((recomputation == RECOMPUTATIONS.index(name))[:, None] for name in ("full", "selective"))
+    times: Ints = full * in_block + selective * core
+    return times

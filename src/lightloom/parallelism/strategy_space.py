@@ -18,9 +18,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_1, ZERO_3, node_replicas
 
-SHARDINGS = ("ddp", "fsdp")
-"""What a replica keeps of parameters, gradients and optimizer state: all, or its share (ZeRO stage 3)."""
 MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
 _DEGREES = ("global_batch", "dp", "tp", "sequence_parallel", "pp", "virtual_stages", "micro_batches", "ep")
@@ -51,8 +50,8 @@ class Strategy(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it is data parallelism alone."""
-        return self.tp == self.pp == self.micro_batches == self.ep == 1
+        """Whether it is data parallelism alone, replicated or fully sharded."""
+        return self.tp == self.pp == self.micro_batches == self.ep == 1 and self.sharding in KIND_OF_SHARDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +117,7 @@ class Strategies:
     def plain(self) -> Mask:
         """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
         alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.micro_batches == 1) & (self.ep == 1)
+        alone &= (self.sharding == NONE) | (self.sharding == ZERO_3)
         return alone
 
     def rows(self, which: Any) -> Strategies:
@@ -137,6 +137,8 @@ def strategy_space(
     expert_degree: int = 1,
     ratios: Iterable[float] = (1.0,),
     recomputations: Sequence[str] = ("none", "full"),
+    shardings: Sequence[str] = SHARDINGS,
+    node_ranks: int = 1,
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = 4,
 ) -> Strategies:
@@ -151,6 +153,8 @@ def strategy_space(
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
         expert_degree: what ep must divide, as well as dp (``ExpertSplit.degree``).
         ratios: bytes of a gradient for each byte sent.
+        shardings: some of :data:`SHARDINGS`.
+        node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
         recomputations: some of :data:`RECOMPUTATIONS`.
         most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
             divides may be interleaved.
@@ -170,8 +174,9 @@ def strategy_space(
         if chunks == 1 or micro % pp == 0
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
+    sharded = [SHARDINGS.index(name) for name in shardings]
     repeated = [RECOMPUTATIONS.index(name) for name in recomputations]
-    choices = (np.arange(len(degrees)), range(len(SHARDINGS)), repeated, range(len(algorithms)))
+    choices = (np.arange(len(degrees)), sharded, repeated, range(len(algorithms)))
     row, sharding, recomputation, algorithm, ratio = (
         column.ravel() for column in np.meshgrid(*map(np.asarray, (*choices, [*ratios])), indexing="ij")
     )
@@ -185,9 +190,22 @@ def strategy_space(
         sequence_parallel=columns.pop("sequence_parallel") == 1,
         **columns,
     )
-    alone = (space.dp == 1) & ((space.sharding > 0) | (space.ratio != ratio[:1]))
+    alone = (space.dp == 1) & ((space.sharding != sharding[:1]) | (space.ratio != ratio[:1]))
     silent = (space.dp == 1) & (space.tp == 1) & (space.algorithm > 0)
-    return space.rows(~alone & ~silent)
+    return space.rows(~alone & ~silent & _shardable(space, node_ranks))
+
+
+def _shardable(rows: Strategies, node_ranks: int) -> Mask:
+    """Rows whose sharding is another plan than that of other rows: [rows].
+
+    Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
+    ``zero-2`` and ``zero-3`` only.
+    """
+    within = node_replicas(rows.dp, rows.tp, node_ranks)
+    hybrid = (within > 1) & (within < rows.dp) & (rows.ep == 1)
+    codec = (rows.ratio == 1) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
+    shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
+    return shardable
 
 
 @cache

@@ -54,7 +54,9 @@ class PlanOptions:
         int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
     ] = None
     recompute: Annotated[str | None, option("Pin activation recomputation: full, selective or none.")] = None
-    sharding: Annotated[str | None, option("Pin what replicas shard: none or fsdp.")] = None
+    sharding: Annotated[
+        str | None, option("Pin what replicas shard: none, zero-1, zero-2, zero-3 (also: fsdp) or hybrid.")
+    ] = None
     sequence_parallel: Annotated[
         bool | None,
         typer.Option("--sequence-parallel/--no-sequence-parallel", help="Pin slices of the sequence in tensor groups."),

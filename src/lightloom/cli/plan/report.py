@@ -7,6 +7,7 @@ from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
 from lightloom.cli.plan.pictures import figures
+from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import find
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
@@ -93,6 +94,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
             plans_table(rows, "Plans that were simulated", f"{FRONT} nothing that fits is better in time and energy"),
             *algorithm_tables(search),
             *circuit_tables(search),
+            *spent_tables(search),
         ),
         provenance=origin,
     )

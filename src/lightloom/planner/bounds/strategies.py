@@ -22,7 +22,8 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
-from lightloom.parallelism.strategy_space import SHARDINGS, Strategies
+from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_3, node_replicas
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
 from lightloom.planner.pricing.stage_exchanges import distance
@@ -39,18 +40,23 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
     none, holders, shared = np.ones(len(strategies)), strategies.dp // strategies.ep, strategies.ep > 1
     beside, tp, stride = np.ones_like(strategies.dp), strategies.tp, strategies.tp * strategies.ep
-    ddp, fsdp, ratio = strategies.sharding == 0, strategies.sharding == 1, strategies.ratio
+    replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
+    sharded, ratio = ~replicated & ~hybrid, strategies.ratio
+    within = node_replicas(strategies.dp, tp, job.fabric.node_ranks)
     kinds: tuple[tuple[Kind, Mask, Ints, Ints, Floats], ...] = (
-        ("all-reduce", ddp, strategies.dp, tp, ratio),
-        ("all-gather", fsdp, strategies.dp, tp, ratio),
-        ("reduce-scatter", fsdp, strategies.dp, tp, ratio),
+        ("all-reduce", replicated, strategies.dp, tp, ratio),
+        ("all-gather", sharded, strategies.dp, tp, ratio),
+        ("reduce-scatter", sharded, strategies.dp, tp, ratio),
+        ("all-gather", hybrid, within, tp, ratio),
+        ("reduce-scatter", hybrid, within, tp, ratio),
+        ("all-reduce", hybrid, strategies.dp // within, tp * within, ratio),
         ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
         ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-to-all", shared, strategies.ep, tp, none),
-        ("all-reduce", shared & ddp, holders, stride, ratio),
-        ("all-gather", shared & fsdp, holders, stride, ratio),
-        ("reduce-scatter", shared & fsdp, holders, stride, ratio),
+        ("all-reduce", shared & replicated, holders, stride, ratio),
+        ("all-gather", shared & sharded, holders, stride, ratio),
+        ("reduce-scatter", shared & sharded, holders, stride, ratio),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
@@ -74,7 +80,7 @@ def memory(job: Job, strategies: Strategies) -> Floats:
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))
-    plain = np.flatnonzero(strategies.plain & (strategies.sharding == 1))
+    plain = np.flatnonzero(strategies.plain & (strategies.sharding == ZERO_3))
     found[plain] += make_plan("fsdp", job.graph, 2, job.settings).memory.gathered
     return found
 
@@ -87,10 +93,10 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
         rows = strategies.rows(which)
         found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches)
     lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
-    for sharding in range(len(SHARDINGS)):
-        which = np.flatnonzero(strategies.plain & (strategies.sharding == sharding))
+    for sharding, kind in KIND_OF_SHARDING.items():
+        which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
         if len(which):
-            found[which] = _plain_bound(job, strategies.rows(which), SHARDINGS[sharding], lines)
+            found[which] = _plain_bound(job, strategies.rows(which), kind, lines)
     return found * _ROUNDING
 
 
@@ -128,8 +134,8 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
     return blocks
 
 
-def _plain_bound(job: Job, rows: Strategies, sharding: str, lines: PriceLines) -> Floats:
-    plan = make_plan(sharding, job.graph, int(rows.dp[0]), job.settings)
+def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
+    plan = make_plan(kind, job.graph, int(rows.dp[0]), job.settings)
     forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.pipeline import block_starts
+from lightloom.parallelism.sharding import node_replicas
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.plans import Plan, PlanSearch, sequence_length
 from lightloom.workloads.graph import ComputeGraph
@@ -26,6 +29,9 @@ class ExportedJob(NamedTuple):
     """Tokens of a sample; None for models that take none."""
     blocks: int
     """Numbered modules between which stages may be cut."""
+
+    node_replicas: int
+    """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
 
     @property
     def per_chunk(self) -> int | None:
@@ -68,6 +74,7 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
         precision=plan.cluster.training.precision,
         sequence_length=sequence_length(graph),
         blocks=len(block_starts(graph)),
+        node_replicas=int(node_replicas(np.array(strategy.dp), np.array(strategy.tp), plan.cluster.fabric.node_ranks)),
     )
 
 

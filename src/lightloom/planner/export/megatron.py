@@ -8,10 +8,12 @@ from __future__ import annotations
 from lightloom.planner.export.job import ExportedJob, common_notes
 
 _PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp8": ["--bf16", "--fp8-format hybrid"]}
-_SHARDED = (
+_DISTRIBUTED_OPTIMIZER = "--use-distributed-optimizer"
+_FSDP_SHARDING = {"zero-2": "optim_grads", "zero-3": "optim_grads_params", "hybrid": "optim_grads_params"}
+_FSDP = (
     "--use-megatron-fsdp",
-    "--data-parallel-sharding-strategy optim_grads_params",
-    "--use-distributed-optimizer",
+    "--data-parallel-sharding-strategy {}",
+    _DISTRIBUTED_OPTIMIZER,
     "--no-gradient-accumulation-fusion",
     "--ckpt-format fsdp_dtensor",
 )
@@ -38,8 +40,14 @@ def arguments(job: ExportedJob) -> list[str]:
         found.append(stages if job.per_chunk is None else interleaved)
     if strategy.recomputation == "full":
         found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
-    if strategy.sharding == "fsdp" and strategy.dp > 1:
-        found += _SHARDED
+    elif strategy.recomputation == "selective":
+        found.append("--recompute-granularity selective")
+    if strategy.sharding in _FSDP_SHARDING and strategy.dp > 1:
+        found += [option.format(_FSDP_SHARDING[strategy.sharding]) for option in _FSDP]
+        if strategy.sharding == "hybrid":
+            found.append(f"--num-distributed-optimizer-instances {strategy.dp // job.node_replicas}")
+    elif strategy.sharding == "zero-1" and strategy.dp > 1:
+        found.append(_DISTRIBUTED_OPTIMIZER)
     elif strategy.dp > 1 and strategy.tp * strategy.pp * strategy.micro_batches == 1:
         found.append("--overlap-grad-reduce")
     return found + _PRECISIONS.get(job.precision, [])

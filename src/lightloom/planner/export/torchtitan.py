@@ -18,20 +18,19 @@ _ENDS = 2
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     """Section, key, value."""
     strategy = job.strategy
-    sharded = strategy.sharding == "fsdp"
+    sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas}.get(strategy.sharding, strategy.dp)
     staged = strategy.pp > 1
     parallelism: dict[str, Value] = {
-        "data_parallel_replicate_degree": 1 if sharded else strategy.dp,
-        "data_parallel_shard_degree": strategy.dp if sharded else 1,
+        "data_parallel_replicate_degree": strategy.dp // sharers,
+        "data_parallel_shard_degree": sharers,
         "tensor_parallel_degree": strategy.tp,
         "pipeline_parallel_degree": strategy.pp,
         "context_parallel_degree": 1,
     }
     if strategy.ep > 1:
         parallelism["expert_parallel_degree"] = strategy.ep
-    if sharded:
-        # Data parallelism alone gathers its units anew for the backward pass, every other plan once a step.
-        parallelism["fsdp_reshard_after_forward"] = "always" if strategy.plain else "never"
+    if strategy.sharding in ("zero-2", "zero-3", "hybrid"):
+        parallelism["fsdp_reshard_after_forward"] = "never" if strategy.sharding == "zero-2" else "always"
     if staged:
         interleaved = strategy.virtual_stages > 1
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if interleaved else "1F1B"
@@ -59,9 +58,11 @@ def notes(job: ExportedJob) -> list[str]:
     """What these settings do not say, or say otherwise."""
     strategy = job.strategy
     found = common_notes(job)
-    if strategy.sharding == "ddp" and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
+    if strategy.sharding == "zero-1":
+        found.append("torchtitan does not shard the optimizer's state alone: its replicas keep all of it")
+    if strategy.sharding in ("none", "zero-1") and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
         found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
-    if strategy.ep > 1 and strategy.sharding == "ddp":
+    if strategy.ep > 1 and strategy.sharding in ("none", "zero-1"):
         found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
     if strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")

@@ -1,4 +1,4 @@
-"""What the ranks of a stage exchange with each other, for columns of strategies: within passes, before and after them.
+"""What the ranks of a tensor or expert group exchange with each other, for columns of strategies.
 
 Each collective is priced by a function that the caller gives. Where groups of neighbours leave other groups
 interleaved, these share a ring's wavelengths: with ``sharing`` their bytes count as often as there are groups between
@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.spec import Kind
-from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.operators import OperatorColumns
 from lightloom.parallelism.strategy_space import Strategies
@@ -51,7 +50,7 @@ def pass_exchanges(
     if len(which):
         # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
         slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
-        share = _interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
+        share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
         for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
             place = np.ix_(which, of)
             seconds = exchange_time(
@@ -65,47 +64,6 @@ def pass_exchanges(
             there[place] += seconds
             back[place] += seconds
     return there, back
-
-
-def replica_exchanges(
-    settings: TrainingSettings,
-    rows: Strategies,
-    fabric: Fabric,
-    whole: Floats,
-    experts: Floats,
-    exchange_time: ExchangeTime,
-    *,
-    sharing: bool,
-) -> tuple[Floats, Floats]:
-    """Seconds before the first and after the last pass, each [rows, stages]; experts after all other parameters.
-
-    Args:
-        whole: parameters that a rank holds as all replicas do, [rows, stages].
-        experts: those that it holds as every ep-th replica does.
-    """
-    sharded, shared = rows.sharding == 1, rows.ep > 1
-    gather, exchange = np.zeros_like(whole), np.zeros_like(whole)
-    kinds: tuple[tuple[Kind, Mask, int, Floats], ...] = (
-        ("all-reduce", ~sharded, settings.gradient_bytes, exchange),
-        ("all-gather", sharded, settings.sharded_parameter_bytes, gather),
-        ("reduce-scatter", sharded, settings.sharded_gradient_bytes, exchange),
-    )
-    every, stride = np.ones(len(rows), np.bool_), rows.tp * rows.ep
-    holders = ((whole, every, rows.dp, rows.tp), (experts, shared, rows.dp // rows.ep, stride))
-    for held, among, ranks, between in holders:
-        nbytes = held * _interleaved(fabric, between, sharing)[:, None]
-        for kind, chosen, size, out in kinds:
-            which = np.flatnonzero(chosen & among)
-            if len(which):
-                out[which] += exchange_time(
-                    kind,
-                    rows.algorithm[which],
-                    ranks[which],
-                    distance(fabric, between[which]),
-                    rows.ratio[which],
-                    nbytes[which] * size,
-                )
-    return gather, exchange
 
 
 def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
@@ -130,5 +88,6 @@ def _beside(rows: Ints) -> Ints:
     return np.ones(len(rows), np.int64)
 
 
-def _interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
+def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
+    """Groups that divide the same channels: [rows]; 1 without ``sharing``."""
     return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))

@@ -7,30 +7,59 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.pricing.stage_times import Job, combinations, shares
+from lightloom.planner.pricing.replica_exchanges import Held, shares
+from lightloom.planner.pricing.stage_times import Job, combinations
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:
     """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
 
     As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
-    stages to come (interleaved: of more), and its sharded parameters stay gathered for the whole step.
+    stages to come (interleaved: of more).
     """
-    settings, edges = job.settings, job.chunks(rows)
+    edges = job.chunks(rows)
     combination, row = combinations(rows)
-    replicated, experts = (each[row] for each in job.held_parameters(combination, edges))
-    kept, passing = (each[row] for each in _activations(job, combination, edges))
-    whole, sharded = replicated + experts, (rows.sharding == 1)[:, None]
-    replicated[:, 0] += job.graph.unused_parameters
-    held = np.where(sharded, shares(rows, replicated, experts), replicated + experts)
-    gradient = np.where(sharded, settings.stored_parameter_bytes, settings.gradient_bytes)
-    state = held * (settings.stored_parameter_bytes + gradient + settings.optimizer_state_bytes)
-    gathered = whole * (settings.sharded_parameter_bytes + settings.sharded_gradient_bytes)
-    state += np.where(sharded & ~rows.plain[:, None], gathered, 0.0)
-    state += _flying(rows, kept)
-    found: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
-    return found
+    kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
+    state = _state(job, rows) + _flying(rows, kept)
+    fullest: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
+    return fullest
+
+
+def _state(job: Job, rows: Strategies) -> Floats:
+    """Bytes of parameters, gradients and optimizer state: [rows, stages].
+
+    Gathered units of data parallelism alone are left out.
+    """
+    settings, edges, stages = job.settings, job.chunks(rows), int(rows.pp[0])
+    combination, row = combinations(rows)
+    held = Held(*(column[row] for column in job.held_parameters(combination, edges).by_stage(stages)))
+    held.dense[:, 0] += job.graph.unused_parameters
+    sharers = state_sharers(rows.sharding, rows.dp, rows.tp, job.fabric.node_ranks)
+    shared = shares(rows, held, sharers)
+    parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
+    master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
+    alike = shared * (master + settings.stored_parameter_bytes)
+    states = [
+        (NONE, held.total * (master + settings.gradient_bytes)),
+        (ZERO_1, shared * master + held.total * (parameter + settings.gradient_bytes)),
+        (ZERO_2, alike + held.total * (parameter + gradient)),
+    ]
+    # Units that are gathered for the moment, and the gradients of one that are reduced.
+    at_once = (settings.prefetch + 1) * parameter + gradient
+    gathered = np.where(rows.plain[:, None], 0.0, _largest_unit(job, rows, edges) * at_once)
+    choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
+    return np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
+
+
+def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
+    """Parameters of the largest block of each stage: [rows, stages]."""
+    combination, row = combinations(rows)
+    blocks = job.held_parameters(combination, np.append(job.starts, len(job.graph.operators))).total
+    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.starts, edges[:-1]), axis=1)
+    largest: Floats = chunks.reshape(len(chunks), -1, int(rows.pp[0])).max(axis=1)[row]
+    return largest
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:

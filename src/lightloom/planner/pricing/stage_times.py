@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,19 +22,42 @@ from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.plan import ParallelPlan
-from lightloom.parallelism.recomputation import RECOMPUTATIONS, attention_core, in_blocks, read_within
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, attention_core, in_blocks, read_within, repetitions
+from lightloom.parallelism.sharding import SHARDINGS, state_sharers
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, Strategy, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
+from lightloom.planner.pricing.replica_exchanges import (
+    Held,
+    ReplicaExchanges,
+    ReplicaPrices,
+    exposed_backward,
+    exposed_forward,
+    shares,
+)
 from lightloom.planner.pricing.stage_exchanges import (
     ExchangeTime,
     distance,
     pass_exchanges,
-    replica_exchanges,
     token_gradients,
 )
+from lightloom.planner.pricing.stage_sends import Crossing, Gathers, Sends, gathers, sends
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
+
+
+class StageExchanges(NamedTuple):
+    """Seconds of what the ranks of a stage exchange with each other."""
+
+    forward: Floats
+    """Collectives of tensor and expert parallelism in a forward pass: [rows, chunks]."""
+    backward: Floats
+    """The same in a backward pass, repeated forward passes included: [rows, chunks]."""
+    held: Held
+    """Parameters of a rank when nothing is sharded, each [rows, chunks]."""
+    replicas: ReplicaExchanges
+    token_gradients: Floats
+    """Once a step, gradients that the ranks of a tensor group have of their own tokens only: [rows, stages]."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +126,7 @@ class Job:
         algorithms: Sequence[str] = (AUTO,),
         ratios: Iterable[float] = (1.0,),
         recomputations: Sequence[str] = ("none", "full"),
+        shardings: Sequence[str] = SHARDINGS,
         most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = 4,
     ) -> Strategies:
@@ -116,6 +141,8 @@ class Job:
             algorithms=algorithms,
             ratios=ratios,
             recomputations=recomputations,
+            shardings=shardings,
+            node_ranks=self.fabric.node_ranks,
             most_micro_batches=most_micro_batches,
             most_virtual_stages=most_virtual_stages,
         )
@@ -143,17 +170,19 @@ class Job:
     def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators], no pass shorter than its launches."""
         times = self.columns.times(self.accelerator, self.settings.precision, samples, tp)
-        return passes(times, self.columns.dispatch(self.accelerator), repeated(self.columns, recomputation))
+        again = repetitions(self.columns["in_block"], self.columns["core"], recomputation)
+        return passes(times, self.columns.dispatch(self.accelerator), again)
 
-    def stage_times(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageTimes:
+    def stage_times(
+        self, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True
+    ) -> StageTimes:
         """Seconds of each chunk and stage; all rows have the same number of both.
 
         Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
-        not ``sharing``.
+        not ``sharing``. ``sends`` takes the place of :meth:`sends`.
         """
-        edges = self.chunks(rows)
+        edges, columns = self.chunks(rows), self.sorts[0]
         combination, row = combinations(rows)
-        columns = self.sorts[0]
         forward, backward = columns.times(
             self.accelerator,
             self.settings.precision,
@@ -162,53 +191,81 @@ class Job:
             sequence_parallel=combination.sequence_parallel,
             ep=combination.ep,
         )
-        sent_forward, sent_backward = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
-        again = repeated(columns, combination.recomputation)
-        backward, sent_backward = backward + again * forward, sent_backward + again * sent_forward
-        forward, backward, sent_forward, sent_backward = (
-            self.sums(seconds, edges)[row] for seconds in (forward, backward, sent_forward, sent_backward)
-        )
+        again = repetitions(columns["in_block"], columns["core"], combination.recomputation)
         launched, launched_backward = columns.dispatch(self.accelerator)
-        forward = np.maximum(forward, self.sums(launched[None, :], edges))
-        backward = np.maximum(backward, self.sums(launched_backward + again * launched, edges)[row])
-        dense, experts = (parameters[row] for parameters in self.held_parameters(combination, edges))
-        gather, exchange = replica_exchanges(
-            self.settings, rows, self.fabric, dense, experts, exchange_time, sharing=sharing
-        )
-        sharded = (rows.sharding == 1)[:, None]
-        updated = np.where(sharded, shares(rows, dense, experts), dense + experts)
-        updated[:, 0] += self.graph.unused_parameters / np.where(sharded[:, 0], rows.dp, 1)
-        alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
-        nbytes = _by_stage(self.sums(alone, edges), rows)[0] * float(self.settings.gradient_bytes)
+        forward, backward = self.sums(forward, edges), self.sums(backward + again * forward, edges)
+        forward = np.maximum(forward, self.sums(launched[None, :], edges))[row]
+        backward = np.maximum(backward, self.sums(launched_backward + again * launched, edges))[row]
+        exchanges = self.stage_exchanges(rows, exchange_time, sharing=sharing)
+        within, units = exchanges.replicas, self.units(edges)
+        sharers = state_sharers(rows.sharding, rows.dp, rows.tp, self.fabric.node_ranks)
+        updated = shares(rows, exchanges.held.by_stage(int(rows.pp[0])), sharers)
+        updated[:, 0] += self.graph.unused_parameters / sharers
         return StageTimes(
             forward=forward,
             backward=backward,
-            forward_exchange=sent_forward,
-            backward_exchange=sent_backward,
-            forward_gather=np.zeros_like(forward),
-            backward_gather=np.zeros_like(backward),
-            send=self._sends(rows, self.entering(combination, edges[:-1])[row]),
-            gather=gather,
-            exchange=exchange + token_gradients(combination, nbytes, exchange_time)[row],
+            forward_exchange=exchanges.forward,
+            backward_exchange=exchanges.backward,
+            forward_gather=exposed_forward(forward + exchanges.forward, within, units),
+            backward_gather=exposed_backward(backward + exchanges.backward, within, units),
+            send=(self.sends(rows, exchange_time) if sends is None else sends).seconds,
+            gather=within.gather,
+            exchange=within.exchange + exchanges.token_gradients,
             update=self.accelerator.update_time(updated * float(self.settings.optimizer_traffic_bytes)),
         )
 
-    def held_parameters(self, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-        """Parameters that a rank holds when nothing is sharded, each [rows, stages]: what all replicas hold, and what
-        only every ep-th of them holds."""
+    def stage_exchanges(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageExchanges:
+        """Seconds of everything that the ranks of a stage exchange with each other; as :meth:`stage_times`."""
+        edges, columns = self.chunks(rows), self.sorts[0]
+        combination, row = combinations(rows)
+        forward, backward = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
+        backward = backward + repetitions(columns["in_block"], columns["core"], combination.recomputation) * forward
+        forward, backward = (self.sums(seconds, edges)[row] for seconds in (forward, backward))
+        begins = np.searchsorted(self.starts, edges[:-1])
+        blocks = self.held_parameters(combination, np.append(self.starts, len(self.graph.operators)))
+        held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
+        first = Held(*(parameters[:, begins][row] for parameters in blocks))
+        prices = ReplicaPrices(self.settings, rows, self.fabric, exchange_time, sharing=sharing)
+        alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
+        nbytes = self.sums(alone, edges).reshape(-1, int(rows.pp[0])).sum(axis=0) * float(self.settings.gradient_bytes)
+        return StageExchanges(
+            forward=forward,
+            backward=backward,
+            held=held,
+            replicas=prices.exchanges(held, first, self.units(edges)),
+            token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
+        )
+
+    def units(self, edges: Ints) -> Ints:
+        """Blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
+        return np.diff(np.searchsorted(self.starts, edges))
+
+    def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
+        """Parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
         columns = self.sorts[0]
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
         experts = np.where(stride, held / rows.ep[:, None], 0.0)
-        whole, shared = (self.sums(each, edges) for each in (np.where(stride, 0.0, held), experts))
-        return _by_stage(whole, rows), _by_stage(shared, rows)
+        return Held(*(self.sums(parameters, edges) for parameters in (np.where(stride, 0.0, held), experts)))
+
+    def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
+        """Bytes of a micro-batch that these operators and later ones read from before them: [rows, starts]."""
+        total, slices = (rows.samples[:, None] * nbytes[starts] for nbytes in self._crossing)
+        return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
-        """Bytes of what a rank reads from before each of these operators: [rows, starts]."""
-        whole, slices = (each[starts] for each in self._crossing)
-        saved = np.where(rows.sequence_parallel, 1 - 1 / rows.tp, 0.0)[:, None] * slices
-        found: Floats = rows.samples[:, None] * (whole - saved)
-        return found
+        """Bytes of what a rank keeps of the outputs that these operators read from before them: [rows, starts]."""
+        crossing = self.crossing(rows, starts)
+        nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
+        return nbytes
+
+    def sends(self, rows: Strategies, exchange_time: ExchangeTime) -> Sends:
+        """What is sent to each chunk from the one before it: [rows, chunks]."""
+        combination, row = combinations(rows)
+        crossing = self.crossing(combination, self.chunks(rows)[:-1])
+        gather = gathers(combination, crossing, self.pricing, exchange_time)
+        gather = Gathers(*(column[row] for column in gather))
+        return sends(rows, Crossing(*(column[row] for column in crossing)), gather, *self.send_rate(rows))
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
         """Sums over the operators between edges of values of each sort: [rows, sorts] to [rows, edges − 1]."""
@@ -226,28 +283,6 @@ class Job:
         rate, latency = np.array([self.fabric.pair(int(each)) for each in stride]).T
         return rate[row], latency[row]
 
-    def _sends(self, rows: Strategies, nbytes: Floats) -> Floats:
-        """Seconds from chunk to chunk: [rows, chunks]."""
-        rate, latency = self.send_rate(rows)
-        found = nbytes / rate[:, None] + latency[:, None]
-        found[:, 0] = 0.0
-        return found
-
-
-def repeated(columns: OperatorColumns, recomputation: Ints) -> Ints:
-    """How often each operator repeats its forward pass before its backward pass: [rows, operators]."""
-    full, selective = (
-        (recomputation == RECOMPUTATIONS.index(name))[:, None] * columns[mask]
-        for name, mask in (("full", "in_block"), ("selective", "core"))
-    )
-    times: Ints = full + selective
-    return times
-
-
-def shares(rows: Strategies, whole: Floats, experts: Floats) -> Floats:
-    """Parameters of a rank when they are sharded among all that hold the same: [rows, stages]."""
-    return whole / rows.dp[:, None] + experts * rows.ep[:, None] / rows.dp[:, None]
-
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
@@ -255,12 +290,6 @@ def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
     return rows.rows(first), row
-
-
-def _by_stage(values: Floats, rows: Strategies) -> Floats:
-    """Sums over the chunks of a stage: [rows, stages]."""
-    found: Floats = values.reshape(len(values), -1, int(rows.pp[0])).sum(axis=1)
-    return found
 
 
 def sent_ratio(job: Job, ratio: Floats) -> Floats:

@@ -8,8 +8,9 @@ from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime
+from lightloom.planner.pricing.stage_sends import GATHER
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
-from lightloom.planner.pricing.strategy_step import StrategyStep
+from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_seconds
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
 from lightloom.simulation.placed_step import PlacedStep
 
@@ -45,11 +46,23 @@ def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEne
 
 def _staged(job: Job, strategy: Strategy) -> float | None:
     """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
-    times = job.stage_times(Strategies.of(strategy), _joules_of_each_rank(job, strategy), sharing=False)
-    passes = float((times.forward_exchange + times.backward_exchange).sum()) * strategy.micro_batches
+    rows, joules = Strategies.of(strategy), _joules_of_each_rank(job, strategy)
+    exchanges = job.stage_exchanges(rows, joules, sharing=False)
+    replicas, units = exchanges.replicas, job.units(job.chunks(rows))
+    # Parameters of a unit are gathered for the forward and for the backward pass.
+    first, other = (2 * unit.gather + unit.scatter for unit in (replicas.first, replicas.other))
+    in_units = float((first + (units - 1) * other).sum())
+    passes = (float((exchanges.forward + exchanges.backward).sum()) + in_units) * strategy.micro_batches
+    once = float((replicas.gather + replicas.exchange + exchanges.token_gradients).sum())
+    sent = job.sends(rows, exchange_seconds(job, strategy.algorithm))
+    gathered = 0.0
+    if sent.gathered.any():
+        gathered = float(
+            joules(GATHER, rows.algorithm, rows.tp, np.ones_like(rows.tp), np.ones(1), sent.gathered).sum()
+        )
     ranks = strategy.dp * strategy.tp
-    sends = _sends(job, strategy, times.send[0], ranks)
-    return None if sends is None else sends + ranks * (passes + float((times.gather + times.exchange).sum()))
+    sends = _sends(job, strategy, sent.nbytes[0], ranks)
+    return None if sends is None else sends + ranks * (passes + once + 2 * strategy.micro_batches * gathered)
 
 
 def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
@@ -68,10 +81,8 @@ def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
     return joules
 
 
-def _sends(job: Job, strategy: Strategy, seconds: Floats, ranks: int) -> float | None:
-    """Joules of the sends between stages, of so many ranks in each."""
-    (rate,), (latency,) = job.send_rate(Strategies.of(strategy))
-    nbytes = (seconds[1:] - latency) * rate
+def _sends(job: Job, strategy: Strategy, nbytes: Floats, ranks: int) -> float | None:
+    """Joules of the sends between stages, of so many ranks in each and so many bytes a rank to each chunk."""
     source = np.arange(job.fabric.ranks)
     away = (source + ranks) % job.fabric.ranks
     both_ways = 2 * strategy.micro_batches * float(nbytes.sum()) * ranks

@@ -15,10 +15,12 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.recomputation import repeated_operators
+from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime
+from lightloom.planner.pricing.stage_sends import GATHER
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
@@ -93,7 +95,7 @@ def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
     key = strategy._replace(algorithm=AUTO, ratio=1.0)
     if key not in job.data_parallel_plans:
         settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-        plan = make_plan(strategy.sharding, job.graph, strategy.dp, settings)
+        plan = make_plan(KIND_OF_SHARDING[strategy.sharding], job.graph, strategy.dp, settings)
         repeated = repeated_operators(job.graph, strategy.recomputation)
         names = frozenset(job.graph.operators[index].name for index in np.flatnonzero(repeated))
         job.data_parallel_plans[key] = replace(plan, recomputed=names)
@@ -109,7 +111,11 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
         uses: takes the collectives that are priced.
     """
     rows = Strategies.of(strategy)
-    return job.stage_times(rows, _price_and_record(job, strategy.algorithm, uses)).row(0)
+    sends = job.sends(rows, exchange_seconds(job, strategy.algorithm))
+    recorded = exchange_seconds(job, strategy.algorithm, uses)
+    if sends.gathered.any():
+        recorded(GATHER, rows.algorithm, rows.tp, np.ones_like(rows.tp), np.ones(1), sends.gathered)
+    return job.stage_times(rows, recorded, sends).row(0)
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
@@ -151,8 +157,8 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
     return Priced(cost=cost)
 
 
-def _price_and_record(job: Job, name: str, uses: list[ExchangeUse] | None) -> ExchangeTime:
-    """Seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
+def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
+    """Return the seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
 
     def seconds(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         if ranks[0] == 1:

@@ -11,13 +11,14 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.spec import Kind
+from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import data_parallel_plan, simulate
 from lightloom.planner.search.plans import Plan, RefusedPlan
-from lightloom.planner.search.request import DATA_PARALLEL, SearchRequest
+from lightloom.planner.search.request import SearchRequest
 
 _KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 _PLAIN = dict.fromkeys(("tp", "pp", "ep", "micro_batches", "virtual_stages"), 1)
@@ -54,7 +55,8 @@ class Comparison:
         return plans, refused
 
     def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
-        for sharding, batch in product([kind for kind in DATA_PARALLEL if kind in self.request.kinds], batches):
+        shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]
+        for sharding, batch in product(shardings, batches):
             if batch % self.cluster.ranks or not self.request.pins.allows(sharding=sharding):
                 continue
             strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 1.0)
@@ -69,7 +71,7 @@ class Comparison:
     def _plan(self, algorithm: Algorithm, strategy: Strategy, codec: Compression | None) -> Plan | RefusedPlan:
         refused = partial(
             RefusedPlan,
-            strategy=strategy.sharding,
+            strategy=KIND_OF_SHARDING[strategy.sharding],
             algorithm=algorithm.name,
             compression=None if codec is None else codec.codec,
         )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.search.costly import costly_rows
 from lightloom.planner.search.explain import explain
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
@@ -43,6 +44,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "clusters": [cluster.to_json() for cluster in search.clusters],
         "explanation": explain(search),
         "ranking": rows,
+        "costliest_operators": costly_rows(search.graph, winner),
         "reference": [plan_row(plan, search) for plan in search.reference],
         "best_of_strategy": {
             kind: search.ranking.index(best) + 1 for kind in request.kinds if (best := search.best_of(kind)) is not None
@@ -73,8 +75,10 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "sample_time_s": plan.sample_time,
         "samples_per_second": plan.samples_per_second,
         "tokens_per_second": None if tokens is None else tokens * plan.samples_per_second,
+        "tokens_per_second_per_rank": None if tokens is None else tokens * plan.samples_per_second / plan.cluster.ranks,
         "bound_s": plan.bound,
         "breakdown": dict(plan.breakdown),
+        "rank_seconds": None if plan.spent is None else {name: spent.tolist() for name, spent in plan.spent.items()},
         "communication_time_s": plan.communication_time,
         "model_flops_utilization": search.utilization(plan),
         "hardware_flops_utilization": search.utilization(plan, hardware=True),

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightloom.clusters.base import Cluster
+from lightloom.core.arrays import Floats
 from lightloom.core.units import format_time
 from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.recomputation import repeated_operators
+from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
@@ -85,6 +87,12 @@ class Plan:
     def timeline(self) -> Timeline:
         """Intervals of the step; one group stands for all."""
         return self.step.timeline
+
+    @property
+    def spent(self) -> Mapping[str, Floats] | None:
+        """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``), each [stages];
+        None for plans that are not simulated stage by stage."""
+        return self.step.spent if isinstance(self.step, StrategyStep) else None
 
     @property
     def strategy(self) -> str:
@@ -292,7 +300,7 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
     """One of :data:`KINDS`."""
     if isinstance(choice, PlacedChoice):
         return "placed"
-    return choice.sharding if choice.plain else "tensor-pipeline"
+    return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
@@ -308,7 +316,7 @@ def label(choice: Strategy | PlacedChoice) -> str:
             "sequence" if choice.sequence_parallel else "",
             f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
             f"{choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "",
-            choice.sharding if choice.dp > 1 else "",
+            KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.dp > 1 else "",
             {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
         ]
     return " · ".join(filter(None, parts))

@@ -12,7 +12,8 @@ from lightloom.collectives.registry import find
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, SHARDINGS, Strategies
+from lightloom.parallelism.sharding import SHARDINGS, canonical
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.pricing.stage_times import Job
@@ -20,7 +21,7 @@ from lightloom.planner.pricing.stage_times import Job
 DATA_PARALLEL = ("ddp", "fsdp")
 """Data parallelism alone: all of the model in every rank, or sharded."""
 STRATEGIES = (*DATA_PARALLEL, "tensor-pipeline")
-"""Data parallelism alone, and with tensor, pipeline or expert parallelism or micro-batches."""
+"""Data parallelism alone, and with tensor, pipeline or expert parallelism, micro-batches or other shardings."""
 KINDS = (*STRATEGIES, "placed")
 """Strategies of practitioners, and SiP-ML's partition and placement."""
 LARGEST = 32
@@ -40,8 +41,11 @@ class Pins:
     recomputation: str | None = None
     """One of :data:`RECOMPUTATIONS`."""
     sharding: str | None = None
-    """One of :data:`SHARDINGS`."""
+    """One of :data:`SHARDINGS`; "ddp" and "fsdp" are taken for "none" and "zero-3"."""
     sequence_parallel: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sharding", canonical(self.sharding))
 
     def __bool__(self) -> bool:
         return any(value is not None for _, value in self)

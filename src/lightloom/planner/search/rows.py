@@ -12,7 +12,8 @@ from lightloom.collectives.registry import algorithms
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
+from lightloom.parallelism.sharding import SHARDINGS
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
@@ -30,7 +31,7 @@ from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.plans import Counts, Plan, RefusedPlan
-from lightloom.planner.search.request import KINDS, SearchRequest
+from lightloom.planner.search.request import DATA_PARALLEL, KINDS, SearchRequest
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 
@@ -178,11 +179,12 @@ class ClusterRows:
         if not kinds:
             return []
         ratios = (1.0, *self._compressions)
-        pinned = self._request.pins.recomputation
+        pins = self._request.pins
         space = self.job.space(
             batches,
             ratios=ratios,
-            recomputations=("none", "full") if pinned is None else (pinned,),
+            shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
+            recomputations=("none", "full") if pins.recomputation is None else (pins.recomputation,),
             most_micro_batches=self._request.most_micro_batches,
         )
         space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
@@ -275,7 +277,7 @@ class ClusterRows:
 
 def _kinds(rows: Strategies) -> Ints:
     """Index in :data:`KINDS`: [rows]."""
-    return np.where(rows.plain, rows.sharding, len(SHARDINGS))
+    return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
 
 
 def _largest(rows: Strategies, fitting: Mask) -> Mask:

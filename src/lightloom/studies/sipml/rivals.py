@@ -9,10 +9,9 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import SHARDINGS
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.search.plans import Plan
-from lightloom.planner.search.request import STRATEGIES, SearchRequest
+from lightloom.planner.search.request import DATA_PARALLEL, STRATEGIES, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.studies.sipml.paper import JOBS, Job
 from lightloom.workloads.load import load_workload
@@ -36,8 +35,8 @@ def _of(wanted: Job, on: Cluster, prices: GroupPrices) -> dict[str, Any]:
         )
         outcome = search(load_workload(wanted.model, batch=1), on, request, prices=prices)
     except UnsupportedError as error:
-        return {name: {"refused": str(error)} for name in ("search", *SHARDINGS)}
-    return {"search": _row(outcome.winner)} | {name: _row(outcome.best_of(name)) for name in SHARDINGS}
+        return {name: {"refused": str(error)} for name in ("search", *DATA_PARALLEL)}
+    return {"search": _row(outcome.winner)} | {name: _row(outcome.best_of(name)) for name in DATA_PARALLEL}
 
 
 def _row(plan: Plan | None) -> dict[str, Any]:

@@ -1,0 +1,195 @@
+"""What replicas exchange with each other: parameters and gradients, for columns of strategies.
+
+    once a step      none      all-reduce of gradients after the last pass
+                     zero-1/2  all-gather of parameters before the first pass, reduce-scatter after the last
+                     hybrid    all-reduce of shares of gradients between nodes after the last pass
+    in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
+                     hybrid    the same inside a node
+
+A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the others.
+The network serves a unit while the one before it computes. The first gather of a pass and the last reduce-scatter are
+exposed, and between them what takes longer than a unit computes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.spec import Kind
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers_in_passes, node_replicas
+from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, interleaved
+
+
+class Held(NamedTuple):
+    """Parameters that a rank holds when nothing is sharded, each [rows, chunks]."""
+
+    dense: Floats
+    """What all replicas hold."""
+    experts: Floats
+    """What only every ep-th replica holds."""
+
+    @property
+    def total(self) -> Floats:
+        """All of them: [rows, chunks]."""
+        return self.dense + self.experts
+
+    def by_stage(self, stages: int) -> Held:
+        """Return the sums over the chunks of each stage: [rows, stages]."""
+        return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
+
+
+class UnitExchanges(NamedTuple):
+    """Seconds of the exchanges of one unit, each [rows, chunks]; 0 where parameters stay for the whole step."""
+
+    gather: Floats
+    """Of its parameters, for each pass."""
+    scatter: Floats
+    """Of its gradients, for each micro-batch."""
+
+
+class ReplicaExchanges(NamedTuple):
+    """Seconds of exchanges between replicas."""
+
+    first: UnitExchanges
+    """Of the first unit of each chunk."""
+    other: UnitExchanges
+    """Of each other unit, on average."""
+    gather: Floats
+    """Of a stage's parameters, once: [rows, stages]."""
+    exchange: Floats
+    """Of a stage's gradients, once: [rows, stages]."""
+
+
+class _Group(NamedTuple):
+    """Replicas that hold the same parameters."""
+
+    held: Floats
+    """[rows, chunks or stages]."""
+    rows: Mask
+    """Rows that have such replicas: [rows]."""
+    ranks: Ints
+    """[rows]."""
+    stride: Ints
+    """Distance between neighbours, in ranks: [rows]."""
+
+
+class ReplicaPrices:
+    """Prices of the exchanges between replicas of columns of strategies."""
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        rows: Strategies,
+        fabric: Fabric,
+        exchange_time: ExchangeTime,
+        *,
+        sharing: bool,
+    ) -> None:
+        self._settings = settings
+        self._rows = rows
+        self._fabric = fabric
+        self._exchange_time = exchange_time
+        self._sharing = sharing
+
+    def exchanges(self, held: Held, first: Held, units: Ints) -> ReplicaExchanges:
+        """Return the seconds of all exchanges.
+
+        Args:
+            held: parameters of each chunk.
+            first: those of its first unit.
+            units: units of each chunk: [chunks].
+        """
+        rows, settings = self._rows, self._settings
+        sharding, stages = rows.sharding, int(rows.pp[0])
+        gather, exchange = np.zeros((len(rows), stages)), np.zeros((len(rows), stages))
+        within = node_replicas(rows.dp, rows.tp, self._fabric.node_ranks)
+        for group in self._holders(held.by_stage(stages)):
+            self._add("all-reduce", group, sharding == NONE, settings.gradient_bytes, exchange)
+            once = (sharding == ZERO_1) | (sharding == ZERO_2)
+            self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
+            self._add("reduce-scatter", group, sharding == ZERO_1, settings.gradient_bytes, exchange)
+            self._add("reduce-scatter", group, sharding == ZERO_2, settings.sharded_gradient_bytes, exchange)
+        across = _Group(
+            held.by_stage(stages).dense / within[:, None], sharding == HYBRID, rows.dp // within, rows.tp * within
+        )
+        self._add("all-reduce", across, sharding == HYBRID, settings.sharded_gradient_bytes, exchange)
+        others = np.maximum(units - 1, 1)
+        other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
+        return ReplicaExchanges(self._unit(first), self._unit(other), gather, exchange)
+
+    def _unit(self, held: Held) -> UnitExchanges:
+        """Return the seconds of the exchanges of one unit of each chunk."""
+        rows, settings = self._rows, self._settings
+        gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
+        within = node_replicas(rows.dp, rows.tp, self._fabric.node_ranks)
+        chosen = gathers_in_passes(rows.sharding)
+        for group in self._holders(held):
+            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, within, group.ranks))
+            self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
+            self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
+        return UnitExchanges(gather, scatter)
+
+    def _holders(self, held: Held) -> tuple[_Group, _Group]:
+        """Replicas of what all hold, and of experts, whose exchanges follow."""
+        rows = self._rows
+        return (
+            _Group(held.dense, np.ones(len(rows), np.bool_), rows.dp, rows.tp),
+            _Group(held.experts, rows.ep > 1, rows.dp // rows.ep, rows.tp * rows.ep),
+        )
+
+    def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
+        """Add the seconds of a collective of some rows, with ``size`` bytes for each parameter."""
+        which = np.flatnonzero(chosen & group.rows)
+        if not len(which):
+            return
+        stride = group.stride[which]
+        shared = interleaved(self._fabric, stride, self._sharing)[:, None]
+        seconds[which] += self._exchange_time(
+            kind,
+            self._rows.algorithm[which],
+            group.ranks[which],
+            distance(self._fabric, stride),
+            self._rows.ratio[which],
+            group.held[which] * shared * size,
+        )
+
+
+def exposed_forward(computing: Floats, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds of a forward pass in which a stage waits for parameters: [rows, chunks].
+
+    Args:
+        computing: seconds of the pass without them: [rows, chunks].
+        exchanges: those of the units.
+        units: units of each chunk: [chunks].
+    """
+    late: Floats = np.maximum(exchanges.other.gather - computing / units, 0.0)
+    return exchanges.first.gather + (units - 1) * late
+
+
+def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds of a backward pass in which a stage waits for parameters and for the exchange of gradients.
+
+    Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
+    """
+    first, other, each = exchanges.first, exchanges.other, computing / units
+    between = np.maximum(other.gather + other.scatter - each, 0.0)
+    to_first = np.maximum(first.gather + other.scatter - each, 0.0)
+    several = other.gather + (units - 2) * between + to_first + first.scatter
+    waiting: Floats = np.where(units > 1, several, first.gather + first.scatter)
+    return waiting
+
+
+def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
+    """Parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows, stages].
+
+    Experts, which fewer replicas hold, are shared out among those.
+    """
+    among_experts = np.maximum(sharers // rows.ep, 1)
+    kept: Floats = held.dense / sharers[:, None] + held.experts / among_experts[:, None]
+    return kept

@@ -1,0 +1,44 @@
+"""The most expensive operators are named with what bounds them, like ones of all blocks together."""
+
+from __future__ import annotations
+
+import pytest
+
+from lightloom.planner.search.costly import costly_operators
+from lightloom.planner.search.document import plan_document
+from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
+from tests.planner.jobs import cluster, transformer
+
+
+@pytest.fixture(scope="module")
+def staged() -> PlanSearch:
+    """Two stages of a transformer."""
+    pins = Pins(pp=2, tp=1, micro_batches=4, recomputation="full")
+    request = SearchRequest(global_batches=(32,), strategies=("tensor-pipeline",), pins=pins)
+    return search(transformer(4), cluster(4), request)
+
+
+def test_blocks_count_together(staged: PlanSearch) -> None:
+    rows = costly_operators(staged.graph, staged.winner)
+    named = {row.name: row for row in rows}
+    assert named["layers.*.up"].operators == 4 and named["tokens"].operators == 1
+    assert [row.share for row in rows] == sorted((row.share for row in rows), reverse=True)
+    assert sum(row.share for row in rows) == pytest.approx(1)
+    assert {row.bound for row in rows} <= {"arithmetic", "memory", "launch"}
+    # Blocks run forward twice, the head once: products of as many FLOPs.
+    assert named["layers.*.up"].share > named["head"].share
+
+
+def test_the_document_tells_time_by_rank(staged: PlanSearch) -> None:
+    document = plan_document(staged, {})
+    row, tokens = document["ranking"][0], staged.sequence_length
+    assert all(len(seconds) == 2 for seconds in row["rank_seconds"].values())
+    for stage in range(2):
+        spent = sum(seconds[stage] for seconds in row["rank_seconds"].values())
+        assert spent == pytest.approx(row["iteration_time_s"])
+    assert tokens is not None
+    assert row["tokens_per_second_per_rank"] == pytest.approx(row["samples_per_second"] * tokens / 4)
+    assert row["hardware_flops_utilization"] > row["model_flops_utilization"]
+    assert len(document["costliest_operators"]) == 10
