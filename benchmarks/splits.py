@@ -39,6 +39,8 @@ from lightloom.workloads.load import load_workload
 
 MODELS = ("resnet50", "transformer-big", "gpt2-355m")
 CLUSTERS = ("sip-ring-1024", "sip-ocs-1024")
+ROOFLINE = {"accelerator.kernels": None}
+"""Accelerators at half of the roofline."""
 SAMPLES_PER_RANK = (1, 2, 4, 8, 16)
 """Global batches, divided by the ranks."""
 RANDOM = 60
@@ -47,7 +49,7 @@ RANDOM = 60
 
 def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     """One search, schedules built anew."""
-    on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
+    on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     started = time.process_time()
     found = search(graph, on, SearchRequest(global_batches=batches, compare=False))
@@ -74,7 +76,7 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
 
 def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     """Simulated steps of random placed rows over their bounds."""
-    on, graph = load_cluster(cluster, {"ranks": ranks}), load_workload(model, batch=32)
+    on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
     job = Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     table, plans = PartTable(graph), PlacedPlans(job)
