@@ -21,7 +21,8 @@ sizes = st.integers(1, 20_000).map(float)
 
 def product(m: float, n: float, k: float, products: float = 1.0, model: KernelModel = MODEL) -> float:
     """Seconds of products."""
-    return float(model.product_time(*(np.array([size]) for size in (m, n, k, products)), RATES)[0])
+    rows, columns, depth, number = np.array([[m], [n], [k], [products]])
+    return float(model.product_time(rows, columns, depth, number, RATES)[0])
 
 
 def shapes(kind: KernelKind, m: float, n: float, k: float, products: float = 1.0, **changes: float) -> KernelShapes:

@@ -41,7 +41,7 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
     if not isinstance(choice, Strategy):
         return ()
     local = local_graph(graph, settings.model_copy(update={"batch_per_rank": choice.samples}))
-    forward, backward = graph_times(local, accelerator, settings.precision)
+    forward, backward = graph_times(local, accelerator, settings.precision, settings.attention)
     times = 1 + repeated_operators(graph, choice.recomputation)
     seconds = forward * times + backward
     flops = np.array([op.forward_flops * n + op.backward_flops for op, n in zip(local.operators, times, strict=True)])
@@ -57,15 +57,18 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
             kind=kind,
             operators=len(members),
             share=float(seconds[members].sum() / seconds.sum()) if seconds.any() else 0.0,
-            bound=_bound(*(float(part[members].sum()) for part in (seconds, arithmetic, memory))),
+            bound=_bound(
+                *(float(part[members].sum()) for part in (seconds, arithmetic, memory)),
+                launched=accelerator.kernel_launch > 0,
+            ),
         )
         for (name, kind), members in groups.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.share, row.name))[:MOST_OPERATORS])
 
 
-def _bound(seconds: float, arithmetic: float, memory: float) -> str:
-    if max(arithmetic, memory) < (1 - _LAUNCHED) * seconds:
+def _bound(seconds: float, arithmetic: float, memory: float, *, launched: bool) -> str:
+    if launched and max(arithmetic, memory) < (1 - _LAUNCHED) * seconds:
         return "launch"
     return "arithmetic" if arithmetic >= memory else "memory"
 
