@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -78,6 +79,15 @@ def test_time_and_parameters_are_shared_out_whole(
         assert np.all(parts <= np.maximum(1, seconds(graph)[1:, 0] / max(quantum, 1e-12) + 1e-6))
     least = np.array([op.parameters * rules.state_bytes + op.activation_bytes for op in operators])
     assert np.all(sums(balanced, balanced.memory) >= least * (1 - 1e-12))
+
+
+@given(graph=networks, k=st.integers(1, 17), rules=rules, groups=st.integers(1, 8))
+def test_copies_that_share_state_hold_no_more(graph: ComputeGraph, k: int, rules: PartitionRules, groups: int) -> None:
+    sharing = replace(rules, shared_state_bytes=(6.0, 12 / groups))
+    whole, shared = (partition(graph, seconds(graph), k, 0.0, each) for each in (rules, sharing))
+    assert (shared.memory <= whole.memory).all()
+    least = min(rules.state_bytes, 6 + 12 / groups) * graph.parameters
+    assert shared.memory.sum() >= least * (1 - 1e-12)
 
 
 @given(graph=networks, k=st.integers(1, 17), rules=rules)

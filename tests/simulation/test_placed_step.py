@@ -20,7 +20,7 @@ from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.simulation import placed_timeline
 from lightloom.simulation.placed_step import PlacedStep, simulate_best, simulate_placed
-from lightloom.simulation.placed_work import KINDS, held_parameters
+from lightloom.simulation.placed_work import KINDS, updated_parameters
 from lightloom.simulation.timeline import Timeline
 from tests.simulation.placed_plans import (
     A100,
@@ -146,8 +146,19 @@ def test_no_step_is_faster_than_its_bounds(seed: int) -> None:
     assert free.step_time >= max(bounds["device"], bounds["path"]) * (1 - 1e-9)
 
 
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds)
+def test_copies_that_share_state_update_every_parameter_once(seed: int) -> None:
+    plan, circuits, step = drawn(seed)
+    shared = replace(plan, shares_state=True)
+    updated = updated_parameters(shared)
+    assert updated.sum() * plan.groups == pytest.approx(plan.balanced.parameters.sum())
+    assert (updated <= updated_parameters(plan) * (1 + 1e-12)).all()
+    assert run(shared, circuits).step_time <= step.step_time * (1 + 1e-9)
+
+
 def _update_seconds(plan: HybridPlan) -> Floats:
-    held = held_parameters(plan) * SETTINGS.optimizer_traffic_bytes
+    held = updated_parameters(plan) * SETTINGS.optimizer_traffic_bytes
     return A100.memory_time(held)
 
 

@@ -53,6 +53,9 @@ class HybridPlan:
     """Devices of a group (model parallelism)."""
     groups: int
     """l: groups that each take a share of the batch (data parallelism)."""
+    shares_state: bool = False
+    """Whether the devices that hold copies of a parameter, of all groups, share out its optimizer state and its update
+    (ZeRO stage 1): each updates what it owns. SiP-ML's devices update every copy."""
 
     def __post_init__(self) -> None:
         placed, size, k = self.placement, self.balanced.size, self.k

@@ -7,6 +7,9 @@
     copied parameters     B(x) ─► sums to the owners of shares ─► [all-reduce between groups] ─► shares to all copies
     update of a device    after its last backward pass and the last gradient that it waits for
 
+Where copies share out the optimizer's state, what goes to all copies are updated parameters, taken to be as large as
+gradients; the update of the owned shares stands after them all the same, as it takes as long there.
+
 Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2; buckets as in PyTorch's DistributedDataParallel.
 """
 
@@ -87,9 +90,13 @@ def placed_work(
     return builder.work(accelerator, settings)
 
 
-def held_parameters(plan: HybridPlan) -> Floats:
-    """Return the parameters [k] that each device updates: a part that holds a copy updates all of its operator's."""
+def updated_parameters(plan: HybridPlan) -> Floats:
+    """Return the parameters [k] that each device updates: a part that holds a copy updates all of its operator's, or
+    its share of those where copies share out the optimizer's state."""
     balanced = plan.balanced
+    if plan.shares_state:
+        owned = np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64)
+        return owned / plan.groups
     of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
     copied = np.zeros(balanced.size, np.bool_)
     for x in (_shared(plan), _shared(plan) - 1):
@@ -176,7 +183,7 @@ class _Builder:
         """All nodes and messages."""
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
-        nbytes = held_parameters(self._plan) * settings.optimizer_traffic_bytes
+        nbytes = updated_parameters(self._plan) * settings.optimizer_traffic_bytes
         update = accelerator.update_time(nbytes)
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])

@@ -51,6 +51,9 @@ class PartitionRules:
     cannot compute at once (``Reach.clique``). None for no limit but k."""
     state_bytes: int = 16
     """Bytes held for one parameter: itself, its gradient and the optimizer's state (Adam in float32)."""
+    shared_state_bytes: tuple[float, float] | None = None
+    """Where copies share out the optimizer's state: bytes held for each copy of a parameter, and those for each
+    parameter that is owned; ``state_bytes`` where that is less. None where every copy has all of it."""
     gradient_bytes: int = 4
     """Bytes of one gradient element when copies of a parameter add theirs up."""
     splits: Mapping[str, tuple[Split, ...]] = field(default_factory=lambda: SPLITS)
@@ -220,7 +223,11 @@ class Partitions:
         output = operator.activation_bytes * (np.ones(parts) if whole_output else share)
         gradients = np.full(parts, float(operator.parameters * self.rules.gradient_bytes if copied else 0))
         gradients[0] = 0.0
-        return held * float(self.rules.state_bytes) + output, gradients
+        state = held * float(self.rules.state_bytes)
+        if self.rules.shared_state_bytes is not None:
+            of_copy, of_owned = self.rules.shared_state_bytes
+            state = np.minimum(state, held * of_copy + np.diff(bounds(operator.parameters, parts)) * of_owned)
+        return state + output, gradients
 
 
 def _rounded(parts: int, rules: PartitionRules) -> int:

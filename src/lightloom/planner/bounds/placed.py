@@ -29,9 +29,9 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks
+from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
-from lightloom.simulation.placed_work import held_parameters
+from lightloom.simulation.placed_work import updated_parameters
 from lightloom.workloads.graph import ComputeGraph
 
 ROUNDING = 1 - 1e-9
@@ -98,10 +98,11 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
     settings = job.settings
-    state = settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
+    of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))
+    state = np.minimum(state_bytes(settings), of_copy + of_owned)
     held = parameters.sum() * state + job.outputs(rows.samples)[:, table.placed].sum(axis=1)
     return CoarseBound(
-        bound=np.maximum.reduce([(total + update) / rows.k, last, exchange]) * ROUNDING,
+        bound=np.maximum.reduce([(total + update / rows.l) / rows.k, last, exchange]) * ROUNDING,
         sub_operators=parts.sum(axis=1),
         memory=held / rows.k,
     )
@@ -233,7 +234,7 @@ def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
     there, back = kernels.longest_paths(
         balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
     )
-    nbytes = held_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
+    nbytes = updated_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
     update = job.accelerator.update_time(nbytes)
     busy = np.bincount(device, balanced.forward + balanced.backward, k)
     begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)

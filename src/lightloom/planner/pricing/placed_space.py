@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lightloom.accelerators.base import Amount
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -44,6 +46,18 @@ class PlacedChoice(NamedTuple):
     """Most parts of an operator whose parts read all of its input."""
     ratio: float
     """Bytes of a gradient for each byte sent between groups; 1 without a codec."""
+
+
+def state_bytes(settings: TrainingSettings) -> int:
+    """Bytes of a parameter with its gradient and optimizer state."""
+    return settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
+
+
+def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
+    """Bytes of each copy of a parameter with its gradient, and of the state of each that is owned, shared among the
+    groups (ZeRO stage 1)."""
+    of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
+    return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
 
 def peers(fabric: Fabric) -> int:

@@ -23,7 +23,7 @@ from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import best, circuits_bound, structure_bound
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
-from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach
+from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 
@@ -64,7 +64,7 @@ class PlacedPlans:
         self.placements += 1
         memory = self._job.accelerator.memory
         placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
-        return HybridPlan(placement, balanced, choice.k, choice.l)
+        return HybridPlan(placement, balanced, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Seconds that no circuits make the plan's step fall below."""
@@ -111,9 +111,11 @@ class PlacedPlans:
         one = np.ones(1, np.int64)
         durations = np.concatenate(job.operator_times(samples * one, one, 0 * one)).T
         settings = job.settings.model_copy(update={"batch_per_rank": samples})
-        state = settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
         rules = PartitionRules(
-            most_exchanging=choice.most_exchanging, state_bytes=state, gradient_bytes=settings.gradient_bytes
+            most_exchanging=choice.most_exchanging,
+            state_bytes=state_bytes(settings),
+            shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
+            gradient_bytes=settings.gradient_bytes,
         )
         return partition(local_graph(job.graph, settings), durations, choice.k, choice.quantum, rules)
 
