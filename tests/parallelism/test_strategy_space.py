@@ -72,3 +72,13 @@ def test_slices_of_the_sequence_are_what_is_whole_otherwise() -> None:
 
 def test_a_model_without_attention_is_not_split() -> None:
     assert tensor_split(chain([(10, 10, 10)] * 4)).degree == 1
+
+
+def test_micro_batches_of_a_given_size_may_leave_a_rest() -> None:
+    space = strategy_space(4, [40], tensor_degree=1, blocks=2, algorithms=("ring",), micro_batch=3)
+    rows = [space[index] for index in range(len(space))]
+    assert {(row.dp, row.pp, row.micro_batches, row.samples, row.last_samples) for row in rows} == {
+        (4, 1, 4, 3, 1),
+        (2, 2, 7, 3, 2),
+    }
+    assert all(row.virtual_stages == 1 and row.micro_batch == 3 for row in rows)

@@ -17,6 +17,7 @@ from lightloom.parallelism.strategy_space import Strategy, strategy_space
 from lightloom.planner.bounds.strategies import PriceLines
 from lightloom.planner.pricing import group_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.planner.search import data_parallel, rows
 from lightloom.planner.search.plans import Plan, PlanSearch, order
 from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
@@ -200,3 +201,24 @@ def test_megatrons_plan_of_gpt3_is_priced() -> None:
     assert isinstance(plan, Plan) and plan.fits and plan.global_batch == 1536
     assert 0.25 < found.utilization(plan) < found.utilization(plan, hardware=True) < 0.5
     assert found.utilization(plan, hardware=True) == pytest.approx(4 / 3 * found.utilization(plan), rel=0.01)
+
+
+def test_a_micro_batch_that_does_not_divide_leaves_a_smaller_last_one() -> None:
+    """Ten samples a replica in micro-batches of four: 4, 4 and 2."""
+    graph, on = transformer(4, 256), cluster(2)
+    pins = Pins(dp=2, tp=1, pp=1, recomputation="none", sharding="none")
+    request = SearchRequest(global_batches=(20,), strategies=("tensor-pipeline",), algorithms=("ring-two-way",))
+    uneven = search(graph, on, replace(request, pins=replace(pins, micro_batch=4))).winner
+    assert isinstance(uneven.choice, Strategy)
+    assert (uneven.choice.micro_batches, uneven.choice.samples, uneven.choice.last_samples) == (3, 4, 2)
+    assert "3 micro-batches of 4" in uneven.label and uneven.bound <= uneven.step_time
+    assert isinstance(uneven.step, StrategyStep) and uneven.step.stages is not None
+    last = uneven.step.stages.last
+    assert last is not None and (last.forward <= uneven.step.stages.times.forward).all()
+    assert uneven.timeline.step_time == pytest.approx(uneven.step_time, rel=1e-12)
+    even = search(graph, on, replace(request, pins=replace(pins, micro_batch=5))).winner
+    assert even.choice == search(graph, on, replace(request, pins=replace(pins, micro_batches=2))).winner.choice
+    with pytest.raises(ConfigError, match=r"--micro-batch 4 and --micro-batches 2: expected one of them"):
+        search(graph, on, replace(request, pins=replace(pins, micro_batch=4, micro_batches=2)))
+    with pytest.raises(ConfigError, match=r"--micro-batch 11: expected at most a replica's batch, 10"):
+        search(graph, on, replace(request, pins=replace(pins, micro_batch=11)))

@@ -119,6 +119,7 @@ def plan(
     pp: int | None = None,
     ep: int | None = None,
     micro_batches: int | None = None,
+    micro_batch: int | None = None,
     virtual_stages: int | None = None,
     recompute: Literal["full", "selective", "none"] | None = None,
     sharding: Literal["none", "zero-1", "zero-2", "zero-3", "hybrid", "ddp", "fsdp"] | None = None,
@@ -145,7 +146,8 @@ def plan(
         global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
         strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; some collective algorithms; all by default.
-        dp, tp, pp, ep, micro_batches, virtual_stages, recompute, sharding, sequence_parallel: pinned choices.
+        dp, tp, pp, ep, micro_batches, micro_batch, virtual_stages: pinned degrees.
+        recompute, sharding, sequence_parallel: pinned choices.
         quantum: durations below which placed plans cut no operator.
         cost_model, overlap: as in :func:`collective`; whether data parallelism communicates while computing.
         compression: a codec of gradients; every plan is ranked with and without it.
@@ -158,7 +160,9 @@ def plan(
     """
     changes = {**(set or {}), **fields}
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
-    pins = replace(pins, recomputation=recompute, sharding=sharding, sequence_parallel=sequence_parallel)
+    pins = replace(
+        pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding, sequence_parallel=sequence_parallel
+    )
     request = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
     clusters = [load_cluster(place, set=changes) for place in places]

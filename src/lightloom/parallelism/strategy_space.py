@@ -22,7 +22,17 @@ from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARD
 
 MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
-_DEGREES = ("global_batch", "dp", "tp", "sequence_parallel", "pp", "virtual_stages", "micro_batches", "ep")
+_DEGREES = (
+    "global_batch",
+    "dp",
+    "tp",
+    "sequence_parallel",
+    "pp",
+    "virtual_stages",
+    "micro_batches",
+    "micro_batch",
+    "ep",
+)
 """Columns that depend on each other."""
 
 
@@ -42,11 +52,19 @@ class Strategy(NamedTuple):
     sequence_parallel: bool = False
     virtual_stages: int = 1
     ep: int = 1
+    micro_batch: int = 0
+    """Samples of a micro-batch where they do not divide a replica's batch, so that the last one is smaller; 0 where all
+    are alike."""
 
     @property
     def samples(self) -> int:
-        """Samples of one micro-batch."""
-        return self.global_batch // (self.dp * self.micro_batches)
+        """Samples of one micro-batch, other than a smaller last one."""
+        return self.micro_batch or self.global_batch // (self.dp * self.micro_batches)
+
+    @property
+    def last_samples(self) -> int:
+        """Samples of the last micro-batch."""
+        return self.global_batch // self.dp - (self.micro_batches - 1) * self.samples
 
     @property
     def plain(self) -> bool:
@@ -84,6 +102,8 @@ class Strategies:
     """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
     ep: Ints
     """Expert-parallel degree: replicas that share the experts of a mixture; divides dp."""
+    micro_batch: Ints
+    """Samples of a micro-batch where the last one is smaller; 0 where all are alike."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
@@ -110,8 +130,8 @@ class Strategies:
 
     @property
     def samples(self) -> Ints:
-        """Samples of one micro-batch."""
-        return self.global_batch // (self.dp * self.micro_batches)
+        """Samples of one micro-batch, other than a smaller last one."""
+        return np.where(self.micro_batch > 0, self.micro_batch, self.global_batch // (self.dp * self.micro_batches))
 
     @property
     def plain(self) -> Mask:
@@ -139,6 +159,7 @@ def strategy_space(
     recomputations: Sequence[str] = ("none", "full"),
     shardings: Sequence[str] = SHARDINGS,
     node_ranks: int = 1,
+    micro_batch: int | None = None,
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = 4,
 ) -> Strategies:
@@ -156,6 +177,8 @@ def strategy_space(
         shardings: some of :data:`SHARDINGS`.
         node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
         recomputations: some of :data:`RECOMPUTATIONS`.
+        micro_batch: samples of every micro-batch; where they do not divide a replica's batch, the last one is smaller
+            and stages are not interleaved. Without it all divisions into equal ones.
         most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
             divides may be interleaved.
         most_virtual_stages: the most chunks a stage.
@@ -164,14 +187,14 @@ def strategy_space(
     codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
     degrees = [
-        (batch, ranks // (tp * pp), tp, slices, pp, chunks, micro, ep)
+        (batch, ranks // (tp * pp), tp, slices, pp, chunks, micro, size, ep)
         for batch in batches
         for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1))
         if ranks % (tp * pp) == 0 and batch % (ranks // (tp * pp)) == 0
         for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
         for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
-        for micro in _divisors(batch // (ranks // (tp * pp)), most_micro_batches)
-        if chunks == 1 or micro % pp == 0
+        for micro, size in _micro_batches(batch // (ranks // (tp * pp)), micro_batch, most_micro_batches)
+        if chunks == 1 or (micro % pp == 0 and not size)
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
     sharded = [SHARDINGS.index(name) for name in shardings]
@@ -206,6 +229,14 @@ def _shardable(rows: Strategies, node_ranks: int) -> Mask:
     codec = (rows.ratio == 1) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
     shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
     return shardable
+
+
+def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:
+    """Numbers of micro-batches of a replica's batch, each with their samples where the last one is smaller, else 0."""
+    if size is None:
+        return [(number, 0) for number in _divisors(samples, most)]
+    number, rest = divmod(samples, size)
+    return [(number + 1, size) if rest else (number, 0)] if number else []
 
 
 @cache

@@ -50,6 +50,10 @@ class PlanOptions:
         int | None,
         count_option("--micro-batches", "Pin the micro-batches of a step: divisors of a replica's batch.", least=1),
     ] = None
+    micro_batch: Annotated[
+        int | None,
+        count_option("--micro-batch", "Pin the samples of a micro-batch; the last may be smaller.", least=1),
+    ] = None
     virtual_stages: Annotated[
         int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
     ] = None

@@ -91,7 +91,8 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
-        found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches)
+        # A smaller last micro-batch only makes the step longer than one without it.
+        found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches - (rows.micro_batch > 0))
     lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
     for sharding, kind in KIND_OF_SHARDING.items():
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))

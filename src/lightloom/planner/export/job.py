@@ -82,6 +82,11 @@ def common_notes(job: ExportedJob) -> list[str]:
     """What no framework's settings say of the split."""
     strategy = job.strategy
     notes = []
+    if strategy.micro_batch:
+        notes.append(
+            f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
+            f"{strategy.samples}: frameworks want equal ones"
+        )
     if strategy.ratio != 1:
         notes.append(f"gradients are sent {strategy.ratio:.3g} times smaller by a codec: register its hook yourself")
     if job.algorithms:

@@ -127,6 +127,7 @@ class Job:
         ratios: Iterable[float] = (1.0,),
         recomputations: Sequence[str] = ("none", "full"),
         shardings: Sequence[str] = SHARDINGS,
+        micro_batch: int | None = None,
         most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = 4,
     ) -> Strategies:
@@ -143,6 +144,7 @@ class Job:
             recomputations=recomputations,
             shardings=shardings,
             node_ranks=self.fabric.node_ranks,
+            micro_batch=micro_batch,
             most_micro_batches=most_micro_batches,
             most_virtual_stages=most_virtual_stages,
         )

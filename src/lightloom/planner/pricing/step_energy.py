@@ -52,7 +52,9 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     # Parameters of a unit are gathered for the forward and for the backward pass.
     first, other = (2 * unit.gather + unit.scatter for unit in (replicas.first, replicas.other))
     in_units = float((first + (units - 1) * other).sum())
-    passes = (float((exchanges.forward + exchanges.backward).sum()) + in_units) * strategy.micro_batches
+    # A smaller last micro-batch counts by its samples, as bytes do.
+    whole = strategy.global_batch / strategy.dp / strategy.samples
+    passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
     once = float((replicas.gather + replicas.exchange + exchanges.token_gradients).sum())
     sent = job.sends(rows, exchange_seconds(job, strategy.algorithm))
     gathered = 0.0
@@ -62,7 +64,7 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
         )
     ranks = strategy.dp * strategy.tp
     sends = _sends(job, strategy, sent.nbytes[0], ranks)
-    return None if sends is None else sends + ranks * (passes + once + 2 * strategy.micro_batches * gathered)
+    return None if sends is None else sends + ranks * (passes + once + 2 * whole * gathered)
 
 
 def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
@@ -85,7 +87,7 @@ def _sends(job: Job, strategy: Strategy, nbytes: Floats, ranks: int) -> float | 
     """Joules of the sends between stages, of so many ranks in each and so many bytes a rank to each chunk."""
     source = np.arange(job.fabric.ranks)
     away = (source + ranks) % job.fabric.ranks
-    both_ways = 2 * strategy.micro_batches * float(nbytes.sum()) * ranks
+    both_ways = 2 * strategy.global_batch / strategy.dp / strategy.samples * float(nbytes.sum()) * ranks
     if not both_ways:
         return 0.0
     return sending_energy(job.fabric, np.full(len(source), both_ways / len(source)), source, away)

@@ -78,7 +78,12 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     if strategy.plain:
         return _data_parallel(job, strategy)
     uses: list[ExchangeUse] = []
-    stages = PipelinedStep(times=exact_stage_times(job, strategy, uses), micro_batches=strategy.micro_batches)
+    last = None
+    if strategy.last_samples != strategy.samples:
+        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
+        last = exact_stage_times(job, smaller)
+    times = exact_stage_times(job, strategy, uses)
+    stages = PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last)
     played = stages.play()
     return StrategyStep(
         step_time=played.step_time,

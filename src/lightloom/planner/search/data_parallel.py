@@ -57,7 +57,9 @@ class Comparison:
     def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
         shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]
         for sharding, batch in product(shardings, batches):
-            if batch % self.cluster.ranks or not self.request.pins.allows(sharding=sharding):
+            if batch % self.cluster.ranks or not self.request.pins.allows(
+                sharding=sharding, micro_batch=batch // self.cluster.ranks
+            ):
                 continue
             strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 1.0)
             plain = self._plan(algorithm, strategy, None)

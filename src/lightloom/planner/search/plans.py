@@ -15,16 +15,15 @@ from dataclasses import dataclass
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.arrays import Floats
-from lightloom.core.units import format_time
 from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.recomputation import repeated_operators
-from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
+from lightloom.planner.search.labels import kind_of, label
 from lightloom.planner.search.request import SearchRequest
 from lightloom.simulation.energy import StepEnergy
 from lightloom.simulation.placed_step import PlacedStep
@@ -294,29 +293,3 @@ def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
             front.append(plan)
     return tuple(front)
-
-
-def kind_of(choice: Strategy | PlacedChoice) -> str:
-    """One of :data:`KINDS`."""
-    if isinstance(choice, PlacedChoice):
-        return "placed"
-    return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
-
-
-def label(choice: Strategy | PlacedChoice) -> str:
-    """Degrees in a few words, and what is not the default."""
-    if isinstance(choice, PlacedChoice):
-        parts = [f"k {choice.k}", f"l {choice.l}"]
-        if choice.k > 1:
-            parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
-    else:
-        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("ep", choice.ep))
-        parts = [f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "dp"]
-        parts += [
-            "sequence" if choice.sequence_parallel else "",
-            f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
-            f"{choice.micro_batches} micro-batches" if choice.micro_batches > 1 else "",
-            KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.dp > 1 else "",
-            {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
-        ]
-    return " · ".join(filter(None, parts))

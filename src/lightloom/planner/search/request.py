@@ -37,6 +37,8 @@ class Pins:
     pp: int | None = None
     ep: int | None = None
     micro_batches: int | None = None
+    micro_batch: int | None = None
+    """Samples of a micro-batch; the last one may be smaller."""
     virtual_stages: int | None = None
     recomputation: str | None = None
     """One of :data:`RECOMPUTATIONS`."""
@@ -63,6 +65,9 @@ class Pins:
         for name, value in self:
             if value is not None:
                 names = {"recomputation": RECOMPUTATIONS, "sharding": SHARDINGS}.get(name)
+                if name == "micro_batch":
+                    matching &= rows.samples == value
+                    continue
                 number = value if names is None else names.index(str(value))
                 # One replica is neither sharded nor not.
                 free = (rows.dp == 1) if name == "sharding" else False
@@ -89,6 +94,8 @@ class Pins:
             yield f"--virtual-stages {self.virtual_stages} and --pp 1: expected more than one stage to interleave"
         if self.virtual_stages and self.virtual_stages > 1 and (self.micro_batches or 0) % (self.pp or 1):
             yield f"--micro-batches {self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
+        if self.micro_batch and self.micro_batches:
+            yield f"--micro-batch {self.micro_batch} and --micro-batches {self.micro_batches}: expected one of them"
         if self.ep and job.experts.degree % self.ep:
             yield f"--ep {self.ep}: expected a divisor of {job.experts.degree}, the experts that the model can spread"
         if self.ep and self.dp and self.dp % self.ep:
@@ -97,6 +104,8 @@ class Pins:
             yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {job.split.sequence_degree} above 1"
         dp = self.dp or (ranks // (self.tp * self.pp) if self.tp and self.pp else 1)
         parts = dp * (self.micro_batches or 1)
+        if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):
+            yield f"--micro-batch {self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"
         if all(batch % parts for batch in batches):
             yield (
                 f"global batch of {', '.join(map(str, batches))}: expected a multiple of {parts}, {dp} replicas with "
