@@ -13,7 +13,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import memory
 from lightloom.planner.pricing.strategy_step import exact_stage_times
 from lightloom.workloads.graph import ComputeGraph, Operator
-from tests.planner.jobs import job, transformer
+from tests.planner.jobs import HEADS, SEQUENCE, job, transformer
 
 
 def written_out() -> ComputeGraph:
@@ -103,3 +103,20 @@ def test_recomputing_attention_that_is_written_out_drops_its_insides() -> None:
         "softmax",
         "dropout",
     ]
+
+
+def test_unfused_attention_keeps_scores_unless_it_is_recomputed() -> None:
+    """Korthikanti et al.: 5 bytes for each of a s² b scores of a block."""
+    made = job(4)
+    operators = [
+        replace(each, dimensions={**each.dimensions, "key_sequence": SEQUENCE}) if each.kind == "attention" else each
+        for each in made.graph.operators
+    ]
+    made = replace(made, graph=replace(made.graph, operators=tuple(operators)))
+    unfused = replace(made, settings=made.settings.model_copy(update={"attention": "unfused"}))
+    row = Strategy(4, 2, 1, 2, 64, "none", "none", "x", 1.0)
+    scores = 5 * HEADS * SEQUENCE**2 * row.samples / row.tp
+    for recomputation, blocks in (("none", 4), ("selective", 1)):
+        rows = Strategies.of(row._replace(recomputation=recomputation))
+        more = memory(unfused, rows)[0] - memory(made, rows)[0]
+        assert more == pytest.approx(blocks * scores)

@@ -12,6 +12,7 @@ Transformer Models", MLSys 2023, section 5 (selective); "full" and "selective" a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from lightloom.workloads.graph import ComputeGraph, Operator
 
 RECOMPUTATIONS = ("none", "full", "selective")
 """Activations kept for the backward pass: all, only what enters each block, or all but the insides of attention."""
+SCORE_TENSORS = 2.5
+"""Tensors of scores that unfused attention keeps for its backward pass: those after softmax and after dropout, and the
+dropout's mask, of half their bytes. Source: Korthikanti et al., section 4.1: 5 a s² b bytes."""
 _SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "softmax"})
 """Kinds between the two products of attention that is written out."""
 
@@ -75,12 +79,36 @@ def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
     return np.zeros(len(graph.operators), np.bool_)
 
 
+def attention_scores(graph: ComputeGraph) -> Ints:
+    """Return the scores of each attention operator, samples · heads · queries · keys; 0 of others: [operators]."""
+    sizes = ("sample", "head", "sequence", "key_sequence")
+    scores = [
+        prod(operator.dimensions[name] for name in sizes)
+        if operator.kind == "attention" and operator.dimensions.keys() >= set(sizes)
+        else 0
+        for operator in graph.operators
+    ]
+    return np.array(scores, np.int64)
+
+
 def read_within(graph: ComputeGraph, which: Mask) -> Mask:
     """Return the operators of ``which`` whose output no other operators read: [operators]."""
     within = {operator.name for operator, chosen in zip(graph.operators, which, strict=True) if chosen}
     readers = graph.consumers()
     alone = [bool(readers[operator.name]) and within.issuperset(readers[operator.name]) for operator in graph.operators]
     return which & np.array(alone, np.bool_)
+
+
+def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
+    """Return columns of what is repeated and dropped, each [operators].
+
+    Whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing else reads it), as 0
+    or 1; and the ``scores`` that it keeps, where attention is unfused.
+    """
+    core = attention_core(graph)
+    masks = {"in_block": in_blocks(graph), "core": core, "inside_core": read_within(graph, core)}
+    columns: dict[str, Ints] = {name: mask.astype(np.int64) for name, mask in masks.items()}
+    return columns | {"scores": attention_scores(graph) * int(unfused)}
 
 
 def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:

@@ -6,7 +6,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
-from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS
 from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.replica_exchanges import Held, shares
@@ -84,9 +84,14 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
         [columns["in_block"][None, :], columns["inside_core"][None, :]],
         0,
     )
-    kept = np.add.reduceat(job.sums(output * (1 - dropped), ends), first, axis=1)
+    scores = columns["scores"] * rows.samples[:, None] / columns.batch / rows.tp[:, None]
+    score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
+    again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
+    kept_bytes = output * (1 - dropped) + np.where(again, 0.0, score_bytes)
+    kept = np.add.reduceat(job.sums(kept_bytes, ends), first, axis=1)
     # The block whose backward pass runs has everything again.
-    passing = np.maximum.reduceat(job.sums(output * dropped, ends), first, axis=1)
+    passing_bytes = output * dropped + np.where(again, score_bytes, 0.0)
+    passing = np.maximum.reduceat(job.sums(passing_bytes, ends), first, axis=1)
     entering = np.add.reduceat(job.entering(rows, starts), first, axis=1)
     full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]
     return kept + np.where(full, entering, 0.0), passing

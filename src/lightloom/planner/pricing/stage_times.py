@@ -22,7 +22,7 @@ from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
 from lightloom.parallelism.plan import ParallelPlan
-from lightloom.parallelism.recomputation import RECOMPUTATIONS, attention_core, in_blocks, read_within, repetitions
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, recomputation_columns, repetitions
 from lightloom.parallelism.sharding import SHARDINGS, state_sharers
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, Strategy, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
@@ -95,16 +95,10 @@ class Job:
     @cached_property
     def columns(self) -> OperatorColumns:
         """The operators."""
-        element_bytes, core = ELEMENT_BYTES[self.settings.precision], attention_core(self.graph)
+        element_bytes = ELEMENT_BYTES[self.settings.precision]
         columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
-        masks = {
-            "in_block": in_blocks(self.graph),
-            "core": core,
-            "inside_core": read_within(self.graph, core),
-        }
-        return replace(
-            columns, values={**columns.values} | {name: mask.astype(np.int64) for name, mask in masks.items()}
-        )
+        recomputed = recomputation_columns(self.graph, unfused=self.settings.attention == "unfused")
+        return replace(columns, values={**columns.values, **recomputed})
 
     @cached_property
     def sorts(self) -> tuple[OperatorColumns, Ints]:

@@ -12,6 +12,7 @@ from lightloom.collectives.registry import algorithms
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
@@ -184,7 +185,7 @@ class ClusterRows:
             batches,
             ratios=ratios,
             shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
-            recomputations=("none", "full") if pins.recomputation is None else (pins.recomputation,),
+            recomputations=self._recomputations() if pins.recomputation is None else (pins.recomputation,),
             micro_batch=pins.micro_batch,
             most_micro_batches=self._request.most_micro_batches,
         )
@@ -209,6 +210,10 @@ class ClusterRows:
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
         kind = _kinds(self._strategies).tolist()
         return [Row(least, kind[row], row, 1) for row, least in enumerate(bound[served].tolist())]
+
+    def _recomputations(self) -> tuple[str, ...]:
+        """Those that are searched: selective where attention keeps scores that it can recompute."""
+        return RECOMPUTATIONS if self.job.columns["scores"].any() else ("none", "full")
 
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
         rows = self._placed_space(batches) if "placed" in self._request.kinds else PlacedRows.of([])
