@@ -79,11 +79,11 @@ class KernelShapes(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What an accelerator's data sheet promises."""
+    """What an accelerator's data sheet promises; arrays where several accelerators are priced at once."""
 
-    peak: float
+    peak: float | Floats
     """FLOP/s."""
-    bandwidth: float
+    bandwidth: float | Floats
     """Bytes per second of the main memory."""
 
 

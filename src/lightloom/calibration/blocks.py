@@ -10,24 +10,22 @@ in Large Transformer Models", MLSys 2023.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from lightloom.accelerators.kernels import FLASH_BACKWARD, SCORE_ACCESSES, KernelModel, Rates
 from lightloom.calibration.jobs import Jobs
-from lightloom.calibration.kernels import gemm_seconds
 from lightloom.calibration.links import Links
 from lightloom.core.arrays import Floats
 
 _ELEMENT_BYTES = 2
-_SCORE_PASSES_FORWARD, _SCORE_PASSES_BACKWARD = 5, 6
-"""Reads and writes of the scores by unfused attention: scale and mask, softmax, dropout; their gradients."""
-_NORM_PASSES_FORWARD, _NORM_PASSES_BACKWARD = 11, 12
-"""Reads and writes of hidden-sized arrays outside matrix products: norms, residuals, dropout, biases."""
-_ACTIVATION_PASSES_FORWARD, _ACTIVATION_PASSES_BACKWARD = 2, 3
-"""The same of arrays of the feed-forward width."""
+_HIDDEN_ACCESSES = (14, 16)
+"""Reads and writes of hidden-sized arrays outside matrix products, forward and backward, each operator on its own: two
+norms (2, 3), two dropouts (2, 2), two residual sums (3, 3). ``KernelModel.fusion`` says what fusion leaves of them."""
+_ACTIVATION_ACCESSES = (2, 3)
+"""The same of arrays of the feed-forward width: the activation."""
 _KERNELS_FORWARD = {"unfused": 22, "flash": 16}
 _KERNELS_BACKWARD = {"unfused": 40, "flash": 28}
 _HEAD_LOGIT_BYTES, _HEAD_HIDDEN_BYTES = 18, 12
@@ -46,12 +44,11 @@ class BlockTimes:
 class Blocks:
     """Prices of blocks and heads for given parameters."""
 
-    def __init__(self, jobs: Jobs, values: Mapping[str, float], links: Links) -> None:
+    def __init__(self, jobs: Jobs, kernels: KernelModel, links: Links) -> None:
         self._jobs = jobs
-        self._values = values
+        self._kernels = kernels
         self._links = links
-        self._bandwidth = values["memory_fraction"] * jobs.column("memory_bandwidth_gbs") * 1e9
-        self._peak = jobs.peak
+        self._rates = Rates(jobs.peak, jobs.column("memory_bandwidth_gbs") * 1e9)
         self._tp = jobs.column("tp")
         self._sequence = jobs.column("sequence_length")
         self._hidden = jobs.column("hidden")
@@ -87,10 +84,13 @@ class Blocks:
         forward = self._gemm(tokens, vocabulary, self._hidden)
         backward = self._gemm(tokens, self._hidden, vocabulary) + self._gemm(self._hidden, vocabulary, tokens)
         moved = tokens * (vocabulary * _HEAD_LOGIT_BYTES + self._hidden * _HEAD_HIDDEN_BYTES)
-        return forward + backward + moved / self._bandwidth
+        return forward + backward + self._kernels.memory_time(moved, self._rates)
 
-    def _gemm(self, m: Floats, n: Floats, k: Floats, count: Floats | float = 1.0) -> Floats:
-        return gemm_seconds(m, n, k, count, peak=self._peak, bandwidth=self._bandwidth, values=self._values)
+    def _gemm(self, m: Floats, n: Floats, k: Floats, products: Floats | None = None) -> Floats:
+        count = np.ones_like(m) if products is None else products
+        moved = _ELEMENT_BYTES * count * (m * k + k * n + m * n)
+        computing = self._kernels.product_time(m, n, k, count, self._rates)
+        return np.maximum(computing, self._kernels.memory_time(moved, self._rates))
 
     def _products(self, batch: Floats) -> tuple[Floats, Floats]:
         """Matrix products with parameters: the forward one, then the gradients of its input and of its parameters."""
@@ -109,29 +109,33 @@ class Blocks:
         """Scores, softmax and weighted values: unfused as batched products and passes over the scores, or flash."""
         length, width = self._sequence, self._hidden / self._jobs.column("heads")
         count = batch * self._jobs.column("heads") / self._tp
-        scores = _ELEMENT_BYTES * count * length**2 / self._bandwidth * self._values["score_traffic"]
+        scores = self._kernels.memory_time(
+            _ELEMENT_BYTES * count * length**2 * self._kernels.score_traffic, self._rates
+        )
         query_key = self._gemm(length, length, width, count)
         weighted = self._gemm(length, width, length, count)
-        unfused = query_key + weighted + _SCORE_PASSES_FORWARD * scores
-        unfused_backward = 2 * (query_key + weighted) + _SCORE_PASSES_BACKWARD * scores
-        # A causal mask halves the two products; backward repeats the first and has four more: five to two.
+        unfused = query_key + weighted + SCORE_ACCESSES[0] * scores
+        unfused_backward = 2 * (query_key + weighted) + SCORE_ACCESSES[1] * scores
+        # A causal mask halves the two products.
         flops = 2 * batch * length**2 * self._hidden / self._tp
-        flash = flops / (self._peak * self._values["flash_forward"])
-        flash_backward = 2.5 * flops / (self._peak * self._values["flash_backward"])
+        flash = flops / (self._rates.peak * self._kernels.flash_forward)
+        flash_backward = FLASH_BACKWARD * flops / (self._rates.peak * self._kernels.flash_backward)
         return np.where(self._unfused, unfused, flash), np.where(self._unfused, unfused_backward, flash_backward)
 
     def _elementwise(self, batch: Floats) -> tuple[Floats, Floats]:
         """Norms, residuals, dropout and activations, all waiting for memory."""
-        one = _ELEMENT_BYTES * batch * self._sequence * self._hidden / self._bandwidth * self._values["fusion"]
+        moved = _ELEMENT_BYTES * batch * self._sequence * self._hidden * self._kernels.fusion
+        one = self._kernels.memory_time(moved, self._rates)
         divided = np.where(self._jobs.where("sequence_parallel", "yes"), self._tp, 1.0)
         widening = self._ffn / self._hidden / self._tp
-        return (
-            one * (_NORM_PASSES_FORWARD / divided + _ACTIVATION_PASSES_FORWARD * widening),
-            one * (_NORM_PASSES_BACKWARD / divided + _ACTIVATION_PASSES_BACKWARD * widening),
+        forward, backward = (
+            one * (hidden / divided + activation * widening)
+            for hidden, activation in zip(_HIDDEN_ACCESSES, _ACTIVATION_ACCESSES, strict=True)
         )
+        return forward, backward
 
     def _launches(self) -> tuple[Floats, Floats]:
         """Host seconds to launch the kernels of a pass: a pass is not faster than its launches."""
         forward = np.where(self._unfused, _KERNELS_FORWARD["unfused"], _KERNELS_FORWARD["flash"])
         backward = np.where(self._unfused, _KERNELS_BACKWARD["unfused"], _KERNELS_BACKWARD["flash"])
-        return forward * self._values["dispatch"], backward * self._values["dispatch"]
+        return forward * self._kernels.dispatch, backward * self._kernels.dispatch

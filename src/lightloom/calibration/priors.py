@@ -13,6 +13,7 @@ from math import log
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.kernels import SPREADS, KernelModel
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 
@@ -32,23 +33,18 @@ class Prior:
     """Publication, or "assumption" and what it rests on."""
 
 
-_FLASH = (
-    "Dao 2023 (arXiv:2307.08691), abstract and section 1: FlashAttention reaches 25-40 % of the A100's peak, "
-    "FlashAttention-2 50-73 %; causal masks at sequences of 2,048 reach less"
-)
-
-KERNEL_PRIORS: Mapping[str, tuple[float, float, str, str, str]] = {
-    "gemm_fraction": (0.85, 0.1, "", "fraction of peak of a large matrix product", "assumption"),
-    "gemm_depth": (500.0, 0.5, "", "depth k at which a matrix product reaches half its rate", "assumption"),
-    "flash_forward": (0.35, 0.3, "", "fraction of peak of causal flash attention, forward", _FLASH),
-    "flash_backward": (0.26, 0.3, "", "the same, backward", _FLASH),
-    "memory_fraction": (0.82, 0.1, "", "reached fraction of the memory bandwidth", "assumption"),
-    "fusion": (1.0, 0.3, "", "element-wise traffic, relative to the stated count", "assumption"),
-    "score_traffic": (1.0, 0.3, "", "traffic of unfused attention scores, relative to the stated count", "assumption"),
-    "dispatch": (10e-6, 0.5, "s", "host time of a kernel, a floor under each pass", "assumption"),
-    "optimizer_traffic": (1.0, 0.3, "", "traffic of the optimizer, relative to 24 bytes a parameter", "assumption"),
+_MEANINGS: Mapping[str, str] = {
+    "gemm_fraction": "fraction of the peak that large products reach",
+    "gemm_depth": "depth at which a product reaches half of its rate",
+    "flash_forward": "fraction of the peak that flash attention reaches forward",
+    "flash_backward": "the same backward",
+    "memory_fraction": "fraction of the memory's bandwidth that is reached",
+    "fusion": "traffic of element-wise operators that fusion leaves",
+    "score_traffic": "traffic of the scores in unfused attention, relative to the count",
+    "dispatch": "seconds in which the host launches a kernel",
+    "optimizer_traffic": "traffic of an update, relative to the count",
 }
-NODE_LINK = {"a100": 300e9, "h100": 450e9, "h200": 450e9, "b200": 900e9}
+NODE_LINK = {"a100": 300e9, "a100-40": 300e9, "h100": 450e9, "h200": 450e9, "b200": 900e9}
 """Bytes per second of one GPU into its node's NVLink switch each way. Source: NVIDIA's data sheets."""
 
 
@@ -158,10 +154,38 @@ class Priors:
         return dict(zip(self.names, np.exp(np.fromiter(logarithms, np.float64)).tolist(), strict=True))
 
 
-def priors_of(accelerator: Accelerator) -> Priors:  # noqa: ARG001
-    """Return the priors for jobs on an accelerator: those of its kernels, then those of links and steps."""
+def kernel_model(accelerator: Accelerator) -> KernelModel:
+    """Return the kernel model of an accelerator.
+
+    Raises:
+        UnsupportedError: it has none.
+    """
+    if accelerator.kernels is None:
+        raise UnsupportedError(f"accelerator {accelerator.name!r} has no kernel model, whose parameters are calibrated")
+    return accelerator.kernels
+
+
+def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> KernelModel:
+    """Return the kernel model of an accelerator with those of ``values`` that belong to it."""
+    kernels = kernel_model(accelerator)
+    return kernels.model_copy(update={name: values[name] for name in SPREADS if name in values})
+
+
+def priors_of(accelerator: Accelerator) -> Priors:
+    """Return the priors for jobs on an accelerator: those of its kernels, then those of links and steps.
+
+    Raises:
+        UnsupportedError: the accelerator has no kernel model.
+    """
     kernels = tuple(
-        Prior(name=name, value=value, spread=spread, unit=unit, meaning=meaning, source=source)
-        for name, (value, spread, unit, meaning, source) in KERNEL_PRIORS.items()
+        Prior(
+            name=name,
+            value=prior.value,
+            spread=prior.spread,
+            unit="s" if name == "dispatch" else "",
+            meaning=_MEANINGS[name],
+            source=prior.source,
+        )
+        for name, prior in kernel_model(accelerator).priors().items()
     )
     return Priors(kernels + JOB_PRIORS)

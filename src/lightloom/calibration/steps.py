@@ -13,12 +13,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from lightloom.accelerators.kernels import Rates
 from lightloom.calibration.blocks import Blocks, BlockTimes
 from lightloom.calibration.jobs import Jobs
 from lightloom.calibration.links import Links
+from lightloom.calibration.priors import kernels_with
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats
 
-_UPDATE_BYTES = 24
+_UPDATE_BYTES = TrainingSettings().optimizer_traffic_bytes
 """Bytes an update of the optimizer moves for one parameter."""
 
 
@@ -37,7 +40,8 @@ class _Step:
         self._jobs = jobs
         self._values = values
         self._links = Links(jobs, values)
-        self._blocks = Blocks(jobs, values, self._links)
+        self._kernels = kernels_with(jobs.accelerator, values)
+        self._blocks = Blocks(jobs, self._kernels, self._links)
         self._pp, self._virtual = jobs.column("pp"), jobs.column("virtual_stages")
         self._stage_blocks = np.ceil(jobs.column("layers") / (self._pp * self._virtual)) * self._virtual
         self._gathers_parameters = jobs.where("sharding", "zero-2", "zero-3", "hybrid") & (self._pp == 1)
@@ -82,7 +86,7 @@ class _Step:
         held = (self._blocks.parameters * jobs.column("layers") / self._pp + embedding) / jobs.column("tp")
         exchange = 2 * self._links.replica_pass(held * jobs.column("gradient_bytes"))
         updated = np.where(jobs.where("sharding", "none"), held, held / jobs.column("dp"))
-        bandwidth = self._values["memory_fraction"] * jobs.column("memory_bandwidth_gbs") * 1e9
-        update = updated * _UPDATE_BYTES * self._values["optimizer_traffic"] / bandwidth
+        rates = Rates(jobs.peak, jobs.column("memory_bandwidth_gbs") * 1e9)
+        update = self._kernels.memory_time(updated * _UPDATE_BYTES * self._kernels.optimizer_traffic, rates)
         tied = self._links.tied_all_reduce(embedding / jobs.column("tp") * jobs.column("gradient_bytes"))
         return np.where(self._gathers_parameters, 0.0, exchange) + tied + update + self._values["step_overhead"]
