@@ -21,15 +21,19 @@ from lightloom.calibration.links import Links
 from lightloom.core.arrays import Floats
 
 _ELEMENT_BYTES = 2
-_HIDDEN_ACCESSES = (14, 16)
-"""Reads and writes of hidden-sized arrays outside matrix products, forward and backward, each operator on its own: two
-norms (2, 3), two dropouts (2, 2), two residual sums (3, 3). ``KernelModel.fusion`` says what fusion leaves of them."""
-_ACTIVATION_ACCESSES = (2, 3)
+_HIDDEN_ACCESSES = (16, 14)
+"""Reads and writes of hidden-sized arrays outside matrix products, forward and backward, each operator on its own, as
+graphs count them: two norms (4, 4), two dropouts (4, 2), two residual sums (6, 6), one transposition (2, 2).
+``KernelModel.fusion`` says what fusion leaves of them."""
+_ACTIVATION_ACCESSES = (2, 2)
 """The same of arrays of the feed-forward width: the activation."""
 _KERNELS_FORWARD = {"unfused": 22, "flash": 16}
 _KERNELS_BACKWARD = {"unfused": 40, "flash": 28}
-_HEAD_LOGIT_BYTES, _HEAD_HIDDEN_BYTES = 18, 12
-"""Bytes moved for each logit (cast, softmax and its gradient in float32), and for each hidden element of the head."""
+_HEAD_LOGIT_BYTES = 36
+"""Bytes moved for each logit beyond its product, as PyTorch's cross entropy does under mixed precision: cast to float32
+(2 + 4), log-softmax (4 + 4); gradients of the loss (4), of the log-softmax (4 + 4 + 4) and of the cast (4 + 2)."""
+_HEAD_HIDDEN_BYTES = 12
+"""Bytes moved for each hidden element by the embedding and the last norm, both passes."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,9 @@ class Blocks:
         moved = tokens * (vocabulary * _HEAD_LOGIT_BYTES + self._hidden * _HEAD_HIDDEN_BYTES)
         return forward + backward + self._kernels.memory_time(moved, self._rates)
 
-    def _gemm(self, m: Floats, n: Floats, k: Floats, products: Floats | None = None) -> Floats:
-        count = np.ones_like(m) if products is None else products
-        moved = _ELEMENT_BYTES * count * (m * k + k * n + m * n)
-        computing = self._kernels.product_time(m, n, k, count, self._rates)
+    def _gemm(self, m: Floats, n: Floats, k: Floats) -> Floats:
+        moved = _ELEMENT_BYTES * (m * k + k * n + m * n)
+        computing = self._kernels.product_time(m, n, k, np.ones_like(m), self._rates)
         return np.maximum(computing, self._kernels.memory_time(moved, self._rates))
 
     def _products(self, batch: Floats) -> tuple[Floats, Floats]:
@@ -112,8 +115,8 @@ class Blocks:
         scores = self._kernels.memory_time(
             _ELEMENT_BYTES * count * length**2 * self._kernels.score_traffic, self._rates
         )
-        query_key = self._gemm(length, length, width, count)
-        weighted = self._gemm(length, width, length, count)
+        query_key = self._kernels.product_time(length, length, width, count, self._rates)
+        weighted = self._kernels.product_time(length, width, length, count, self._rates)
         unfused = query_key + weighted + SCORE_ACCESSES[0] * scores
         unfused_backward = 2 * (query_key + weighted) + SCORE_ACCESSES[1] * scores
         # A causal mask halves the two products.

@@ -39,7 +39,10 @@ COMMANDS = {
     "accuracy": Entry(
         "lightloom.cli.accuracy", "Predict steps that others measured, and show how near the predictions are."
     ),
-    "calibrate": Entry("lightloom.cli.calibrate", "Fit an accelerator's parameters to steps measured on it."),
+    "calibrate": Entry(
+        "lightloom.cli.calibrate",
+        "Fit an accelerator's parameters to steps measured on it, or its links to timed collectives.",
+    ),
     "catalog": Entry(
         "lightloom.cli.catalog",
         "List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources.",

@@ -1,0 +1,22 @@
+"""Limits that predictions keep on the measured tables, where these are at hand."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from benchmarks.accuracy import collectives, priors_only
+
+from lightloom.calibration.rows import read_steps
+
+pytestmark = pytest.mark.skipif("LIGHTLOOM_MEASURED" not in os.environ, reason="needs the measured tables")
+
+
+def test_priors_alone_keep_their_limits() -> None:
+    names = ("megatron-a100", "megatron-sc21", "foundry-a100-40", "foundry-h100-small")
+    _, checks = priors_only({name: read_steps(f"{name}.csv") for name in names})
+    assert not [check.line() for check in checks if not check.holds]
+
+
+def test_links_of_a_node_carry_over_to_other_counts() -> None:
+    assert not [check.line() for check in collectives() if not check.holds]
