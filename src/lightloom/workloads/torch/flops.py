@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -29,6 +30,13 @@ def _mm(a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
 
 def _addmm(_bias: Tensor, a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
     return _mm(a, b)
+
+
+def _grouped_mm(a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
+    # (m, k) x (group, k, n), rows by group; (group, m, k) x (k, n), columns by group; (m, k) x (k, n), sums by group
+    columns_grouped = a.dim() == 3 and b.dim() == 2
+    flops = 2 * a.numel() * b.shape[-1]
+    return Product(flops // a.shape[0] if columns_grouped else flops, (a, b), a.shape[-1])
 
 
 def _mv(a: Tensor, b: Tensor, *_: object, **__: object) -> Product:
@@ -77,6 +85,13 @@ _PRODUCTS: dict[str, Callable[..., Product]] = {
     "mv": _mv,
     "addmv": lambda _bias, a, b, *_, **__: _mv(a, b),
     "dot": _mv,
+    "_addmm_activation": _addmm,
+    "_scaled_mm": _mm,
+    "_scaled_mm_v2": _mm,
+    "_grouped_mm": _grouped_mm,
+    "_scaled_grouped_mm": _grouped_mm,
+    "_scaled_grouped_mm_v2": _grouped_mm,
+    "grouped_mm_fallback": _grouped_mm,
     "convolution": _convolution,
     "_scaled_dot_product_flash_attention": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
@@ -95,6 +110,27 @@ _MOVES = """
 """
 MOVES = frozenset(_MOVES.split())
 """ATen calls that compute nothing: they move, look up or fill."""
+
+
+_ARITHMETIC = """
+    native_layer_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training native_group_norm
+    _fused_rms_norm native_dropout _weight_norm_interface _softmax _log_softmax _safe_softmax cumsum cumprod sort
+    _embedding_bag _embedding_bag_forward_only
+"""
+_KNOWN = frozenset(_ARITHMETIC.split()) | MOVES
+_ELEMENTWISE = (torch.Tag.pointwise, torch.Tag.reduction)
+_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
+
+
+def has_rule(function: Any) -> bool:
+    """Whether one FLOP for each element is what a call does, or a rule above says what it does."""
+    name = function._schema.name.split("::")[-1]
+    return name in _KNOWN or name in _PRODUCTS or any(tag in function.tags for tag in _ELEMENTWISE)
+
+
+def looked_up(name: str, args: Sequence[Any]) -> int:
+    """Return the elements of the rows that a bag of embeddings looks up and adds, 0 for other calls."""
+    return int(args[1].numel() * args[0].shape[1]) if name in _BAGS else 0
 
 
 def product(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:

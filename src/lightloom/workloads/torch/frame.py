@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lightloom.workloads.graph import TENSOR_KINDS, Operator
 from lightloom.workloads.torch.flops import Product
 
 
@@ -48,6 +49,50 @@ class Frame:
     product_backward: int = 0
     forward: int = 0
     backward: int = 0
+    looked_up: int = 0
+    """Elements of the rows that it looked up in tables and added up."""
+    unknown: list[str] = field(default_factory=list)
+    """Calls without a rule that read a parameter matrix."""
+
+
+@dataclass(slots=True)
+class Region:
+    """A checkpointed region: operators from ``first`` on, and how far its second forward pass goes."""
+
+    name: str
+    first: int
+    """Index of its first operator."""
+    earlier: frozenset[str]
+    """Names of the operators before it."""
+    last: int = -1
+    """Index of the operator that keeps the last tensor."""
+    product_flops: int = 0
+    """FLOPs of that operator's products before it keeps it, and of its other arithmetic."""
+    other_flops: int = 0
+
+    def note(self, index: int, frame: Frame | None) -> None:
+        """Operator number ``index``, which ``frame`` computes, keeps a tensor now."""
+        self.last = index
+        self.product_flops = sum(cost.flops for _, cost, _ in frame.products) if frame else 0
+        self.other_flops = frame.forward if frame else 0
+
+    def repeated(self, index: int, operator: Operator) -> int:
+        """Return the forward FLOPs of operator number ``index`` that the second forward pass repeats."""
+        if index == self.last:
+            return self.product_flops if operator.kind in TENSOR_KINDS else self.other_flops
+        return operator.forward_flops if index < self.last else 0
+
+
+class Origins(dict[int, Origin]):
+    """The origin of every storage that has been seen, by identity."""
+
+    def of(self, frame: Frame, tensor: Tensor) -> Origin:
+        """Return the origin of a tensor that a function reads; what nothing has made yet is a constant."""
+        key = key_of(tensor)
+        origin = frame.own.get(key) or self.get(key)
+        if origin is None:
+            origin = self[key] = Origin(tensor.untyped_storage())
+        return origin
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -41,9 +43,23 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        run = _grouped_shape if func is torch.ops.aten._grouped_mm.default else func
+        result = run(*args, **(kwargs or {}))
         self._recorder.call(func, args, kwargs or {}, result)
         return result
+
+
+def _grouped_shape(
+    a: Tensor, b: Tensor, offs: Tensor | None = None, *_: Any, out_dtype: Any = None, **__: Any
+) -> Tensor:
+    """Return what a grouped matrix product would: PyTorch's own rule for shapes refuses all but bfloat16."""
+    if b.dim() == 3:
+        shape = (*a.shape[:-1], b.shape[-1])
+    elif a.dim() == 3:
+        shape = (a.shape[1], b.shape[1])
+    else:
+        shape = (offs.numel() if offs is not None else 1, a.shape[0], b.shape[1])
+    return torch.empty(shape, dtype=out_dtype or a.dtype, device=a.device)
 
 
 def _without_override_check(function: Any) -> Any:

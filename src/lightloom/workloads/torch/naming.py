@@ -66,8 +66,10 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
         summands: how many results of earlier operators it read.
         stacked: whether it read a parameter that stacks matrices.
     """
-    if word == "bmm" and stacked:
+    if (word == "bmm" and stacked) or any("grouped_mm" in name for name in products):
         return "experts"
+    if any(name.startswith("_scaled_mm") for name in products):
+        return "linear"
     kind = _KIND.get(word)
     if kind is None and products:
         kind = "conv" if "convolution" in products else "matmul"
@@ -80,6 +82,11 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
     if word == "add" and summands >= 2:
         return "add"
     return "copy" if all(call in MOVES for call in calls) else "elementwise"
+
+
+def is_dropout(word: str) -> bool:
+    """Whether a call of that label is dropout of any form."""
+    return _KIND.get(word) == "dropout"
 
 
 def output_dimensions(
@@ -153,9 +160,12 @@ def linear_dimensions(
     return {**sizes, "in_channel": summed}, axes
 
 
-def experts_dimensions(shape: Sequence[int], batch: int | None, summed: int) -> dict[str, int]:
-    """Name the axes (experts, visits, channels); the sequence is what one sample sends to each expert."""
-    experts, visits, channels = (int(size) for size in shape)
+def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, summed: int) -> dict[str, int]:
+    """Name the axes (experts, visits, channels), or (visits of all experts, channels); the sequence is what one sample
+    sends to each expert."""
+    visits, channels = int(shape[-2]), int(shape[-1])
+    if len(shape) == 2:
+        visits //= experts
     sizes = {"expert": experts, "sequence": max(visits // (batch or 1), 1), "channel": channels, "in_channel": summed}
     return ({} if batch is None else {"sample": batch}) | sizes
 

@@ -12,17 +12,20 @@ constants: no operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lightloom.workloads.graph import TENSOR_KINDS, Operator, has_samples
-from lightloom.workloads.torch import naming
-from lightloom.workloads.torch.flops import MOVES, elements, product
-from lightloom.workloads.torch.frame import Frame, Origin, distinct_elements, key_of, tensors_in
-
-ELEMENT_BYTES = 4
+from lightloom.workloads.torch import assembly, naming
+from lightloom.workloads.torch.accounting import Call, account
+from lightloom.workloads.torch.assembly import Sources
+from lightloom.workloads.torch.frame import Frame, Origin, Origins, Region, distinct_elements, key_of, tensors_in
+from lightloom.workloads.torch.saved import ELEMENT_BYTES, ONE_KERNEL, SavedTensors
 
 
 class Recorder:
@@ -32,10 +35,14 @@ class Recorder:
         self.operators: list[Operator] = []
         self._batch = batch
         self._names: set[str] = set()
-        self._origins: dict[int, Origin] = {}
+        self._origins = Origins()
         self._counted: set[int] = set()
         self._frame: Frame | None = None
         self._scopes: list[tuple[str, bool]] = [("", False)]
+        self._region: Region | None = None
+        self._saved = SavedTensors(module, batch)
+        self.uncounted: list[str] = []
+        """What the counts only guess, a sentence each."""
         for parameter in module.parameters():
             storage = parameter.untyped_storage()
             self._origins[key_of(parameter)] = Origin(storage, parameter=parameter)
@@ -66,6 +73,70 @@ class Recorder:
         self.operators.append(operator)
         self._origins[key_of(tensor)] = Origin(tensor.untyped_storage(), operator.name, None, True, axes)
 
+    # What autograd keeps
+
+    @contextmanager
+    def region(self, entering: Iterable[Tensor], *, stops_early: bool) -> Iterator[None]:
+        """Record a checkpointed region, for as long as the context lasts; one inside another is part of the outer one.
+
+        Args:
+            entering: the tensors that it is given.
+            stops_early: whether its second forward pass ends with the last tensor that the backward pass needs.
+        """
+        if self._region is not None:
+            yield
+            return
+        for tensor in entering:
+            self._saved.keep(tensor, "", len(self.operators))
+        earlier = frozenset(self._names)
+        name = self._unique(f"{self._scopes[-1][0]}.checkpoint".lstrip("."))
+        region = self._region = Region(name, len(self.operators), earlier)
+        try:
+            yield
+        finally:
+            self._region = None
+            for index in range(region.first, len(self.operators)):
+                operator = self.operators[index]
+                repeated = region.repeated(index, operator) if stops_early else operator.forward_flops
+                self.operators[index] = replace(
+                    operator,
+                    checkpoint=region.name,
+                    recomputed_flops=repeated,
+                    backward_flops=operator.backward_flops + repeated,
+                )
+
+    def pack(self, tensor: Tensor) -> None:
+        """Autograd keeps a tensor for the backward pass."""
+        frame = self._frame
+        if self._region is not None:
+            self._region.note(len(self.operators), frame)
+        if frame is None or frame.word not in ONE_KERNEL:
+            mask = frame is not None and naming.is_dropout(frame.word) and key_of(tensor) in frame.own
+            self._keep(tensor, frame, mask=mask)
+
+    def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
+        region = self._region
+        key = key_of(tensor)
+        inside = region is not None and (
+            (frame is not None and key in frame.own)
+            or (origin := self._origins.get(key)) is None
+            or origin.producer not in region.earlier
+        )
+        self._saved.keep(tensor, region.name if region and inside else "", len(self.operators), mask=mask)
+
+    def _keep_whole(self, frame: Frame, outputs: list[Tensor]) -> None:
+        """Keep what a function of one kernel needs: what it reads, a statistic of each row, attention its output."""
+        arguments = list(tensors_in(frame.arguments))
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in arguments):
+            return
+        for tensor in [*arguments, *(outputs if frame.word == "attention" else [])]:
+            self._keep(tensor, frame)
+        self._saved.keep_statistic(sum(tensor.numel() // tensor.shape[-1] for tensor in outputs), len(self.operators))
+
+    def finished(self) -> tuple[Operator, ...]:
+        """Return all operators, with what autograd keeps of each."""
+        return tuple(self._saved.counted(self.operators, self._origins))
+
     # Functions and ATen calls
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
@@ -82,46 +153,16 @@ class Recorder:
         alone = self._frame is None
         frame = self._frame or self.open(function, args, kwargs)
         operands = [*tensors_in(args), *tensors_in(kwargs)]
-        before = [self._origin(frame, tensor) for tensor in operands]
+        before = [self._origins.of(frame, tensor) for tensor in operands]
         outputs = list(tensors_in(result))
         operands_known = {key_of(tensor) for tensor in operands}
         in_place = function._schema.is_mutable
         if in_place or any(key_of(tensor) not in operands_known for tensor in outputs):
-            self._account(frame, function, args, kwargs, outputs)
+            account(frame, self._origins, Call(function, args, kwargs, operands, outputs))
             self._note_reads(frame, operands, before)
             self._note_writes(frame, operands, before, outputs)
         if alone:
             self.close(frame, result)
-
-    def _origin(self, frame: Frame, tensor: Tensor) -> Origin:
-        key = key_of(tensor)
-        origin = frame.own.get(key) or self._origins.get(key)
-        if origin is None:
-            origin = self._origins[key] = Origin(tensor.untyped_storage())
-        return origin
-
-    def _account(
-        self,
-        frame: Frame,
-        function: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outputs: list[Tensor],
-    ) -> None:
-        """Add the FLOPs of a call, unless it only computes a constant."""
-        operands = [*tensors_in(args), *tensors_in(kwargs)]
-        if not any(not self._origin(frame, tensor).constant for tensor in operands):
-            return
-        name = function._schema.name.split("::")[-1]
-        frame.calls.append(name)
-        cost = product(name, args, kwargs)
-        if cost is not None:
-            frame.products.append((name, cost, args))
-            frame.product_backward += cost.flops * sum(tensor.requires_grad for tensor in cost.operands)
-        elif name not in MOVES:
-            size = elements([*operands, *outputs])
-            frame.forward += size
-            frame.backward += size * any(tensor.requires_grad for tensor in operands)
 
     def _note_reads(self, frame: Frame, operands: list[Tensor], before: list[Origin]) -> None:
         for tensor, origin in zip(operands, before, strict=True):
@@ -155,6 +196,12 @@ class Recorder:
                 self._origins[key] = origin
             return
         operator, axes = self._operator(frame, sources, outputs)
+        for name in dict.fromkeys(frame.unknown):
+            self.uncounted.append(
+                f"{operator.name}: {name} has no rule and reads a parameter matrix: counted as one FLOP an element"
+            )
+        if frame.word in ONE_KERNEL:
+            self._keep_whole(frame, outputs)
         self.operators.append(operator)
         sampled = "sample" in operator.dimensions
         for key, origin in frame.own.items():
@@ -167,7 +214,7 @@ class Recorder:
     # Putting an operator together
 
     def _operator(
-        self, frame: Frame, sources: list[tuple[Tensor, Origin]], outputs: list[Tensor]
+        self, frame: Frame, sources: Sources, outputs: list[Tensor]
     ) -> tuple[Operator, tuple[str, ...] | None]:
         sampled = any(origin.sampled for _, origin in sources)
         kind = naming.kind_of(
@@ -177,10 +224,10 @@ class Recorder:
             len({origin.producer for _, origin in sources if origin.producer is not None}),
             any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
         )
-        dimensions, axes = self._dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
+        dimensions, axes = assembly.dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
         parameters = self._first_used(sources)
         written = distinct_elements(outputs)
-        shared, read = self._read(kind, sources, written)
+        shared, read = assembly.elements_read(kind, sources, frame.looked_up or written)
         if not sampled or not has_samples(kind, written, self._batch):
             shared += written
         tensor_kind = kind in TENSOR_KINDS
@@ -202,65 +249,12 @@ class Recorder:
         )
         return operator, axes
 
-    def _first_used(self, sources: list[tuple[Tensor, Origin]]) -> int:
+    def _first_used(self, sources: Sources) -> int:
         """Return the number of parameters that no earlier operator has used."""
         used = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
         fresh = used.keys() - self._counted
         self._counted |= fresh
         return sum(used[key] for key in fresh)
-
-    def _read(self, kind: str, sources: list[tuple[Tensor, Origin]], written: int) -> tuple[int, int]:
-        """Elements read: those that all samples share, and all. A table gives up only the rows that are looked up."""
-        by_storage: dict[int, tuple[Origin, list[Tensor]]] = {}
-        for tensor, origin in sources:
-            by_storage.setdefault(key_of(tensor), (origin, []))[1].append(tensor)
-        shared = total = 0
-        for origin, tensors in by_storage.values():
-            size = distinct_elements(tensors)
-            if kind == "embedding" and origin.parameter is not None:
-                total += written
-                continue
-            total += size
-            shared += 0 if origin.sampled else size
-        return shared, total
-
-    def _dimensions(
-        self,
-        frame: Frame,
-        kind: str,
-        sources: list[tuple[Tensor, Origin]],
-        outputs: list[Tensor],
-        batch: int | None,
-    ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-        output = outputs[0]
-        if kind == "attention":
-            q, k, *_ = tensors_in(frame.arguments)
-            return naming.attention_dimensions(q, k, batch), None
-        if kind == "linear":
-            return naming.linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
-        if kind == "experts":
-            return naming.experts_dimensions(output.shape, batch, frame.products[-1][1].summed), None
-        axes = self._inherited_axes(kind, sources, output)
-        sizes, axes = naming.output_dimensions(output.shape, batch, axes)
-        if kind == "conv":
-            args = next(args for name, _, args in frame.products if name == "convolution")
-            sizes |= naming.convolution_dimensions(args[1], bool(args[6]), int(args[8]))
-        elif frame.products and kind in TENSOR_KINDS:
-            sizes["in_channel"] = frame.products[-1][1].summed
-        return sizes, axes
-
-    def _inherited_axes(
-        self, kind: str, sources: list[tuple[Tensor, Origin]], output: Tensor
-    ) -> tuple[str, ...] | None:
-        """Return the names of the output's axes where its kind or an input of the same rank tells."""
-        if kind == "conv":
-            return naming.image_axes(output.dim())
-        if kind == "embedding":
-            return None
-        for _, origin in sources:
-            if origin.sampled and origin.axes is not None and len(origin.axes) == output.dim():
-                return origin.axes
-        return naming.image_axes(output.dim()) if kind in ("pool", "batch_norm", "lrn") else None
 
     def _place(self, word: str) -> tuple[str, str]:
         """Return the name and block of a new operator, from the module that is running."""

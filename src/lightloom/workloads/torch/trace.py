@@ -5,16 +5,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.torch.checkpoints import checkpoints_followed
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.listeners import AtenCalls, Functions
-from lightloom.workloads.torch.recorder import ELEMENT_BYTES, Recorder
+from lightloom.workloads.torch.recorder import Recorder
+from lightloom.workloads.torch.refusals import refusal, steered_by
+from lightloom.workloads.torch.saved import ELEMENT_BYTES
+from lightloom.workloads.torch.stand_ins import fake_tensors, meta_copy, to_meta
+
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments of a forward pass."""
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGraph:
@@ -30,29 +38,21 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
         WorkloadError: the forward pass fails, or takes no tensor.
     """
     try:
-        _to_meta(module)
-        args, kwargs = _arguments(inputs)
-        args, kwargs = _meta_copy(args), _meta_copy(kwargs)
-        recorder = Recorder(module, batch)
-        named = list(_named_inputs(module, args, kwargs))
-        for label, tensor in named:
-            recorder.add_input(label, tensor)
+        to_meta(module)
+        arguments = _arguments(inputs)
+        if next(tensors_in(arguments), None) is None:
+            raise WorkloadError(f"{name}: the example inputs hold no tensor")
+        meta_copy(arguments)
     except (RuntimeError, ValueError, TypeError) as error:
-        raise WorkloadError(f"{name}: cannot be moved to the meta device: {_cause(error)}") from error
-    if not named:
-        raise WorkloadError(f"{name}: the example inputs hold no tensor")
+        text = (str(error).strip() or "no message").splitlines()[0]
+        raise WorkloadError(f"{name}: cannot be moved to the meta device: {type(error).__name__}: {text}") from error
     try:
-        with (
-            _paths_followed(module, recorder),
-            torch.device("meta"),
-            torch.enable_grad(),
-            Functions(recorder),
-            AtenCalls(recorder),
-        ):
-            module(*args, **kwargs)
+        recorder = _run(module, arguments, batch)
     except Exception as error:
-        raise WorkloadError(f"{name}: the forward pass fails on meta tensors: {_cause(error)}") from error
-    operators = tuple(recorder.operators)
+        if steered_by(error) is None:
+            raise refusal(name, module, error) from error
+        recorder = _run_fake(name, module, arguments, batch)
+    operators = recorder.finished()
     total = sum(parameter.numel() for parameter in module.parameters())
     return ComputeGraph(
         name=name,
@@ -60,31 +60,45 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
         operators=operators,
         element_bytes=ELEMENT_BYTES,
         unused_parameters=total - sum(operator.parameters for operator in operators),
+        uncounted=tuple(recorder.uncounted),
     )
 
 
-def _cause(error: Exception) -> str:
-    text = (str(error).strip() or "no message").splitlines()[0]
-    if any(word in text for word in (".item()", "nonzero", "_local_scalar_dense")):
-        text = f"values cannot steer the forward pass, there are only shapes ({text})"
-    return f"{type(error).__name__}: {text}"
+def _run_fake(name: str, module: nn.Module, arguments: Arguments, batch: int) -> Recorder:
+    """Run the forward pass on tensors by which code can tell that it is being traced."""
+    try:
+        with fake_tensors(module):
+            return _run(module, arguments, batch)
+    except Exception as error:
+        raise refusal(name, module, error) from error
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _run(module: nn.Module, arguments: Arguments, batch: int) -> Recorder:
+    args, kwargs = meta_copy(arguments)
+    recorder = Recorder(module, batch)
+    for label, tensor in _named_inputs(module, args, kwargs):
+        recorder.add_input(label, tensor)
+    with (
+        _paths_followed(module, recorder),
+        checkpoints_followed(recorder),
+        saved_tensors_hooks(recorder.pack, _never_unpacked),
+        torch.device("meta"),
+        torch.enable_grad(),
+        Functions(recorder),
+        AtenCalls(recorder),
+    ):
+        module(*args, **kwargs)
+    return recorder
+
+
+def _never_unpacked(_nothing: None) -> Tensor:
+    raise AssertionError("a trace runs no backward pass")
+
+
+def _arguments(inputs: Any) -> Arguments:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
-
-
-def _meta_copy(value: Any) -> Any:
-    """Return the same nest with every tensor on the meta device, each with a storage of its own."""
-    if isinstance(value, Tensor):
-        return torch.empty_like(value, device="meta", requires_grad=value.requires_grad)
-    if isinstance(value, Mapping):
-        return {key: _meta_copy(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_meta_copy(item) for item in value)
-    return value
 
 
 def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
@@ -96,19 +110,6 @@ def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     for label, value in [*named, *kwargs.items()]:
         for tensor in tensors_in(value):
             yield label, tensor
-
-
-def _to_meta(module: nn.Module) -> None:
-    """Move parameters and buffers to the meta device; a tensor that is shared stays shared."""
-    moved: dict[int, Any] = {}
-    for part in module.modules():
-        for name, parameter in part._parameters.items():
-            if parameter is not None and not parameter.is_meta:
-                meta = nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
-                part._parameters[name] = moved.setdefault(id(parameter), meta)
-        for name, buffer in part._buffers.items():
-            if buffer is not None and not buffer.is_meta:
-                part._buffers[name] = moved.setdefault(id(buffer), torch.empty_like(buffer, device="meta"))
 
 
 @contextmanager
