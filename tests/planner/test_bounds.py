@@ -233,7 +233,7 @@ def test_sharing_experts_sends_tokens_instead_of_gradients() -> None:
         assert (whole.sum() + experts.sum() * row.ep) * row.tp == pytest.approx(of.graph.parameters + routers)
         here, there = exact_stage_times(of, row), exact_stage_times(of, at_home)
         # Four blocks; tokens go and come back; rings that tensor groups leave interleaved are shared.
-        tokens = of.outputs(np.array([row.samples]))[0, 0] * (1 if row.sequence_parallel else row.tp)
+        tokens = of.columns.outputs(np.array([row.samples]))[0, 0] * (1 if row.sequence_parallel else row.tp)
         assert (here.forward_exchange - there.forward_exchange).sum() == pytest.approx(8 * tokens / 1e10)
         again = 2 if row.recomputation == "full" else 1
         assert (here.backward_exchange - there.backward_exchange).sum() == pytest.approx(8 * again * tokens / 1e10)

@@ -127,7 +127,7 @@ def test_modules_are_found_from_the_working_folder(models: Path, monkeypatch: py
         ("number", "returned a int; expected a torch.nn.Module"),
         ("broken", "the factory fails: KeyError: 'lost'"),
         ("leaves", "the factory fails: SystemExit: 4"),
-        ("wrong_shape", "the forward pass fails on meta tensors: RuntimeError"),
+        ("wrong_shape", "fails on meta tensors in module 'fc' (Linear), own_models.py line 14: RuntimeError"),
         ("no_tensor", "the first example input must be a tensor"),
         ("constant", "is a int; expected a torch.nn.Module"),
         ("absent", "has no 'absent'; it has Own, WithInputs, bare"),

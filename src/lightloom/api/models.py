@@ -27,6 +27,7 @@ def trace(
     batch: int = 1,
     inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
     sequence_length: int | None = None,
+    step: int | None = None,
     name: str | None = None,
 ) -> ComputeGraph:
     """Return the operators of a model with their FLOPs and bytes, for ``batch`` samples.
@@ -40,6 +41,7 @@ def trace(
         batch: samples in one forward pass.
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
         sequence_length: tokens in a sample, for models that take tokens.
+        step: which step of an execution trace, as the profiler counts; its first whole one without it.
         name: the graph's name, for a module; its class without it.
 
     Raises:
@@ -47,7 +49,7 @@ def trace(
         WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
         ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
     """
-    return trace_with_gaps(model, batch=batch, inputs=inputs, sequence_length=sequence_length, name=name)[0]
+    return trace_with_gaps(model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, name=name)[0]
 
 
 def trace_with_gaps(
@@ -56,14 +58,18 @@ def trace_with_gaps(
     batch: int,
     inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
     sequence_length: int | None = None,
+    step: int | None = None,
     name: str | None = None,
 ) -> tuple[ComputeGraph, tuple[str, ...]]:
     """Return the graph as :func:`trace` does, and what a trace file does not record; nothing for other models."""
+    is_file = isinstance(model, str | Path) and Path(model).suffix in _TRACES
+    if step is not None and not (is_file and Path(str(model)).suffix == ".json"):
+        raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
-        if Path(model).suffix in _TRACES:
-            return _from_file(Path(model), batch, sequence_length)
+        if is_file:
+            return _from_file(Path(model), batch, sequence_length, step)
         return load_workload(str(model), batch=batch, sequence_length=sequence_length), ()
     if isinstance(model, ComputeGraph):
         if inputs is not None or sequence_length is not None:
@@ -72,13 +78,15 @@ def trace_with_gaps(
     return _from_module(model, batch, inputs, sequence_length, name), ()
 
 
-def _from_file(path: Path, batch: int, sequence_length: int | None) -> tuple[ComputeGraph, tuple[str, ...]]:
+def _from_file(
+    path: Path, batch: int, sequence_length: int | None, step: int | None
+) -> tuple[ComputeGraph, tuple[str, ...]]:
     if sequence_length is not None:
         raise ConfigError(f"--sequence-length {sequence_length}: the trace {path} keeps the length it was taken with")
     if path.suffix == ".et":
         record = read_chakra_workload(path, batch=batch)
     else:
-        record = read_execution_trace(path)
+        record = read_execution_trace(path, step=step)
     return record.graph.with_batch(batch), record.unrecorded
 
 

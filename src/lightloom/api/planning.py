@@ -112,6 +112,7 @@ def plan(
     batch: int | Literal["max"] | None = None,
     global_batch: int | Sequence[int] | None = None,
     sequence_length: int | None = None,
+    step: int | None = None,
     strategy: str | Sequence[str] = ALL,
     algorithm: str | Sequence[str] = ALL,
     dp: int | None = None,
@@ -145,6 +146,7 @@ def plan(
         batch: samples for each rank, or ``max``: every plan with its own largest batch; up to 32 without it.
         global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
+        step: which step of an execution trace, as the profiler counts; its first whole one without it.
         strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; some collective algorithms; all by default.
         dp, tp, pp, ep, micro_batches, micro_batch, virtual_stages: pinned degrees.
         recompute, sharding, sequence_parallel: pinned choices.
@@ -168,7 +170,7 @@ def plan(
     clusters = [load_cluster(place, set=changes) for place in places]
     request = _with_batches(request, clusters, batch, global_batch)
     codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
-    return _answer(model, clusters, request, codec, sequence_length)
+    return _answer(model, clusters, request, codec, sequence_length, step)
 
 
 def _request(
@@ -229,11 +231,12 @@ def _answer(
     request: SearchRequest,
     codec: CodecChoice,
     sequence_length: int | None,
+    step: int | None,
 ) -> PlanRanking:
     """Trace the model, search, and return the ranking."""
     codec.check()
     samples = clusters[0].training.batch_per_rank
-    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length)
+    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length, step=step)
     if codec.name is not None:
         request = replace(request, compressions=(codec.compression(str(model), graph),))
     with progress("Plans", None) as advance:

@@ -5,6 +5,8 @@
     edges       the operator that last wrote to a tensor's storage before another reads it
     parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
 
+    steps       one of them is read (``trace_steps.py``)
+
 What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.
 """
 
@@ -16,15 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
+from lightloom.interchange.trace_axes import convolution_sizes, sampled_axes
 from lightloom.interchange.trace_costs import kind_of, other_flops, product_flops, summed_length
 from lightloom.interchange.trace_nodes import Call, TraceTensor, read_calls
+from lightloom.interchange.trace_steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 
-_BACKWARD = "autograd::engine::evaluate_function"
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
-_SPATIAL = ("height", "width", "depth")
-_IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +37,38 @@ class TraceReading:
     """What the trace does not record and what is assumed instead, a sentence each."""
 
 
-def read_execution_trace(path: Path, *, batch: int | None = None) -> TraceReading:
+def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
     """Return the graph of one forward pass, and of its backward pass where the trace holds one.
 
     Args:
+        step: which step of the trace, as the profiler counts (``ProfilerStep#N``), or from 0 on where it marks none; by
+            default the first one that has a backward pass, if any has.
         batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
 
     Raises:
         ConfigError: unreadable, or not JSON.
-        WorkloadError: no trace, a malformed one (names the node), or one without operators.
+        WorkloadError: no trace, a malformed one (names the node), one without operators, or without that step.
     """
-    parts = _Parts()
-    for root in read_calls(path):
-        parts.sort(root)
-    if not parts.forward:
+    steps = cut(read_calls(path))
+    if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
+    chosen = _chosen(path, steps, step)
+    parts = _Parts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
+    for call in chosen.calls:
+        parts.sort(call)
+    if not parts.forward:
+        raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
     return _Builder(path, parts, batch).reading()
+
+
+def _chosen(path: Path, steps: list[Step], number: int | None) -> Step:
+    if number is None:
+        whole = [step for step in steps if any(call.name.startswith(BACKWARD) for call in step.calls)]
+        return (whole or steps)[0]
+    for step in steps:
+        if step.number == number:
+            return step
+    raise WorkloadError(f"{path}: has no step {number}, but {', '.join(str(step.number) for step in steps)}")
 
 
 @dataclass(slots=True)
@@ -64,12 +81,14 @@ class _Parts:
     gradients: list[TraceTensor] = field(default_factory=list)
     communication: int = 0
     later: int = 0
+    other_steps: int = 0
+    later_passes: int = 0
 
     def sort(self, call: Call) -> None:
         """Sort a call, or the calls that it made."""
         if call.name.startswith(_COMMUNICATION):
             self.communication += 1
-        elif call.name.startswith(_BACKWARD):
+        elif call.name.startswith(BACKWARD):
             for inner in call.calls:
                 self.backward.setdefault(inner.sequence, []).append(inner)
                 if inner.name == _GRADIENT:
@@ -90,6 +109,7 @@ class _Builder:
     def __init__(self, path: Path, parts: _Parts, batch: int | None) -> None:
         self._path, self._parts = path, parts
         self._named = _named_parameters(parts.forward)
+        self._statistics = _statistics(parts.forward)
         self._gradients = Counter(tensor.shape for tensor in parts.gradients) - Counter(self._named.values())
         self._producer: dict[int, str] = {}
         self._sampled: set[int] = set()
@@ -97,7 +117,7 @@ class _Builder:
         self._parameters: dict[int, int] = {}
         """Number of elements of each parameter, by storage."""
         self._names: Counter[str] = Counter()
-        self._owner = {number: call.id for call in parts.forward for number in _sequences(call)}
+        self._owner = {number: call.id for call in parts.forward for number in sequences(call)}
         self._batch = batch or self._guessed_batch()
         sizes = Counter(tensor.element_bytes for call in parts.forward for tensor in call.returns if tensor.floating)
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
@@ -119,6 +139,10 @@ class _Builder:
         yield "module names: operators are named by what they call, and numbered"
         if not parts.backward:
             yield "no backward pass in the trace: taken as twice the products of the forward pass"
+        if parts.other_steps:
+            yield f"{parts.other_steps} other steps of the trace are left out"
+        if parts.later_passes:
+            yield f"{parts.later_passes} further passes of the step are left out: it accumulates gradients"
         if parts.communication:
             yield f"{parts.communication} communication calls are left out: a plan makes its own"
         if parts.later:
@@ -187,7 +211,7 @@ class _Builder:
             return 2 * forward if products else forward
         mine = [
             inner
-            for number in sorted(_sequences(call))
+            for number in sorted(sequences(call))
             if self._owner[number] == call.id
             for inner in self._parts.backward.get(number, ())
         ]
@@ -197,7 +221,8 @@ class _Builder:
         """Elements of parameters that no earlier call has used."""
         fresh = 0
         for tensor in call.reads:
-            if tensor.storage in self._producer or tensor.storage in self._parameters or not tensor.floating:
+            earlier = tensor.storage in self._producer or tensor.storage in self._parameters
+            if earlier or not tensor.floating or tensor.storage in self._statistics:
                 continue
             unnamed = tensor.storage not in self._named and self._gradients[tensor.shape] > 0
             if unnamed or tensor.storage in self._named:
@@ -207,7 +232,9 @@ class _Builder:
         return fresh
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
-        dimensions = self._axes(kind, shape) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
+        dimensions = (
+            sampled_axes(kind, shape, self._batch) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
+        )
         tensors = call.reads
         if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
             q, k = tensors[0].shape, tensors[1].shape
@@ -215,25 +242,12 @@ class _Builder:
             sizes = {"head": heads, "sequence": q[-2], "key_sequence": k[-2], "head_dim": q[-1]}
             dimensions = {"sample": self._batch, **sizes} if sampled else sizes
         elif kind == "conv" and len(tensors) >= 2:
-            dimensions |= _convolution(tensors[0].shape, tensors[1].shape, shape)
+            dimensions |= convolution_sizes(tensors[0].shape, tensors[1].shape, shape)
         elif kind in TENSOR_KINDS and (summed := summed_length(call)):
             dimensions["in_channel"] = summed
             if kind == "linear":
                 dimensions["channel"] = shape[-1]
         return {name: size for name, size in dimensions.items() if size > 0}
-
-    def _axes(self, kind: str, shape: tuple[int, ...]) -> dict[str, int]:
-        batch = self._batch
-        if not shape or shape[0] % batch:
-            return {"sample": batch} | {f"axis_{i + 1}": size for i, size in enumerate(shape)}
-        if shape[0] != batch:
-            inner = ("sequence", "channel") if len(shape) == 2 else ("sequence", *_axis_names(len(shape) - 1))
-            return {"sample": batch} | dict(zip(inner, (shape[0] // batch, *shape[1:]), strict=True))
-        if kind in _IMAGES and 4 <= len(shape) <= 5:
-            inner = ("channel", *_SPATIAL[: len(shape) - 2])
-        else:
-            inner = {1: (), 2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), _axis_names(len(shape) - 1))
-        return {"sample": batch} | dict(zip(inner, shape[1:], strict=True))
 
     def _name(self, call: Call) -> str:
         word = call.word.strip("_")
@@ -253,34 +267,20 @@ def _named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
     return shapes
 
 
+def _statistics(calls: list[Call]) -> set[int]:
+    """Storages of running means and variances, which batch norms update and no gradient reaches."""
+    read = (tensor for call in walk(calls) for tensor in call.reads)
+    return {tensor.storage for tensor in read if tensor.argument.startswith("running_")}
+
+
 def _made(call: Call) -> list[TraceTensor]:
     """Tensors that a call computed: none for views, and for what only allocates."""
     if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
         return []
+    if call.written:
+        return call.written
     read = {tensor.storage for tensor in call.reads}
     fresh = [tensor for tensor in call.returns if tensor.storage not in read]
     # In place, counters of batches seen are no part of the network.
     changed = call.returns[:1] if call.word.endswith("_") and call.reads[0].floating else []
     return fresh or changed
-
-
-def _convolution(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
-    """Channels that are summed over, kernel and groups."""
-    in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
-    out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
-    transposed = weight[0] == in_channel and weight[0] != out_channel
-    groups = out_channel // weight[1] if transposed else in_channel // weight[1]
-    names = (
-        ("length",) if len(weight) == 3 else ("height", "width") if len(weight) == 4 else ("depth", "height", "width")
-    )
-    kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
-    return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
-
-
-def _axis_names(count: int) -> tuple[str, ...]:
-    return tuple(f"axis_{i + 1}" for i in range(count))
-
-
-def _sequences(call: Call) -> set[int]:
-    """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
-    return {number for inner in call.calls for number in _sequences(inner)} | ({call.sequence} - {-1})

@@ -52,6 +52,8 @@ class Call:
     returns: list[TraceTensor]
     values: list[object]
     """Arguments that are not tensors, as in the trace; None for tensors."""
+    written: list[TraceTensor] = field(default_factory=list)
+    """Tensors that it was given to write its result to (``out=``), which are none of those it reads."""
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -120,15 +122,17 @@ def _call(entry: dict[str, Any], where: str) -> Call:
     names = argument_names(schema)
     names += [""] * (len(values) - len(names))
     reads: list[TraceTensor] = []
+    written: list[TraceTensor] = []
     plain: list[object] = []
+    outs = _written_arguments(schema)
     for name, value, shape, kind in zip(names, values, shapes, types, strict=False):
         tensors = _tensors(value, shape, kind, name, where)
-        reads += tensors
+        (written if name in outs else reads).extend(tensors)
         plain.append(None if tensors else value)
     returns = [
         tensor for item in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*item, "", where)
     ]
-    return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain)
+    return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain, written)
 
 
 def _side(entry: dict[str, Any], side: str, where: str) -> tuple[list[Any], list[Any], list[Any]]:
@@ -160,6 +164,14 @@ def _tensors(value: Any, shape: Any, kind: Any, argument: str, where: str) -> li
 
 def _whole(*values: object) -> bool:
     return all(type(value) is int and value >= 0 for value in values)
+
+
+def _written_arguments(schema: str) -> frozenset[str]:
+    """Names of the arguments that an overload with ``out=`` writes its results to: those after the star."""
+    if ".out" not in schema.partition("(")[0] and "_out" not in schema.partition("(")[0]:
+        return frozenset()
+    keywords = schema.partition("*, ")[2].rpartition(") ->")[0]
+    return frozenset(re.findall(r"Tensor\(\w+!\)(?:\[\])?\??\s+(\w+)", keywords))
 
 
 def argument_names(schema: str) -> list[str]:

@@ -34,7 +34,7 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
         parameters=held * settings.stored_parameter_bytes,
         gradients=held * settings.gradient_bytes,
         optimizer=held * settings.optimizer_state_bytes,
-        activations=float(local.activation_bytes),
+        activations=float(local.saved_bytes),
     )
     return ParallelPlan(
         strategy="ddp",

@@ -90,6 +90,15 @@ class OperatorColumns:
         """Return the bytes of every operator's output: [rows, operators]."""
         return self._bytes(self._scaled("activation_bytes", "output_sampled", samples))
 
+    def kept(self, samples: Ints) -> Floats:
+        """Return the bytes that every operator keeps for the backward pass: [rows, operators]."""
+        elements = self._scaled("saved_sampled_bytes", "sampled", samples) + self["saved_shared_bytes"]
+        return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples)
+
+    def regenerated(self, samples: Ints) -> Floats:
+        """Return the bytes that the model's own checkpointed regions make again: [rows, operators]."""
+        return self._bytes(self._scaled("recomputed_bytes", "sampled", samples))
+
     def inputs(self, samples: Ints) -> Floats:
         """Return the bytes of every operator's first input: [rows, operators]."""
         return self._bytes(self._scaled("read_bytes", "read_sampled", samples))
@@ -185,6 +194,7 @@ def operator_columns(
     masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
     masks["read_sampled"] = masks["output_sampled"][source]
     masks["weighted"] = np.array([operator.kind in ("linear", "experts") for operator in operators], np.bool_)
+    columns |= _kept_columns(graph, masks["output_sampled"])
     columns |= {
         "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
         "read_bytes": columns["activation_bytes"][source],
@@ -196,3 +206,15 @@ def operator_columns(
         graph.element_bytes,
         element_bytes,
     )
+
+
+def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
+    """Return what operators keep for the backward pass, by how it grows; where nothing tells, their outputs."""
+    rows: list[tuple[int, int, int, int]] = []
+    for operator, sampled in zip(graph.operators, output_sampled.tolist(), strict=True):
+        output, saved, shared = operator.activation_bytes, operator.saved_bytes, operator.saved_shared_bytes
+        if saved is None:
+            saved, shared = output, 0 if sampled else output
+        rows.append((saved - shared, shared, operator.saved_index_bytes, operator.recomputed_bytes))
+    names = ("saved_sampled_bytes", "saved_shared_bytes", "saved_index_bytes", "recomputed_bytes")
+    return dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T, strict=True))

@@ -78,7 +78,7 @@ class MemoryUse:
     gradients: float
     optimizer: float
     activations: float
-    """Every output kept for the backward pass, nothing recomputed: an upper estimate."""
+    """What autograd keeps for the backward pass, nothing recomputed but in checkpointed regions of the model."""
     gathered: float = 0.0
     """Parameters and gradients of the units that are whole for the moment (sharded strategies)."""
 

@@ -30,8 +30,9 @@ _SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "
 
 
 def in_blocks(graph: ComputeGraph) -> Mask:
-    """Return which operators lie in a numbered module: [operators]."""
-    return np.array([bool(numbered_block(operator.block)) for operator in graph.operators], np.bool_)
+    """Return which operators lie in a numbered module, in no region that the model checkpoints: [operators]."""
+    inside = [bool(numbered_block(operator.block)) and not operator.checkpoint for operator in graph.operators]
+    return np.array(inside, np.bool_)
 
 
 def attention_core(graph: ComputeGraph) -> Mask:

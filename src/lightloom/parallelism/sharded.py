@@ -29,7 +29,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         parameters=shard * settings.stored_parameter_bytes,
         gradients=shard * settings.stored_parameter_bytes,
         optimizer=shard * settings.optimizer_state_bytes,
-        activations=float(local.activation_bytes),
+        activations=float(local.saved_bytes),
         # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
         # the largest.
         gathered=float(

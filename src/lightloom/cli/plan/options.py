@@ -38,6 +38,9 @@ class PlanOptions:
     sequence_length: Annotated[
         int | None, count_option("--sequence-length", "Tokens per sample, for models that take tokens.")
     ] = None
+    step: Annotated[
+        int | None, count_option("--step", "Step of an execution trace, as its profiler counts.", least=0)
+    ] = None
     strategy: Annotated[Many, option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
     algorithm: Annotated[
         Many, option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")

@@ -83,7 +83,11 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         reference=ranking_rows(search, search.reference[:5]),
         reference_name=f"Electrical reference: {_kind(search.clusters[0].reference)}",
         not_sourced=_not_sourced(search),
-        notes=(*_notes(search), *(f"Not in the model's trace: {gap}." for gap in document["not_in_trace"])),
+        notes=(
+            *_notes(search),
+            *(f"Warning: {guess}." for guess in search.graph.uncounted),
+            *(f"Not in the model's trace: {gap}." for gap in document["not_in_trace"]),
+        ),
         pictures=tuple(
             Picture(title=title, svg=to_svg(drawn), caption=caption) for _, title, drawn, caption in figures(search)
         ),

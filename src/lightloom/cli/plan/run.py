@@ -166,7 +166,8 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
 
 
 def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
-    lines = [f"not in the trace: {gap}" for gap in document["not_in_trace"]]
+    lines = [f"warning: {guess}" for guess in search.graph.uncounted]
+    lines += [f"not in the trace: {gap}" for gap in document["not_in_trace"]]
     lines += [f"left out: {reason}" for reason in search.refusals]
     reasons = list(dict.fromkeys(row.why for row in search.refused))
     lines += [f"refused: {reason}" for reason in reasons[:_REFUSED]]

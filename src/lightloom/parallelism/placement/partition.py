@@ -220,7 +220,8 @@ class Partitions:
         copied = split is not None and split.copied
         held = np.full(parts, operator.parameters) if copied else np.diff(bounds(operator.parameters, parts))
         whole_output = split is not None and split.partial
-        output = operator.activation_bytes * (np.ones(parts) if whole_output else share)
+        kept = operator.kept_bytes + operator.recomputed_bytes
+        output = kept * (np.ones(parts) if whole_output else share)
         gradients = np.full(parts, float(operator.parameters * self.rules.gradient_bytes if copied else 0))
         gradients[0] = 0.0
         state = held * float(self.rules.state_bytes)

@@ -100,7 +100,7 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     settings = job.settings
     of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))
     state = np.minimum(state_bytes(settings), of_copy + of_owned)
-    held = parameters.sum() * state + job.outputs(rows.samples)[:, table.placed].sum(axis=1)
+    held = parameters.sum() * state + job.kept(rows.samples)[:, table.placed].sum(axis=1)
     return CoarseBound(
         bound=np.maximum.reduce([(total + update / rows.l) / rows.k, last, exchange]) * ROUNDING,
         sub_operators=parts.sum(axis=1),

@@ -77,7 +77,8 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
     columns, starts = job.sorts[0], job.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
-    output = columns.outputs(rows.samples) / np.where(in_slices, rows.tp[:, None], 1)
+    divisor = np.where(in_slices, rows.tp[:, None], 1)
+    saved, regenerated = columns.kept(rows.samples) / divisor, columns.regenerated(rows.samples) / divisor
     ends, first = np.append(starts, len(job.graph.operators)), np.searchsorted(starts, edges[:-1])
     dropped = np.select(
         [(rows.recomputation == RECOMPUTATIONS.index(name))[:, None] for name in ("full", "selective")],
@@ -87,10 +88,10 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     scores = columns["scores"] * rows.samples[:, None] / columns.batch / rows.tp[:, None]
     score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
     again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
-    kept_bytes = output * (1 - dropped) + np.where(again, 0.0, score_bytes)
+    kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)
     kept = np.add.reduceat(job.sums(kept_bytes, ends), first, axis=1)
     # The block whose backward pass runs has everything again.
-    passing_bytes = output * dropped + np.where(again, score_bytes, 0.0)
+    passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
     passing = np.maximum.reduceat(job.sums(passing_bytes, ends), first, axis=1)
     entering = np.add.reduceat(job.entering(rows, starts), first, axis=1)
     full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]

@@ -159,9 +159,9 @@ class Job:
         seconds: Floats = (forward + backward)[0]
         return seconds
 
-    def outputs(self, samples: Ints) -> Floats:
-        """Bytes of every operator's output: [rows, operators]."""
-        return self.columns.outputs(samples)
+    def kept(self, samples: Ints) -> Floats:
+        """Bytes that every operator keeps for the backward pass: [rows, operators]."""
+        return self.columns.kept(samples)
 
     def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators], no pass shorter than its launches."""

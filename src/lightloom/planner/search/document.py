@@ -54,6 +54,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "refusals": list(search.refusals),
         "counts": asdict(search.counts),
         "not_in_trace": list(unrecorded),
+        "uncounted": list(search.graph.uncounted),
         "provenance": dict(origin),
     }
 

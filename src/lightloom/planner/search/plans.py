@@ -254,6 +254,8 @@ class PlanSearch:
         With ``hardware``, the forward passes that recomputation repeats count as well.
         """
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
+        if not hardware:
+            flops -= sum(each.recomputed_flops for each in self.graph.operators)
         if hardware and isinstance(plan.choice, Strategy):
             again = repeated_operators(self.graph, plan.choice.recomputation)
             forward = [operator.forward_flops for operator in self.graph.operators]

@@ -14,9 +14,12 @@ from torch import Tensor, nn
 from lightloom.core.errors import InputError, WorkloadError
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.torch.frame import tensors_in
+from lightloom.workloads.torch.samples import sample_axis, with_length
 from lightloom.workloads.torch.trace import trace
 
 _EXPECTED = "expected a torch.nn.Module, or a pair (module, example_inputs)"
+_FIRST_AXES = (0, 1)
+"""Axes that may hold the samples."""
 
 
 def trace_factory(
@@ -31,23 +34,35 @@ def trace_factory(
 
     Args:
         factory: called with ``arguments``; a module itself is taken as it is. name: of the graph, and in
-        messages. batch: samples wanted. Where the factory brings its own example inputs, their leading size is the
-        traced batch. sequence_length: passed on to the module's ``example_inputs``. arguments: keyword arguments of
-        the factory.
+        messages. batch: samples wanted. Where the factory brings its own example inputs, their size along the axis of
+        samples is the traced batch. sequence_length: passed on to the factory or the module's ``example_inputs``, if
+        one takes it; else tokens of the example inputs get that length. arguments: keyword arguments of the factory.
 
     Raises:
         WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.
     """
     # What a model prints must not mix with what the program writes to stdout.
     with contextlib.redirect_stdout(sys.stderr):
-        built = factory if isinstance(factory, nn.Module) else _call(factory, name, arguments or {})
-        module, inputs = _split(built, name)
+        options = dict(arguments or {})
+        chosen = sequence_length is not None and not isinstance(factory, nn.Module) and _takes_length(factory)
+        if chosen:
+            options["sequence_length"] = sequence_length
+        built = factory if isinstance(factory, nn.Module) else _call(factory, name, options)
+        module, inputs, axis = _split(built, name)
         if inputs is None:
-            inputs = _ask_for_inputs(module, name, batch, sequence_length)
+            inputs = _ask_for_inputs(module, name, batch, None if chosen else sequence_length)
             return trace(module, inputs, batch=batch, name=name)
-        if sequence_length is not None:
-            raise WorkloadError(f"{name}: brings its own example inputs, so a sequence length cannot be chosen")
-        return trace(module, inputs, batch=_leading(inputs, name), name=name).with_batch(batch)
+        found = sample_axis(module, inputs, name) if axis is None else axis
+        if sequence_length is not None and not chosen:
+            inputs = with_length(inputs, found, sequence_length, name)
+        return trace(module, inputs, batch=_samples(inputs, found, name), name=name).with_batch(batch)
+
+
+def _takes_length(factory: Any) -> bool:
+    try:
+        return "sequence_length" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _call(factory: Any, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -78,11 +93,15 @@ def _guarded(action: Callable[[], Any], context: str) -> Any:
         raise WorkloadError(f"{context}: {type(error).__name__}: {text}") from error
 
 
-def _split(built: Any, name: str) -> tuple[nn.Module, Any]:
+def _split(built: Any, name: str) -> tuple[nn.Module, Any, int | None]:
+    """Return the module, its example inputs and their axis of samples, as far as the factory gives them."""
     if isinstance(built, nn.Module):
-        return built, None
-    if isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module):
-        return built
+        return built, None, None
+    if isinstance(built, tuple) and len(built) in (2, 3) and isinstance(built[0], nn.Module):
+        axis = built[2] if len(built) == 3 else None
+        if axis is not None and axis not in _FIRST_AXES:
+            raise WorkloadError(f"{name}: batch_axis is {axis!r}, expected 0 or 1")
+        return built[0], built[1], axis
     raise WorkloadError(f"{name}: returned a {type(built).__name__}; {_EXPECTED}")
 
 
@@ -106,8 +125,8 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
     return _guarded(call, f"{name}: example_inputs fails")
 
 
-def _leading(inputs: object, name: str) -> int:
+def _samples(inputs: object, axis: int, name: str) -> int:
     first = next(tensors_in([inputs]), None)
-    if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
-        raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")
-    return int(first.shape[0])
+    if not isinstance(first, Tensor) or first.dim() <= axis or first.shape[axis] == 0:
+        raise WorkloadError(f"{name}: the first example input must be a tensor with samples along axis {axis}")
+    return int(first.shape[axis])
