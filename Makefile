@@ -56,7 +56,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightl
 	@touch $@
 
 $(VENV)/installed-for-development: $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,models]'
 	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	@touch $@

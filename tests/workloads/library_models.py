@@ -42,11 +42,11 @@ def library(name: str) -> Any:
     spec = importlib.util.find_spec("torchvision")
     if spec is not None and spec.origin is not None and not _KEPT:
         try:
-            torch.ops.load_library(str(Path(spec.origin).parent / "_C.so"))
+            torch.ops.load_library(str(Path(spec.origin).parent / "_C.so"))  # type: ignore[no-untyped-call]
         except (OSError, ImportError):
-            declared = torch.library.Library("torchvision", "DEF")
+            declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
             for operator in _OPERATORS:
-                declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+                declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
             _KEPT.append(declared)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
