@@ -14,7 +14,7 @@ device: they keep what they read, attention also its output and one float32 for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -125,8 +125,3 @@ class SavedTensors:
             sums.shared += 0 if grows else whole
         else:
             sums.indices += kept.nbytes
-
-
-def distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return one tensor of each storage."""
-    return list({key_of(tensor): tensor for tensor in tensors}.values())
