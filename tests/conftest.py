@@ -29,7 +29,7 @@ def little_effort() -> Iterator[None]:
         yield
 
 
-class _ByFile(LoadFileScheduling):
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks."""
 
     def _split_scope(self, nodeid: str) -> str:
