@@ -13,10 +13,11 @@ import pytest
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
 from lightloom.training.transport.ring_all_reduce import ring_all_reduce
+from tests.collectives.cost_reference import coded_chunks
 from tests.training.transport.rings import on_ring
 
 FABRICS = ("switch", "ring", "wdm-ring", "torus", "optical-averager")
@@ -66,6 +67,19 @@ def test_forwarded_bytes_are_not_encoded_again(fabric: str) -> None:
             assert (between.encoded <= in_line.encoded).all(), algorithm.name
             assert (in_line.encoded > 0).all() and (in_line.decoded > 0).all()
             assert between.encoded.sum() >= schedule.chunks / 8
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_the_busiest_rank_is_that_of_a_plain_count_the_switch_included(fabric: str) -> None:
+    on = load_fabric(fabric, 6)
+    for kind in KINDS:
+        for algorithm in admitted(kind, on):
+            schedule = build(algorithm, Collective(kind, 6, 6e3), on)  # type: ignore[arg-type]
+            for in_line in (False, True):
+                if not schedule.queued:
+                    work = codec_work(schedule, in_line=in_line)
+                    counted = coded_chunks(schedule, in_line=in_line)
+                    assert (work.encoded.tolist(), work.decoded.tolist()) == counted, (algorithm.name, in_line)
 
 
 @pytest.mark.parametrize("in_line", [False, True])

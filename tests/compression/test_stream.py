@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,27 @@ def test_threads_and_pieces_change_nothing(name: str) -> None:
     parts = [receiver.feed(stream[i : i + 10_007]) for i in range(0, len(stream), 10_007)]
     assert receiver.finished
     assert np.array_equal(np.concatenate(parts), decoded)
+
+
+@pytest.mark.parametrize(("threads", "frames"), [(1, 3), (2, 3), (3, 3), (4, 2), (3, 1), (3, 0)])
+def test_no_more_threads_than_are_asked_for_and_none_without_a_frame(
+    monkeypatch: pytest.MonkeyPatch, threads: int, frames: int
+) -> None:
+    started: list[int] = []
+
+    class Recorded(ThreadPoolExecutor):
+        def __init__(self, workers: int) -> None:
+            started.append(workers)
+            super().__init__(workers)
+
+    monkeypatch.setattr("lightloom.compression.stream.ThreadPoolExecutor", Recorded)
+    chunk = Header.parse(bytes(CODEC.encode(VALUES))).chunk
+    values = np.zeros(max(frames * chunk - 3, 0), np.float32)
+    encoded = CODEC.encode(values, threads=threads)
+    assert Header.parse(bytes(encoded)).frames == frames
+    CODEC.decode(encoded, threads=threads)
+    workers = min(threads, frames)
+    assert started == ([workers, workers] if workers > 1 else [])
 
 
 def test_frames_arrive_one_by_one() -> None:

@@ -104,3 +104,26 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
 def test_a_broken_promise_is_named(fabric: Callable[[], Fabric], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         check_fabric(fabric())
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.inf, np.nan])
+@pytest.mark.parametrize("link", [0, 5, -1])
+def test_one_link_without_a_bandwidth_is_enough(link: int, wrong: float) -> None:
+    def bandwidth(self: Mesh) -> np.ndarray:
+        every = Mesh.link_bandwidth(self).copy()
+        every[link] = wrong
+        return every
+
+    with pytest.raises(ConfigError, match="link_bandwidth is not positive and finite on every link"):
+        check_fabric(_mutated(Mesh, link_bandwidth=bandwidth)())
+
+
+@pytest.mark.parametrize(("ranks", "stride"), [(2, 1), (2, 6), (3, 4), (4, 3), (6, 2)])
+def test_one_group_that_is_none_is_enough(ranks: int, stride: int) -> None:
+    """The groups whose stride is the widest included, whose members reach around all ranks."""
+
+    def group(self: Mesh, size: int, apart: int = 1) -> Fabric | None:
+        return None if (size, apart) == (ranks, stride) else Mesh.group(self, size, apart)
+
+    with pytest.raises(ConfigError, match=rf"group\({ranks}, {stride}\) is not a fabric of {ranks} ranks"):
+        check_fabric(_mutated(Mesh, group=group)())

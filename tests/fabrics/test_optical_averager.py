@@ -83,3 +83,10 @@ def test_one_averager_for_all_ranks_unless_ports_are_said() -> None:
 def test_bad_averagers_are_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         fabric("optinc-16", **settings)
+
+
+@pytest.mark.parametrize("ranks", [-1, 0, 1])
+@pytest.mark.parametrize("averaging", [{}, {"noise": 0.5}, {"servers": 4}])
+def test_too_few_ranks_are_named_before_an_averager_is_looked_for(ranks: int, averaging: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"'ranks': {ranks}"):
+        load_fabric("optical-averager", ranks, {"averaging": averaging})

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Int32s
-from lightloom.parallelism.placement._pass_kernels import forward_pass, settle, unreachable_pairs
+from lightloom.parallelism.placement._pass_kernels import _most_votes, forward_pass, settle, unreachable_pairs
 from lightloom.parallelism.placement._search_kernels import anneal, reconcile
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
@@ -198,3 +198,22 @@ def test_equal_problems_are_placed_alike() -> None:
     assert first.device.tolist() == second.device.tolist() and first.makespan == second.makespan
     better = place(case.balanced, 6, case.reach, case.memory, LINK)
     assert better.makespan <= place(case.balanced, 6, case.reach, case.memory, LINK, effort=0).makespan
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 1.0, 2.0]), st.booleans()), min_size=3, max_size=9),
+    st.data(),
+)
+def test_a_repair_takes_the_most_votes_of_equals_the_one_free_first(
+    devices: list[tuple[int, float, bool]], data: st.DataObject
+) -> None:
+    """Of equals in both the first; of those with room alone."""
+    problem, _ = drawn(1, 4, len(devices))
+    state = initial_state(problem, np.full(4, -1, np.int32))
+    width = data.draw(st.integers(1, len(devices)))
+    for to, (votes, free, full) in enumerate(devices):
+        state.votes[to], state.free[to], state.used[to] = votes, free, np.inf if full else 0.0
+    room = [to for to in range(width) if not devices[to][2]]
+    best = min(room, key=lambda to: (-devices[to][0], devices[to][1], to), default=-1)
+    assert _most_votes(problem.rows._replace(capacity=1e30), state, 0, width) == best

@@ -1,0 +1,174 @@
+"""Laws of the verifier: what is wrong is named whichever row, copy or channel it is in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.verify import stepped
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import VerificationError
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.wdm_ring import WdmRing
+from tests.collectives.cost_reference import links, shuffled
+from tests.collectives.queued_reference import exchanged
+from tests.collectives.strategies import wdm_ring
+
+RANKS = 4
+EXCHANGE = wdm_ring(RANKS, RANKS * (RANKS - 1))
+
+
+def one_wavelength_each() -> Schedule:
+    """Every rank sends to every other in one step, each lightpath on the wavelength of its number."""
+    schedule = build(find("one-stage"), Collective("all-gather", RANKS, 4.0), EXCHANGE)
+    number = np.arange(len(schedule))
+    return schedule.with_columns({"lightpath": number, "first_wavelength": number, "wavelength_count": 1 + 0 * number})
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 1 << 19])
+def test_any_two_lightpaths_of_one_wavelength_clash_on_any_link_that_they_share(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Whichever two they are, however far apart their rows, and in whichever blocks the verifier reads these."""
+    monkeypatch.setattr(stepped, "_BLOCK", block)
+    schedule = one_wavelength_each()
+    verify(schedule, EXCHANGE)
+    used = [set(row) for row in links(schedule, EXCHANGE)]
+    pairs = list(combinations(range(len(schedule)), 2))
+    assert any(used[a] & used[b] for a, b in pairs) and any(not used[a] & used[b] for a, b in pairs)
+    for first, second in pairs:
+        wavelength = schedule.first_wavelength.copy()
+        wavelength[second] = first
+        shared = schedule.with_columns({"first_wavelength": wavelength})
+        if used[first] & used[second]:
+            names = rf"\(row {second}\): lightpaths {second} and {first} share wavelength {first} of fibre 0"
+            with pytest.raises(VerificationError, match=names):
+                verify(shared, EXCHANGE)
+        else:
+            verify(shared, EXCHANGE)
+
+
+@pytest.mark.parametrize("column", ["step", "source", "route", "fibre", "first_wavelength", "wavelength_count"])
+def test_every_row_of_a_lightpath_agrees_with_its_first_in_every_column(column: str) -> None:
+    fabric = wdm_ring(4, 4, fibres=2)
+    schedule = build(find("ring"), Collective("all-gather", 4, 8.0), fabric)
+    assert len(schedule) == 12 and schedule.steps == 3
+    doubled = schedule.with_columns(
+        {name: np.repeat(values, 2) for name, values in schedule.columns().items()}
+        | {"chunk": np.repeat(2 * schedule.chunk, 2) + np.tile([0, 1], 12), "wavelength_count": np.full(24, 2)}
+    )
+    doubled = replace(doubled, chunks=2 * schedule.chunks)
+    verify(doubled, fabric)
+    for row in range(1, 24, 2):
+        values = getattr(doubled, column).copy()
+        others = {"source": (int(doubled.destination[row]) + 1) % 4, "wavelength_count": 1}
+        values[row] = others.get(column, (int(values[row]) + 1) % {"step": 3, "route": 2, "fibre": 2}.get(column, 3))
+        if values[row] == getattr(doubled, column)[row]:
+            values[row] = (values[row] + 1) % 4
+        path = doubled.lightpath[row]
+        with pytest.raises(VerificationError, match=rf"\(row {row}\): lightpath {path} breaks continuity: {column} "):
+            verify(doubled.with_columns({column: values}), fabric)
+
+
+@pytest.mark.parametrize("column", ["step", "source", "destination", "chunk", "route", "lightpath"])
+def test_a_value_outside_its_range_is_named_in_every_row(column: str) -> None:
+    schedule = one_wavelength_each()
+    limits = {"step": 1, "chunk": schedule.chunks, "route": 2, "lightpath": 2 * len(schedule) + 1}
+    limit = limits.get(column, RANKS)
+    for row in range(len(schedule)):
+        for wrong in (-1, limit):
+            values = getattr(schedule, column).astype(np.int64)
+            values[row] = wrong
+            says = rf"\(row {row}\): {column} {wrong} is not in 0\.\.{limit - 1}"
+            with pytest.raises(VerificationError, match=says):
+                verify(schedule.with_columns({column: values}), EXCHANGE)
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong"),
+    [("fibre", -1), ("fibre", 2), ("first_wavelength", -1), ("first_wavelength", 6), ("wavelength_count", 0)],
+)
+def test_a_channel_that_does_not_exist_is_named_in_every_row(column: str, wrong: int) -> None:
+    """Of twelve channels, six in each of two fibres, one for each lightpath."""
+    fabric, whole = wdm_ring(RANKS, 6, fibres=2), one_wavelength_each()
+    schedule = whole.with_columns({"fibre": whole.lightpath // 6, "first_wavelength": whole.lightpath % 6})
+    verify(schedule, fabric)
+    for row in range(len(schedule)):
+        values = getattr(schedule, column).copy()
+        values[row] = wrong
+        with pytest.raises(
+            VerificationError, match=rf"\(row {row}\): fibre .* do not exist: the fabric has 12 channels"
+        ):
+            verify(schedule.with_columns({column: values}), fabric)
+
+
+@pytest.mark.parametrize("kind", ["switch", "ring", "wdm-ring", "torus", "circuit-switch"])
+def test_the_order_in_which_rows_are_listed_proves_nothing(kind: str) -> None:
+    fabric = load_fabric(kind, 6)
+    for what in KINDS:
+        for algorithm in admitted(what, fabric):
+            if algorithm.by_size:
+                continue  # queued: the order of rows is that of their places
+            schedule = build(algorithm, Collective(what, 6, 6e3), fabric)  # type: ignore[arg-type]
+            verify(shuffled(schedule, list(reversed(range(len(schedule))))), fabric)
+
+
+def test_sums_in_the_network_are_replayed_step_by_step_however_they_are_listed() -> None:
+    """Two ranks send to the averager in one step and two in the next, after which it sends the sum to all."""
+    fabric = load_fabric("optical-averager", 4)
+    schedule = build(find("in-network"), Collective("all-reduce", 4, 4e3), fabric)
+    late = (schedule.source != 0) & (schedule.source != 1)
+    halves = replace(schedule, steps=2, step=late.astype(schedule.step.dtype))
+    verify(halves, fabric)
+    verify(shuffled(halves, list(reversed(range(len(halves))))), fabric)
+    early = np.where(schedule.source == 4, 0, 1).astype(schedule.step.dtype)
+    with pytest.raises(VerificationError, match="rank 4 has nothing of the chunk to send"):
+        verify(replace(schedule, steps=2, step=early), fabric)
+
+
+def test_every_copy_of_a_folded_schedule_keeps_within_the_channels() -> None:
+    """A lightpath of w wavelengths begins at the last channel but w - 1 at the latest, whichever copy it is in."""
+    folded, fabric = exchanged(6, 1, 2, 1e4), wdm_ring(6, 8)
+    verify(folded, fabric)
+    folding = folded.folding
+    assert folding is not None and folding.copies == 3
+    for width in (1, 3):
+        wide = folded.with_columns({"wavelength_count": np.full(len(folded), width)})
+        for copy in (1, 2):
+            for path in range(folding.channel.shape[1]):
+                for wrong in (-1, 8 - width + 1, 8, 9):
+                    channel = folding.channel.copy()
+                    channel[:] = 0
+                    channel[copy, path] = wrong
+                    moved = replace(
+                        wide,
+                        folding=replace(folding, channel=channel),
+                        first_wavelength=np.zeros_like(folded.first_wavelength),
+                    )
+                    says = f"copy {copy} of lightpath {path} takes channels {wrong} and {width - 1} more: the fabric"
+                    with pytest.raises(VerificationError, match=says):
+                        verify(moved, fabric)
+
+
+class EndsAlone(WdmRing):
+    """A fabric on which light ends nowhere on one channel of rank 3, and of which nothing else has failed."""
+
+    def blocked_ends(self) -> NDArray[np.bool_]:
+        blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
+        blocked[3, :, 2] = True
+        return blocked
+
+
+def test_a_failed_transceiver_is_enough_to_refuse_light() -> None:
+    whole = wdm_ring(8, 4)
+    schedule = build(find("ring-two-way-striped"), Collective("all-gather", 8, 8.0), whole)
+    with pytest.raises(VerificationError, match=r"can (begin|end) at rank 3 .* its transceiver has failed"):
+        verify(schedule, EndsAlone(ranks=8, wavelengths=4))
+    verify(build(find("ring"), Collective("all-gather", 8, 8.0), wdm_ring(8, 2)), EndsAlone(ranks=8, wavelengths=4))

@@ -1,0 +1,112 @@
+"""Laws of priced plans: what a document says of a placed step, ties of steps, the fullest stage, bounds in holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lightloom.clusters.load import load_cluster
+from lightloom.collectives.registry import find
+from lightloom.core.errors import UnsupportedError
+from lightloom.parallelism.circuits.circuits import Timing
+from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.bounds.placed import circuits_bound
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.pricing.stage_memory import stage_memory
+from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.search.document import plan_row
+from lightloom.planner.search.placed_plans import PlacedPlans
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
+from lightloom.simulation.placed_step import simulate_placed
+from lightloom.simulation.step import simulate_step
+from tests.planner.jobs import job, space, transformer
+from tests.planner.test_sized_prices import cluster, uneven
+from tests.planner.test_split_bounds import FABRICS, job_on, space_on
+
+
+@pytest.mark.parametrize("fabric", [0, 4])
+def test_a_placed_row_tells_the_figures_of_its_step(fabric: int) -> None:
+    """On circuits those of the assignment; packets have none."""
+    on = load_cluster("terarack-64", {"ranks": 4, "fabric": dict(FABRICS[fabric])})
+    request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
+    found = search(transformer(1), on, request)
+    step, row = found.winner.placed, plan_row(found.winner, found)["placed"]
+    assert step is not None
+    assignment = step.circuits.assignment
+    assert (assignment is None) == (fabric == 4)
+    assert row["circuits"] == (assignment and len(assignment.circuits))
+    assert row["circuits_gap"] == (assignment and assignment.gap)
+    assert row["sub_operators"] == len(step.plan.placement.device) and row["holds"] == len(step.circuits.bandwidth)
+    assert (row["sent_bytes"], row["relayed_bytes"]) == (step.sent_bytes, step.relayed_bytes)
+    assert row["waited_for_circuits_s"] == step.waited_for_circuits
+    assert (row["placed_by"], row["repaired"]) == (step.plan.placement.method, step.plan.placement.repaired)
+
+
+def test_of_equally_fast_steps_the_one_with_the_least_communication_is_taken() -> None:
+    """Computation hides every exchange: schedules of each size and of one size throughout make equal steps."""
+    graph = uneven((0, 260_000, 7_000_000, 260_000))
+    operators = [replace(each, forward_flops=10**13, backward_flops=2 * 10**13) for each in graph.operators]
+    hidden, on = replace(graph, operators=tuple(operators)), cluster()
+    request = SearchRequest(algorithms=("synthesized",), strategies=("ddp",), pins=Pins(recomputation="none"))
+    (found,) = (plan for plan in search(hidden, on, request).ranking if plan.result is not None)
+    assert found.result is not None
+    plan = found.result.plan
+    prices = SchedulePrices(find("synthesized"), on.fabric, "physical")
+    sizes = {prices.built_for(each.kind, each.nbytes) for each in plan.exchanges}
+    options = [prices, *(prices.at(size) for size in sizes)]
+    steps = [simulate_step(plan, on.accelerator, on.fabric, each) for each in options]
+    assert len(sizes) > 1 and len({step.step_time for step in steps}) == 1
+    assert found.communication_time == min(step.communication_time for step in steps) < steps[0].communication_time
+
+
+def test_exchanges_are_told_largest_first_and_equal_ones_by_name() -> None:
+    of = job(4)
+    rows = space(of, (64,))
+    ties = 0
+    for index in range(0, len(rows), 5):
+        uses = simulate(of, rows[index]).exchanges
+        assert list(uses) == sorted(uses, key=lambda use: (-use.nbytes, use))
+        assert len(uses) == len({use._replace(nbytes=0.0) for use in uses})
+        ties += len(uses) - len({use.nbytes for use in uses})
+    assert ties
+
+
+def test_the_fullest_stage_holds_at_least_the_mean_of_all() -> None:
+    """An embedding that is larger than all blocks together makes the first stage the fullest."""
+    of = job(4)
+    of = replace(of, graph=transformer(4, 256, 100_000))
+    rows = space(of, (64,))
+    deep = rows.rows((rows.pp > 1) & (rows.sharding == 0))
+    assert len(deep)
+    embedding, state = 256 * 100_000, of.settings.stored_parameter_bytes + of.settings.gradient_bytes
+    for index in range(0, len(deep), 5):
+        row = deep[index]
+        held = stage_memory(of, Strategies.of(row))[0]
+        assert held >= embedding / row.tp * state
+        assert held >= of.graph.parameters / row.pp / row.tp * state
+
+
+@pytest.mark.parametrize("fabric", [0, 2])
+def test_a_second_hold_of_slow_circuits_leaves_the_bound_of_the_first(fabric: int) -> None:
+    """A step that ends within the first hold is no shorter than its bound, however slow the holds that follow."""
+    on = job_on(fabric, 4, 2, 256)
+    rows, plans = space_on(on, (8,)), PlacedPlans(on)
+    tried = 0
+    for index in range(0, len(rows), 4):
+        plan, granted = plans.plan(rows[index]), plans.circuits(rows[index])
+        standing = replace(granted, bandwidth=granted.bandwidth[:1], timing=None)
+        try:
+            alone = simulate_placed(plan, standing, on.accelerator, on.settings).step_time
+        except UnsupportedError:
+            continue
+        slower = np.concatenate([standing.bandwidth, standing.bandwidth * 1e-6])
+        held = replace(standing, bandwidth=slower, timing=Timing(2 * alone, 0.0))
+        step = simulate_placed(plan, held, on.accelerator, on.settings).step_time
+        assert step == pytest.approx(alone)
+        assert circuits_bound(on, plan, held, 1.0) <= step
+        assert circuits_bound(on, plan, held, 1.0) == pytest.approx(circuits_bound(on, plan, standing, 1.0))
+        tried += 1
+    assert tried
