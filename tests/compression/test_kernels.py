@@ -132,3 +132,9 @@ def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIGHTLOOM_KERNEL", "gpu")
     with pytest.raises(ConfigError, match="LIGHTLOOM_KERNEL=gpu: expected native"):
         implementation()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 15, 16, 17, 31, 32, 33, 500])
+def test_a_group_leaves_every_cycle_once_more_than_a_burst_has_come(groups: int) -> None:
+    """Groups of 16 bits, of which a burst holds 16: the first leaves with the second burst, or with the only one."""
+    assert engine.decompression_cycles([16] * groups)[0] == groups + (1 if groups > 16 else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
@@ -217,3 +218,16 @@ def test_a_repair_takes_the_most_votes_of_equals_the_one_free_first(
     room = [to for to in range(width) if not devices[to][2]]
     best = min(room, key=lambda to: (-devices[to][0], devices[to][1], to), default=-1)
     assert _most_votes(problem.rows._replace(capacity=1e30), state, 0, width) == best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_for_room_fills_every_device_to_the_brim(seed: int) -> None:
+    """Equal sub-operators that just fit, all in reach of each other: only a search that weighs memory finds room."""
+    size, devices = 48, 6
+    balanced = random_case(np.random.default_rng(seed), size, devices).balanced
+    balanced = replace(balanced, memory=np.ones(balanced.size))
+    capacity = float(-(-balanced.size // devices))
+    problem = problem_of(balanced, devices, Reach(devices), capacity, LINK)
+    device = np.zeros(balanced.size, np.int32)
+    assert reconcile(problem.rows, device, 4000, seed)
+    assert np.bincount(device, minlength=devices).max() <= capacity

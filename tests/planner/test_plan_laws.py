@@ -11,8 +11,9 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.strategy_space import Strategies
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import circuits_bound
+from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_memory import stage_memory
 from lightloom.planner.pricing.strategy_step import simulate
@@ -25,6 +26,7 @@ from lightloom.simulation.step import simulate_step
 from tests.planner.jobs import job, space, transformer
 from tests.planner.test_sized_prices import cluster, uneven
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on
+from tests.simulation.prices import linear
 
 
 @pytest.mark.parametrize("fabric", [0, 4])
@@ -110,3 +112,16 @@ def test_a_second_hold_of_slow_circuits_leaves_the_bound_of_the_first(fabric: in
         assert circuits_bound(on, plan, held, 1.0) == pytest.approx(circuits_bound(on, plan, standing, 1.0))
         tried += 1
     assert tried
+
+
+def test_no_bound_lies_below_computing_alone() -> None:
+    """Not even where the last exchange begins long before the backward pass ends."""
+    graph = uneven((0, 260_000, 7_000_000))
+    operators = [replace(each, forward_flops=10**13, backward_flops=2 * 10**13) for each in graph.operators]
+    of = replace(job(1, price=linear(1e15)), graph=replace(graph, operators=tuple(operators)))
+    for name in ("none", "zero-3"):
+        row = Strategy(8, 1, 1, 1, 8, name, "none", "ring", 1.0)
+        rows = Strategies.of(row)
+        computing = sum(seconds.sum() for seconds in of.operator_times(rows.samples, rows.tp, rows.recomputation))
+        assert rows.plain.all()
+        assert computing * (1 - 1e-6) <= bounds(of, rows)[0] <= simulate(of, row).step_time
