@@ -157,6 +157,20 @@ def test_every_copy_of_a_folded_schedule_keeps_within_the_channels() -> None:
                         verify(moved, fabric)
 
 
+def test_transceivers_serve_one_step_after_another_but_all_that_nothing_orders_at_once() -> None:
+    schedule = one_wavelength_each()
+    step = ((schedule.destination - schedule.source) % RANKS - 1).astype(schedule.step.dtype)
+    spread = replace(schedule, steps=3, step=step)
+    fabric = wdm_ring(RANKS, 12, transceivers=2)
+    verify(spread, fabric)
+    verify(replace(spread, dependencies=np.array([(1, 0), (2, 1)])), fabric)
+    verify(replace(spread, dependencies=np.array([(0, 2), (1, 0)])), fabric)
+    together = replace(spread, dependencies=np.zeros((0, 2), np.int64))
+    verify(together, wdm_ring(RANKS, 12, transceivers=3))
+    with pytest.raises(VerificationError, match=r"rank 0 sends on 3 wavelengths at once: it has 2 transceivers"):
+        verify(together, fabric)
+
+
 class EndsAlone(WdmRing):
     """A fabric on which light ends nowhere on one channel of rank 3, and of which nothing else has failed."""
 
