@@ -91,6 +91,9 @@ def intervals(judged: Sequence[Accuracy]) -> Iterator[Check]:
         name = f"{entry.steps.name}, {entry.basis}"
         yield Check(f"90 % intervals miss, {name}", 1 - entry.scores.coverage, 1 - LEAST_COVERAGE)
         yield Check(f"median half-width, {name}", entry.scores.half_width, MOST_HALF_WIDTH)
+    rows = sum(entry.scores.rows for entry in judged)
+    inside = sum(entry.scores.coverage * entry.scores.rows for entry in judged) / rows
+    yield Check("share of all unseen rows in their 90 % interval", inside, MOST_COVERAGE)
     agreements = [entry.scores.rank_agreement for entry in judged if entry.scores.rank_agreement is not None]
     yield Check("rank agreement within models, short of 1", 1 - float(np.mean(agreements)), 1 - LEAST_AGREEMENT)
 

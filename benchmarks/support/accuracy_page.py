@@ -22,8 +22,10 @@ it:
 ![Predicted against measured steps, priors only](pictures/accuracy.png)
 
 Predictions are those of a closed form of the uniform transformer step (`lightloom.calibration.steps`), on the kernel
-model that prices plans as well. Priors come from data sheets and publications, never from these tables; each states its
-source in the file that `calibrate` writes. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1 of
+model that prices plans as well. Priors come from data sheets and publications where there are any, and are labelled
+assumptions where not; each states which in the file that `calibrate` writes. None is fitted to these tables, but they
+were in view when terms were chosen and counted (such as the traffic of the loss), so that only tables kept back judge
+the priors without reserve. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1 of
 Narayanan et al. (SC 2021), which states neither micro-batch nor virtual stages: the fastest choice is assumed.
 
 The 90 % intervals join what the parameters leave open with how far rows scatter around the best model. Rows of one

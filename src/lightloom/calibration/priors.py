@@ -84,7 +84,7 @@ JOB_PRIORS: tuple[Prior, ...] = (
         spread=0.15,
         unit="",
         meaning="reached fraction of the bandwidth inside a node",
-        source="NVIDIA nccl-tests, doc/PERFORMANCE.md: about 230 GB/s bus bandwidth of 300 on an A100 node",
+        source="between 200 GB/s of 300 on 8 A100 (NVIDIA/nccl-tests, issue 149) and what NVLink's packets carry, 282",
     ),
     Prior(
         name="network_fraction",
@@ -112,11 +112,11 @@ JOB_PRIORS: tuple[Prior, ...] = (
     ),
     Prior(
         name="exposed",
-        value=0.5,
-        spread=0.7,
+        value=0.15,
+        spread=1.0,
         unit="",
         meaning="part of sharded gathers and reductions that compute does not hide, of the shorter of the two",
-        source="assumption",
+        source="assumption: gathers ahead of their use hide most of it; nothing published",
     ),
     Prior(
         name="step_overhead",

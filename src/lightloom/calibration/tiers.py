@@ -8,6 +8,7 @@ through its own memory, whatever n is, which is why fewer ranks show less bus ba
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from pydantic import Field
 from lightloom.accelerators.base import Accelerator
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives
 from lightloom.calibration.document import CalibrationRows
-from lightloom.calibration.priors import node_link
+from lightloom.calibration.priors import kernel_model, node_link
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
@@ -27,8 +28,10 @@ _PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 
 _NOISE = 0.05
 _ROWS_AN_OCTAVE = 2
 """Rows that all sizes between a power of two and the next count for: tables differ in how densely they sample."""
+_ACCESSES_OF_A_PASS = 3
+"""Reads and writes of each element by a rank that adds what it received to its own."""
 _NVLINK_PAYLOAD = 0.94
-"""Payload of NVLink: packets of 256 bytes with a header of 16. Source: Foley and Danskin, IEEE Micro 37(2), 2017."""
+"""Share of NVLink's bandwidth that packets carry: an assumption, 256 bytes with a header of 16."""
 
 
 class Tier(Config):
@@ -95,13 +98,17 @@ def fit_tiers(measured: MeasuredCollectives, accelerator: Accelerator) -> list[T
 def _priors(name: str, accelerator: Accelerator) -> tuple[Floats, Floats]:
     """Logarithms of the priors of a tier's values, and their spreads: each [4].
 
-    Latencies: NCCL, src/graph/tuning.cc. On Hopper and later, switches may reduce (NVLink SHARP), so that the bandwidth
+    Latencies: NCCL, src/graph/tuning.cc. A rank's own pass reads two operands and writes their sum at the reached
+    bandwidth of its memory. On Hopper and later, switches may reduce (NVLink SHARP), so that the bandwidth
     of rings says less.
     """
+    kernels = kernel_model(accelerator)
+    memory = kernels.memory_fraction * (accelerator.memory_bandwidth or math.inf)
+    through = memory / _ACCESSES_OF_A_PASS
     if name == "network":
-        return np.log([40e-6, 8e-6, 300e9, 600e9]), np.array([0.7, 0.7, 1.0, 0.5])
+        return np.log([40e-6, 8e-6, 300e9, through]), np.array([0.7, 0.7, 1.0, 0.5])
     certain = 0.05 if accelerator.name.startswith("a100") else 0.3
-    return np.log([20e-6, 5e-6, _NVLINK_PAYLOAD * node_link(accelerator), 600e9]), np.array([0.5, 0.3, certain, 0.3])
+    return np.log([20e-6, 5e-6, _NVLINK_PAYLOAD * node_link(accelerator), through]), np.array([0.5, 0.3, certain, 0.3])
 
 
 def _fit_tier(
