@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
@@ -105,6 +105,7 @@ def test_every_part_receives_at_least_what_the_producers_hold_of_its_share(
         assert received[balanced.first[o] : balanced.first[o + 1]].sum() >= expected * (1 - 1e-12)
 
 
+@example(kernel=7, stride=4, padding=0, size=22, parts=4)
 @given(
     kernel=st.integers(1, 7),
     stride=st.integers(1, 4),

@@ -199,8 +199,9 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
 
 
 def _strides(consumed: Need, size: int) -> range:
-    around = round(size / consumed.size)
-    return range(max(1, around - 1), around + 2)
+    """Strides that give an output of this size with a padding from 0 to the kernel's size, both ends together."""
+    least = (size - consumed.kernel) // consumed.size + 1
+    return range(max(1, least), size // max(consumed.size - 1, 1) + 1)
 
 
 def _padding(consumed: Need, size: int, stride: int) -> int:
