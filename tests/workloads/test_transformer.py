@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lightloom.workloads.load import load_workload
 from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 
@@ -12,5 +14,5 @@ def test_the_graph_equals_the_trace_of_gpt_2() -> None:
     made = transformer_graph(sizes, 3, traced.name)
     assert [operator.name for operator in made.operators] == [operator.name for operator in traced.operators]
     for ours, theirs in zip(made.operators, traced.operators, strict=True):
-        assert ours == theirs
-    assert made == traced
+        # What autograd keeps is known of traced models alone.
+        assert ours == replace(theirs, saved_bytes=None, saved_shared_bytes=0, saved_index_bytes=0)

@@ -165,13 +165,14 @@ def _named(algorithms: Sequence[str]) -> str:
     return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
 
 
-def order(plan: Plan) -> tuple[bool, float, float, str, str, bool, str]:
+def order(plan: Plan) -> tuple[bool, float, float, bool, str, str, bool, str]:
     """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
-    apart by how long their networks are busy, then by name."""
+    apart by how long their networks are busy, then those that recompute nothing come first, then by name."""
     return (
         plan.fits is False,
         plan.sample_time,
         plan.communication_time or 0.0,
+        isinstance(plan.choice, Strategy) and plan.choice.recomputation != "none",
         plan.algorithm,
         plan.strategy,
         plan.compression is not None,

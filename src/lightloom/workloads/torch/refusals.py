@@ -50,7 +50,7 @@ def _place(module: nn.Module, error: Exception) -> str:
         frame, file = trace.tb_frame, trace.tb_frame.f_code.co_filename
         part = frame.f_locals.get("self")
         if isinstance(part, nn.Module) and id(part) in paths:
-            inside = f" in module {paths[id(part)]!r} ({type(part).__name__})" if paths[id(part)] else " in the model"
+            inside = f" in module {paths[id(part)]!r} ({part._get_name()})" if paths[id(part)] else " in the model"  # type: ignore[no-untyped-call]
         if not file.startswith(_LIBRARIES) and not file.startswith("<"):
             line = f", {Path(file).name} line {trace.tb_lineno}"
         trace = trace.tb_next
