@@ -10,12 +10,13 @@ in Large Transformer Models", MLSys 2023.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from lightloom.accelerators.kernels import FLASH_BACKWARD, SCORE_ACCESSES, KernelModel, Rates
+from lightloom.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.calibration.jobs import Jobs
 from lightloom.calibration.links import Links
 from lightloom.core.arrays import Floats
@@ -52,7 +53,7 @@ class Blocks:
         self._jobs = jobs
         self._kernels = kernels
         self._links = links
-        self._rates = Rates(jobs.peak, jobs.column("memory_bandwidth_gbs") * 1e9)
+        self._rates = Rates(jobs.peak[:, None], jobs.column("memory_bandwidth_gbs")[:, None] * 1e9)
         self._tp = jobs.column("tp")
         self._sequence = jobs.column("sequence_length")
         self._hidden = jobs.column("hidden")
@@ -67,8 +68,10 @@ class Blocks:
     def times(self, batch: Floats) -> BlockTimes:
         """Return the seconds of a block for micro-batches of ``batch`` sequences, of shape [jobs]."""
         full, selective = (self._jobs.where("recomputation", kind) for kind in ("full", "selective"))
-        products_forward, products_backward = self._products(batch)
-        core_forward, core_backward = self._attention(batch)
+        (products_forward, products_backward), (core_forward, core_backward) = (
+            self._products(batch),
+            self._attention(batch),
+        )
         passes_forward, passes_backward = self._elementwise(batch)
         shared = 2 * self._links.tensor_all_reduce(_ELEMENT_BYTES * batch * self._sequence * self._hidden)
         forward = products_forward + core_forward + passes_forward + shared
@@ -85,50 +88,65 @@ class Blocks:
         """Return the seconds of the head, of the loss and of the embedding, both passes."""
         tokens = batch * self._sequence
         vocabulary = self._jobs.column("vocabulary") / self._tp
-        forward = self._gemm(tokens, vocabulary, self._hidden)
-        backward = self._gemm(tokens, self._hidden, vocabulary) + self._gemm(self._hidden, vocabulary, tokens)
+        forward, backward = self._kernel_times(KernelKind.PRODUCT, [(tokens, vocabulary, self._hidden)])
         moved = tokens * (vocabulary * _HEAD_LOGIT_BYTES + self._hidden * _HEAD_HIDDEN_BYTES)
-        return forward + backward + self._kernels.memory_time(moved, self._rates)
-
-    def _gemm(self, m: Floats, n: Floats, k: Floats) -> Floats:
-        moved = _ELEMENT_BYTES * (m * k + k * n + m * n)
-        computing = self._kernels.product_time(m, n, k, np.ones_like(m), self._rates)
-        return np.maximum(computing, self._kernels.memory_time(moved, self._rates))
+        return forward + backward + self._kernels.memory_time(moved[:, None], self._rates)[:, 0]
 
     def _products(self, batch: Floats) -> tuple[Floats, Floats]:
-        """Matrix products with parameters: the forward one, then the gradients of its input and of its parameters."""
+        """Matrix products with parameters."""
         tokens, hidden, tp = batch * self._sequence, self._hidden, self._tp
-        shapes = (
+        shapes = [
             (tokens, 3 * hidden / tp, hidden),
             (tokens, hidden, hidden / tp),
             (tokens, self._ffn / tp, hidden),
             (tokens, hidden, self._ffn / tp),
-        )
-        forward = sum((self._gemm(m, n, k) for m, n, k in shapes), np.zeros_like(tokens))
-        backward = sum((self._gemm(m, k, n) + self._gemm(k, n, m) for m, n, k in shapes), np.zeros_like(tokens))
-        return forward, backward
+        ]
+        return self._kernel_times(KernelKind.PRODUCT, shapes)
 
     def _attention(self, batch: Floats) -> tuple[Floats, Floats]:
         """Scores, softmax and weighted values: unfused as batched products and passes over the scores, or flash."""
-        length, width = self._sequence, self._hidden / self._jobs.column("heads")
-        count = batch * self._jobs.column("heads") / self._tp
-        scores = self._kernels.memory_time(
-            _ELEMENT_BYTES * count * length**2 * self._kernels.score_traffic, self._rates
+        heads = self._jobs.column("heads")
+        shape = (self._sequence, self._sequence, self._hidden / heads)
+        unfused, flash = (
+            self._kernel_times(kind, [shape], batch * heads / self._tp)
+            for kind in (KernelKind.UNFUSED, KernelKind.FLASH)
         )
-        query_key = self._kernels.product_time(length, length, width, count, self._rates)
-        weighted = self._kernels.product_time(length, width, length, count, self._rates)
-        unfused = query_key + weighted + SCORE_ACCESSES[0] * scores
-        unfused_backward = 2 * (query_key + weighted) + SCORE_ACCESSES[1] * scores
-        # A causal mask halves the two products.
-        flops = 2 * batch * length**2 * self._hidden / self._tp
-        flash = flops / (self._rates.peak * self._kernels.flash_forward)
-        flash_backward = FLASH_BACKWARD * flops / (self._rates.peak * self._kernels.flash_backward)
-        return np.where(self._unfused, unfused, flash), np.where(self._unfused, unfused_backward, flash_backward)
+        return np.where(self._unfused, unfused[0], flash[0]), np.where(self._unfused, unfused[1], flash[1])
+
+    def _kernel_times(
+        self, kind: KernelKind, shapes: Sequence[tuple[Floats, Floats, Floats]], count: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Seconds of operators forward and backward, as :class:`KernelModel` prices them, all together: [jobs].
+
+        Args:
+            kind: of each operator; attention is causal.
+            shapes: m, n and k of each operator, each [jobs].
+            count: independent products of each, [jobs]; one by default.
+        """
+        m, n, k = (np.stack(sizes, axis=1) for sizes in zip(*shapes, strict=True))
+        one, none = np.ones_like(m), np.zeros_like(m)
+        forward = KernelShapes(
+            kind=np.full(len(shapes), kind),
+            m=m,
+            n=n,
+            k=k,
+            products=one if count is None else one * count[:, None],
+            repeats=one,
+            forward=one,
+            input_gradient=none,
+            weight_gradient=none,
+            causal=np.ones(len(shapes), np.int64),
+            element_bytes=_ELEMENT_BYTES,
+        )
+        backward = forward._replace(forward=none, input_gradient=one, weight_gradient=one)
+        flops = 2 * m * n * k
+        seconds = [self._kernels.operator_times(none, flops, pass_, self._rates) for pass_ in (forward, backward)]
+        return seconds[0].sum(axis=1), seconds[1].sum(axis=1)
 
     def _elementwise(self, batch: Floats) -> tuple[Floats, Floats]:
         """Norms, residuals, dropout and activations, all waiting for memory."""
         moved = _ELEMENT_BYTES * batch * self._sequence * self._hidden * self._kernels.fusion
-        one = self._kernels.memory_time(moved, self._rates)
+        one = self._kernels.memory_time(moved[:, None], self._rates)[:, 0]
         divided = np.where(self._jobs.where("sequence_parallel", "yes"), self._tp, 1.0)
         widening = self._ffn / self._hidden / self._tp
         forward, backward = (
