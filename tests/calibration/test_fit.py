@@ -79,6 +79,21 @@ def test_a_calibration_mends_what_the_priors_miss(calibration: Calibration) -> N
     assert len(after.to_json()["rows"]) == len(steps)
 
 
+def test_an_open_row_is_predicted_as_with_what_is_assumed(calibration: Calibration) -> None:
+    """Also where a calibration prefers another micro-batch than the priors do."""
+    slow = calibration.parameters["dispatch"].model_copy(update={"value": 1e-3})
+    launching = calibration.model_copy(update={"parameters": calibration.parameters | {"dispatch": slow}})
+    open_row = step(micro_batch=None)
+    sizes = []
+    for fitted in (calibration, launching):
+        found = accuracy(table_of([open_row]), fitted)
+        (used,) = found.predicted.steps
+        sizes.append(used.micro_batch)
+        assert found.rows()[0]["assumed"] == f"micro-batch {used.micro_batch}"
+        assert found.predicted.seconds == pytest.approx(accuracy(table_of([used]), fitted).predicted.seconds)
+    assert sizes[0] != sizes[1]
+
+
 def test_rows_and_models_are_held_out() -> None:
     steps = timed(0.02)
     kinds: tuple[CrossValidation, ...] = ("rows", "models")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +10,13 @@ import numpy as np
 
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.document import Calibration
-from lightloom.calibration.fit import Fit, fit, log_seconds, prior_fit, sensitivity
+from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivity
 from lightloom.calibration.held_out import model_folds, predict_held_out, random_folds
 from lightloom.calibration.intervals import PRIOR_SCATTER, Predictions, half_widths
 from lightloom.calibration.jobs import Jobs, jobs_of
 from lightloom.calibration.priors import Priors, priors_of
 from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
 from lightloom.calibration.scores import Scores, scores_of
-from lightloom.calibration.steps import step_seconds
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result
 from lightloom.core.units import format_time
@@ -32,8 +31,6 @@ class Accuracy(Result):
 
     steps: MeasuredSteps
     predicted: Predictions
-    assumed: tuple[MeasuredStep, ...]
-    """The rows with the micro-batch and virtual stages that were assumed where none were published."""
     basis: str
     """What the parameters rest on, in words."""
     scores: Scores
@@ -56,7 +53,7 @@ class Accuracy(Result):
                 "inside": bool(low[index] <= step.step_s <= high[index]),
                 "assumed": _assumptions(step, used),
             }
-            for index, (step, used) in enumerate(zip(self.steps.steps, self.assumed, strict=True))
+            for index, (step, used) in enumerate(zip(self.steps.steps, self.predicted.steps, strict=True))
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
@@ -131,7 +128,8 @@ def cross_validated(
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
     """Return the predictions of all rows of ``jobs`` with their intervals."""
     slopes = sensitivity(jobs, priors, fitted.logarithms)
-    return Predictions(log_seconds(jobs, priors, fitted.logarithms), half_widths(slopes, fitted, scatter))
+    seconds, fastest = predicted(jobs, priors, fitted.logarithms)
+    return Predictions(seconds, half_widths(slopes, fitted, scatter), fastest.steps)
 
 
 def _judged(
@@ -139,7 +137,7 @@ def _judged(
 ) -> Accuracy:
     """Predict the rows of each accelerator in turn, and put them back in order."""
     seconds, half = np.zeros(len(steps)), np.zeros(len(steps))
-    assumed: list[MeasuredStep] = list(steps.steps)
+    used: list[MeasuredStep] = list(steps.steps)
     for name in dict.fromkeys(step.accelerator for step in steps.steps):
         rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
         if only is not None and name != only:
@@ -150,17 +148,9 @@ def _judged(
         machine = load_accelerator(name)
         priors = priors_of(machine)
         jobs = jobs_of([steps.steps[row] for row in rows], machine)
-        predicted = predict(jobs, priors)
-        seconds[rows], half[rows] = predicted.log_seconds, predicted.half_width
-        for row, used in zip(rows, fastest_choices(jobs, priors), strict=True):
-            assumed[row] = used
-    whole = Predictions(seconds, half)
-    return Accuracy(
-        steps=steps, predicted=whole, assumed=tuple(assumed), basis=basis, scores=scores_of(steps.steps, whole)
-    )
-
-
-def fastest_choices(jobs: Jobs, priors: Priors) -> Sequence[MeasuredStep]:
-    """Return each row with its fastest micro-batch and virtual stages, at the priors."""
-    _, fastest = jobs.fastest(step_seconds(jobs, priors.values(priors.center)))
-    return [jobs.steps[job] for job in fastest]
+        part = predict(jobs, priors)
+        seconds[rows], half[rows] = part.log_seconds, part.half_width
+        for row, step in zip(rows, part.steps, strict=True):
+            used[row] = step
+    whole = Predictions(seconds, half, tuple(used))
+    return Accuracy(steps=steps, predicted=whole, basis=basis, scores=scores_of(steps.steps, whole))

@@ -44,15 +44,18 @@ def prior_fit(priors: Priors) -> Fit:
 
 def log_seconds(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
     """Return the logarithm of the predicted seconds of each row: [rows]."""
-    fastest, _ = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
-    return np.log(fastest)
+    return predicted(jobs, priors, logarithms)[0]
+
+
+def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, Jobs]:
+    """Return the logarithm of the predicted seconds of each row, and each row's fastest job: [rows]."""
+    seconds, fastest = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
+    return np.log(seconds), jobs.only(fastest)
 
 
 def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
     """Return how the logarithm of each row's seconds changes with that of each parameter: [rows, parameters]."""
-    _, best = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
-    chosen = jobs.only(best)
-    center = log_seconds(chosen, priors, logarithms)
+    center, chosen = predicted(jobs, priors, logarithms)
     columns = []
     for index in range(len(logarithms)):
         moved = logarithms.copy()

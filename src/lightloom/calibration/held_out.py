@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lightloom.calibration.fit import Fit, fit, log_seconds, prior_fit, sensitivity
+from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivity
 from lightloom.calibration.intervals import Predictions, half_widths, scatter_of
 from lightloom.calibration.jobs import Jobs
 from lightloom.calibration.priors import Priors
@@ -41,20 +41,21 @@ def predict_held_out(
         fold: which rows are left out together: [rows].
         advance: told after each fit.
     """
-    predicted = np.zeros(jobs.rows)
+    seconds, steps = np.zeros(jobs.rows), np.empty(jobs.rows, np.object_)
     fits, slopes = [], np.zeros((jobs.rows, len(priors.names)))
     for number in range(fold.max() + 1):
         out = fold == number
         other = fit(jobs.subset(~out), priors, fitted.logarithms) if (~out).any() else prior_fit(priors)
         tested = jobs.subset(out)
-        predicted[out] = log_seconds(tested, priors, other.logarithms)
+        seconds[out], fastest = predicted(tested, priors, other.logarithms)
+        steps[out] = fastest.steps
         slopes[out] = sensitivity(tested, priors, other.logarithms)
         fits.append(other)
         if advance is not None:
             advance(1)
-    errors = predicted - np.log(jobs.measured)
+    errors = seconds - np.log(jobs.measured)
     half = np.zeros(jobs.rows)
     for number, other in enumerate(fits):
         out = fold == number
         half[out] = half_widths(slopes[out], other, scatter_of(errors[~out]))
-    return Predictions(predicted, half)
+    return Predictions(seconds, half, tuple(steps))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.calibration.fit import NOISE, Fit
+from lightloom.calibration.rows import MeasuredStep
 from lightloom.core.arrays import Floats, Mask
 
 LEVEL = 0.9
@@ -31,6 +32,8 @@ class Predictions:
     log_seconds: Floats
     half_width: Floats
     """Of the 90 % interval of the logarithm."""
+    steps: tuple[MeasuredStep, ...]
+    """The rows as they are predicted: what they leave open, at its fastest."""
 
     @property
     def seconds(self) -> Floats:
