@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.accelerators.base import Accelerator, Work
-from lightloom.accelerators.kernels import SPREADS, KernelKind, KernelModel, KernelShapes, Rates
+from lightloom.accelerators.kernels import PRIORS, KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.accelerators.load import description, load_accelerator, names
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
@@ -142,7 +142,7 @@ def test_every_prior_has_a_source_and_a_spread(name: str) -> None:
     kernels = load_accelerator(name).kernels
     assert kernels is not None
     priors = kernels.priors()
-    assert priors.keys() == SPREADS.keys() == KernelModel.model_fields.keys() - {"compute_units", "spreads", "sources"}
+    assert priors.keys() == PRIORS.keys() == KernelModel.model_fields.keys() - {"compute_units", "spreads", "sources"}
     assert all(prior.value > 0 and 0 < prior.spread <= 1 and prior.source for prior in priors.values())
     stated = description(name)["kernels"]
     assert set(stated["sources"]) == set(stated) - {"spreads", "sources"}

@@ -12,6 +12,7 @@ Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Annotated, NamedTuple, Self
 
@@ -96,6 +97,70 @@ class Prior(NamedTuple):
     """Standard deviation of the parameter's logarithm."""
     source: str
     """Where the value comes from, or ``assumption: ...``."""
+    meaning: str
+    unit: str = ""
+    """Unit, empty for a fraction or a factor."""
+
+
+PRIORS: Mapping[str, Prior] = {
+    "gemm_fraction": Prior(
+        value=0.85,
+        spread=0.1,
+        source="Dao, FlashAttention-2, ICLR 2024, section 1: optimized GEMM reaches 80 to 90 % of A100's peak",
+        meaning="fraction of the peak that large products reach",
+    ),
+    "gemm_depth": Prior(
+        value=400.0,
+        spread=0.7,
+        source="assumption: filling the pipeline and writing a tile of 128 x 256 take as long as a depth of some "
+        "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
+        meaning="depth at which a product reaches half of its rate",
+    ),
+    "flash_forward": Prior(
+        value=0.4,
+        spread=0.3,
+        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 30 to 50 % of A100's peak forward",
+        meaning="fraction of the peak that flash attention reaches forward",
+    ),
+    "flash_backward": Prior(
+        value=0.3,
+        spread=0.3,
+        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 25 to 35 % backward",
+        meaning="the same backward",
+    ),
+    "memory_fraction": Prior(
+        value=0.82,
+        spread=0.1,
+        source="assumption: below the 0.9 of the data sheet that a copy reaches",
+        meaning="fraction of the memory's bandwidth that is reached",
+    ),
+    "fusion": Prior(
+        value=0.8,
+        spread=0.3,
+        source="assumption: bias, dropout and residual sum are one kernel (Shoeybi et al., Megatron-LM, 2019)",
+        meaning="traffic of element-wise operators that fusion leaves",
+    ),
+    "score_traffic": Prior(
+        value=1.0,
+        spread=0.3,
+        source="assumption: each score is read and written once a kernel",
+        meaning="traffic of the scores in unfused attention, relative to the count",
+    ),
+    "dispatch": Prior(
+        value=10e-6,
+        spread=0.5,
+        source="assumption: PyTorch takes 5 to 25 us to launch a kernel from Python",
+        meaning="seconds in which the host launches a kernel",
+        unit="s",
+    ),
+    "optimizer_traffic": Prior(
+        value=1.0,
+        spread=0.3,
+        source="assumption: each value is read and written once an update",
+        meaning="traffic of an update, relative to the count",
+    ),
+}
+"""Priors of the parameters that a calibration may change, where a :class:`KernelModel` states no others."""
 
 
 class KernelModel(Config):
@@ -103,28 +168,28 @@ class KernelModel(Config):
 
     compute_units: Count
     """Units that each make one tile of a product at a time: streaming multiprocessors."""
-    gemm_fraction: Fraction = 0.85
+    gemm_fraction: Fraction = PRIORS["gemm_fraction"].value
     """Fraction of the peak that large products reach."""
-    gemm_depth: Factor = 400.0
+    gemm_depth: Factor = PRIORS["gemm_depth"].value
     """Depth at which a product reaches half of its rate."""
-    flash_forward: Fraction = 0.4
+    flash_forward: Fraction = PRIORS["flash_forward"].value
     """Fraction of the peak that flash attention reaches forward, counting only the scores that are needed."""
-    flash_backward: Fraction = 0.3
+    flash_backward: Fraction = PRIORS["flash_backward"].value
     """The same backward."""
-    memory_fraction: Fraction = 0.82
+    memory_fraction: Fraction = PRIORS["memory_fraction"].value
     """Fraction of the memory's bandwidth that element-wise kernels reach."""
-    fusion: Factor = 0.8
+    fusion: Factor = PRIORS["fusion"].value
     """Traffic of element-wise operators that is left after fusion; 1 if each reads its inputs and writes its output."""
-    score_traffic: Factor = 1.0
+    score_traffic: Factor = PRIORS["score_traffic"].value
     """Traffic of the scores in unfused attention, relative to :data:`SCORE_ACCESSES`."""
-    dispatch: Seconds = 10e-6
+    dispatch: Seconds = PRIORS["dispatch"].value
     """Seconds that the host takes to launch a kernel; a pass takes no less than all of its kernels."""
-    optimizer_traffic: Factor = 1.0
+    optimizer_traffic: Factor = PRIORS["optimizer_traffic"].value
     """Traffic of an optimizer's update relative to ``optimizer_traffic_bytes`` of the training settings."""
     spreads: dict[str, float] = Field(default_factory=dict)
-    """Standard deviation of a parameter's logarithm, where it is not the one of :data:`SPREADS`."""
+    """Standard deviation of a parameter's logarithm, where it is not the one of :data:`PRIORS`."""
     sources: dict[str, str] = Field(default_factory=dict)
-    """Source of a parameter, where it is not the one of :data:`SOURCES`."""
+    """Source of a parameter, where it is not the one of :data:`PRIORS`."""
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
@@ -134,10 +199,14 @@ class KernelModel(Config):
         return self
 
     def priors(self) -> dict[str, Prior]:
-        """Return value, spread and source of every parameter that a calibration may change."""
+        """Return the prior of every parameter that a calibration may change."""
         return {
-            name: Prior(getattr(self, name), self.spreads.get(name, spread), self.sources.get(name, SOURCES[name]))
-            for name, spread in SPREADS.items()
+            name: prior._replace(
+                value=getattr(self, name),
+                spread=self.spreads.get(name, prior.spread),
+                source=self.sources.get(name, prior.source),
+            )
+            for name, prior in PRIORS.items()
         }
 
     def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
@@ -213,30 +282,3 @@ def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:
     """Return the kernels of some of the operators."""
     arrays = {name: getattr(kernels, name)[..., which] for name in KernelShapes._fields if name != "element_bytes"}
     return kernels._replace(**arrays)
-
-
-SPREADS: dict[str, float] = {
-    "gemm_fraction": 0.1,
-    "gemm_depth": 0.7,
-    "flash_forward": 0.3,
-    "flash_backward": 0.3,
-    "memory_fraction": 0.1,
-    "fusion": 0.3,
-    "score_traffic": 0.3,
-    "dispatch": 0.5,
-    "optimizer_traffic": 0.3,
-}
-"""Standard deviation of the logarithm of each parameter that a calibration may change."""
-SOURCES: dict[str, str] = {
-    "gemm_fraction": "Dao, FlashAttention-2, ICLR 2024, section 1: optimized GEMM reaches 80 to 90 % of A100's peak",
-    "gemm_depth": "assumption: filling the pipeline and writing a tile of 128 x 256 take as long as a depth of some "
-    "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
-    "flash_forward": "Dao, FlashAttention-2, section 1: FlashAttention reaches 30 to 50 % of A100's peak forward",
-    "flash_backward": "Dao, FlashAttention-2, section 1: FlashAttention reaches 25 to 35 % backward",
-    "memory_fraction": "assumption: below the 0.9 of the data sheet that a copy reaches",
-    "fusion": "assumption: bias, dropout and residual sum are one kernel (Shoeybi et al., Megatron-LM, 2019)",
-    "score_traffic": "assumption: each score is read and written once a kernel",
-    "dispatch": "assumption: PyTorch takes 5 to 25 us to launch a kernel from Python",
-    "optimizer_traffic": "assumption: each value is read and written once an update",
-}
-"""Source of each parameter's value."""

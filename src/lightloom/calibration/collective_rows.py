@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from lightloom.calibration.measured import measured_file, read_measured, read_table
+from lightloom.collectives.spec import Kind
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
 
-CollectiveName = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"]
-_PROGRAMS: dict[str, CollectiveName] = {
+_PROGRAMS: dict[str, Kind] = {
     "all_reduce_perf": "all-reduce",
     "all_gather_perf": "all-gather",
     "reduce_scatter_perf": "reduce-scatter",
@@ -36,16 +36,16 @@ _SIZES_OF_CSV = "size(B),count,type,time(ns)"
 
 
 class MeasuredCollective(Config):
-    """One timed collective."""
+    """A collective of one size among some GPUs, with the time that it took."""
 
     nodes: Annotated[int, Field(ge=1)]
     gpus: Annotated[int, Field(ge=2)]
     """GPUs altogether."""
-    collective: CollectiveName
+    collective: Kind
     nbytes: Annotated[float, Field(gt=0)]
     """As nccl-tests counts: an all-gather's output, an all-to-all's buffer of one rank."""
     time_us: Annotated[float, Field(gt=0)]
-    """Microseconds."""
+    """Duration of the collective, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class MeasuredCollectives:
 
 
 def read_collectives(
-    name: Path | str, *, gpus: int | None = None, collective: CollectiveName = "all-reduce"
+    name: Path | str, *, gpus: int | None = None, collective: Kind = "all-reduce"
 ) -> MeasuredCollectives:
     """Read a file of timed collectives in any of the three forms.
 
@@ -83,7 +83,7 @@ def read_collectives(
     return MeasuredCollectives(name=path.stem, sha256=digest, rows=tuple(rows))
 
 
-def _csv_of_sizes(text: str, path: Path, gpus: int | None, collective: CollectiveName) -> Iterator[MeasuredCollective]:
+def _csv_of_sizes(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
     """Rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts."""
     if gpus is None:
         raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
@@ -112,7 +112,7 @@ def _positive(cell: str, place: str) -> float:
     return value
 
 
-def _printed(text: str, path: Path, gpus: int | None, collective: CollectiveName) -> Iterator[MeasuredCollective]:
+def _printed(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
     """Rows that a program of nccl-tests printed; its heading names ranks and hosts."""
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
     ranks = len(hosts) or gpus
@@ -137,5 +137,5 @@ def _printed(text: str, path: Path, gpus: int | None, collective: CollectiveName
             yield _row(len(set(hosts)) or 1, ranks, kind, float(cells[0]), sum(times) / len(times))
 
 
-def _row(nodes: int, gpus: int, collective: CollectiveName, nbytes: float, time_us: float) -> MeasuredCollective:
+def _row(nodes: int, gpus: int, collective: Kind, nbytes: float, time_us: float) -> MeasuredCollective:
     return MeasuredCollective(nodes=nodes, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)

@@ -111,21 +111,22 @@ def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]
     """Return the entries of a calibration file for fitted parameters."""
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
-        prior.name: CalibratedParameter(
-            value=_rounded(value),
+        name: CalibratedParameter(
+            value=rounded(value),
             prior=prior.value,
             prior_spread=prior.spread,
-            spread=_rounded(after),
+            spread=rounded(after),
             determined=bool(after < DETERMINED * prior.spread),
             unit=prior.unit,
             meaning=prior.meaning,
             source=prior.source,
         )
-        for prior, value, after in zip(priors.priors, np.exp(fitted.logarithms), spread, strict=True)
+        for (name, prior), value, after in zip(priors.by_name.items(), np.exp(fitted.logarithms), spread, strict=True)
     }
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a value as files of calibrations show it, to six digits."""
     return float(f"{value:.6g}")
 
 
@@ -136,7 +137,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
         ConfigError: the file cannot be written.
     """
     document = calibration.model_dump(mode="json")
-    covariance = [[_rounded(entry) for entry in row] for row in document.pop("covariance")]
+    covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
     head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
     rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
     write_atomically(path, f"{head}covariance:\n{rows}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from lightloom.calibration.rows import MeasuredStep
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError
 
+Cell = TypeVar("Cell", bound=np.generic)
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
 _VIRTUAL_STAGES = (1, 2, 3, 4, 5, 6, 8)
 
@@ -35,33 +37,27 @@ class Jobs:
     """What all rows were measured on; its memory bandwidth is stated by each row."""
 
     @cached_property
-    def _columns(self) -> dict[str, Floats]:
+    def _columns(self) -> dict[tuple[str, type], NDArray[np.generic]]:
         """Columns that were read before: a fit reads each of them thousands of times."""
         return {}
 
+    def _column(self, name: str, kind: type[Cell]) -> NDArray[Cell]:
+        if (name, kind) not in self._columns:
+            self._columns[name, kind] = np.array([getattr(step, name) for step in self.steps], kind)
+        return cast("NDArray[Cell]", self._columns[name, kind])
+
     def column(self, name: str) -> Floats:
         """Return a column of numbers as floats."""
-        if name not in self._columns:
-            self._columns[name] = np.array([getattr(step, name) for step in self.steps], np.float64)
-        return self._columns[name]
+        return self._column(name, np.float64)
 
     def where(self, name: str, *values: str) -> Mask:
         """Return the jobs of which a column has one of these values."""
-        return np.isin(self._texts(name), values)
+        return np.isin(self._column(name, np.str_), values)
 
     @cached_property
     def peak(self) -> Floats:
         """FLOP/s of each job's precision on the data sheet."""
         return np.array([self.accelerator.peak_rate(step.precision) for step in self.steps])
-
-    @cached_property
-    def _text_columns(self) -> dict[str, NDArray[np.str_]]:
-        return {}
-
-    def _texts(self, name: str) -> NDArray[np.str_]:
-        if name not in self._text_columns:
-            self._text_columns[name] = np.array([getattr(step, name) for step in self.steps], np.str_)
-        return self._text_columns[name]
 
     @cached_property
     def share(self) -> Floats:

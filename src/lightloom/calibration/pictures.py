@@ -1,4 +1,4 @@
-"""Pictures of accuracy."""
+"""The picture of predicted against measured steps, from judged tables."""
 
 from __future__ import annotations
 

@@ -11,15 +11,13 @@ from pydantic import Field, model_validator
 from lightloom.accelerators.base import Precision
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.measured import measured_file, read_measured, read_table
+from lightloom.clusters.settings import Attention
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.fields import Config
+from lightloom.parallelism.sharding import Sharding
 
 Natural = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
-
-Sharding = Literal["none", "zero-1", "zero-2", "zero-3", "hybrid"]
-"""What data-parallel ranks divide among themselves: nothing, the optimizer's state, gradients too, parameters too;
-``hybrid`` divides all three inside a node and copies them across nodes."""
 
 
 class MeasuredStep(Config):
@@ -53,6 +51,7 @@ class MeasuredStep(Config):
     virtual_stages: Natural | None = None
     """Chunks of the model in each pipeline stage; None where it was not published."""
     sharding: Sharding
+    """What data-parallel ranks divide among themselves (:mod:`lightloom.parallelism.sharding`)."""
     micro_batch: Natural | None = None
     """Sequences of a micro-batch; the last one of a rank is smaller where they do not divide; None where it was not
     published."""
@@ -60,7 +59,7 @@ class MeasuredStep(Config):
     """Sequences of a step."""
     recomputation: Literal["none", "selective", "full"]
     sequence_parallel: Literal["no", "yes"]
-    attention: Literal["unfused", "flash"]
+    attention: Attention
     precision: Precision
     gradient_bytes: Natural
     """Bytes of one gradient element on the wire."""
@@ -97,7 +96,7 @@ class MeasuredStep(Config):
 
     @property
     def tokens_per_second_and_gpu(self) -> float:
-        """Throughput as measured."""
+        """Tokens of a step per second and GPU, as measured."""
         return self.global_batch * self.sequence_length / self.step_s / self.gpus
 
 
@@ -112,10 +111,6 @@ class MeasuredSteps:
 
     def __len__(self) -> int:
         return len(self.steps)
-
-    def models(self) -> list[str]:
-        """Return the sizes of the models, in the order of their first rows."""
-        return list(dict.fromkeys(step.model for step in self.steps))
 
 
 def read_steps(name: Path | str) -> MeasuredSteps:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives
-from lightloom.calibration.document import CalibrationRows
+from lightloom.calibration.document import CalibrationRows, rounded
 from lightloom.calibration.priors import kernel_model, node_link
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
@@ -133,7 +133,7 @@ def _fit_tier(
     errors = _seconds(columns, solved.x) / seconds - 1
     return TierCalibration(
         tier=name,
-        values=Tier(**{key: float(f"{value:.6g}") for key, value in zip(names, np.exp(solved.x), strict=True)}),
+        values=Tier(**{key: rounded(value) for key, value in zip(names, np.exp(solved.x), strict=True)}),
         spreads={key: float(f"{value:.4g}") for key, value in zip(names, left, strict=True)},
         prior_spreads=dict(zip(names, spread.tolist(), strict=True)),
         rows=CalibrationRows(table=measured.name, sha256=measured.sha256, count=len(rows)),

@@ -11,11 +11,14 @@ Sources: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 
 from lightloom.core.arrays import Ints, Mask
 
-SHARDINGS = ("none", "zero-3", "zero-1", "zero-2", "hybrid")
+Sharding = Literal["none", "zero-3", "zero-1", "zero-2", "hybrid"]
+SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 """The first two are those of data parallelism alone, exchange by exchange."""
 NONE, ZERO_3, ZERO_1, ZERO_2, HYBRID = range(len(SHARDINGS))
 """Their places in :data:`SHARDINGS`."""
