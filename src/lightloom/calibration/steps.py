@@ -51,8 +51,10 @@ class _Step:
         whole = np.floor(self._jobs.share / batch)
         rest = self._jobs.share - whole * batch
         stage, head = self._micro_batch(batch)
-        rest_stage, rest_head = self._micro_batch(np.where(rest > 0, rest, batch))
-        last = np.where(rest > 0, rest_stage + rest_head, 0.0)
+        last = np.zeros_like(rest)
+        if rest.any():
+            rest_stage, rest_head = self._micro_batch(np.where(rest > 0, rest, batch))
+            last = np.where(rest > 0, rest_stage + rest_head, 0.0)
         bubble = (self._pp - 1) / self._virtual * stage
         return whole * (stage + head) + last + bubble + self._sends(batch, whole) + self._end()
 
