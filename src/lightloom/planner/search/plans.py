@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.plan import MemoryUse
-from lightloom.parallelism.recomputation import repeated_operators
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
@@ -216,7 +218,7 @@ class Counts:
         return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanSearch:
     """Every plan that was simulated, on all clusters together and on the electrical reference."""
 
@@ -257,12 +259,16 @@ class PlanSearch:
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
         if not hardware:
             flops -= sum(each.recomputed_flops for each in self.graph.operators)
-        if hardware and isinstance(plan.choice, Strategy):
-            again = repeated_operators(self.graph, plan.choice.recomputation)
-            forward = [operator.forward_flops for operator in self.graph.operators]
-            flops += sum(count for count, repeated in zip(forward, again, strict=True) if repeated)
+        elif isinstance(plan.choice, Strategy):
+            flops += self._repeated_flops[plan.choice.recomputation]
         peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
         return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0
+
+    @cached_property
+    def _repeated_flops(self) -> dict[str, int]:
+        """FLOPs of the forward passes that are repeated, by recomputation."""
+        forward = [operator.forward_flops for operator in self.graph.operators]
+        return {name: sum(compress(forward, repeated_operators(self.graph, name))) for name in RECOMPUTATIONS}
 
     @property
     def distinct(self) -> dict[int, Plan]:
