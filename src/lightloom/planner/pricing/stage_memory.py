@@ -6,7 +6,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
-from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS
+from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS, repetitions
 from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.replica_exchanges import Held, shares
@@ -22,17 +22,17 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
     edges = job.chunks(rows)
     combination, row = combinations(rows)
     kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
-    state = _state(job, rows) + _flying(rows, kept)
+    state = _state(job, rows, edges) + _flying(rows, kept)
     fullest: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
     return fullest
 
 
-def _state(job: Job, rows: Strategies) -> Floats:
+def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Bytes of parameters, gradients and optimizer state: [rows, stages].
 
     Gathered units of data parallelism alone are left out.
     """
-    settings, edges, stages = job.settings, job.chunks(rows), int(rows.pp[0])
+    settings, stages = job.settings, int(rows.pp[0])
     combination, row = combinations(rows)
     held = Held(*(column[row] for column in job.held_parameters(combination, edges).by_stage(stages)))
     held.dense[:, 0] += job.graph.unused_parameters
@@ -80,11 +80,8 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     divisor = np.where(in_slices, rows.tp[:, None], 1)
     saved, regenerated = columns.kept(rows.samples) / divisor, columns.regenerated(rows.samples) / divisor
     ends, first = np.append(starts, len(job.graph.operators)), np.searchsorted(starts, edges[:-1])
-    dropped = np.select(
-        [(rows.recomputation == RECOMPUTATIONS.index(name))[:, None] for name in ("full", "selective")],
-        [columns["in_block"][None, :], columns["inside_core"][None, :]],
-        0,
-    )
+    # What is recomputed is dropped, except outputs of attention's inside that other operators read.
+    dropped = repetitions(columns["in_block"], columns["inside_core"], rows.recomputation)
     scores = columns["scores"] * rows.samples[:, None] / columns.batch / rows.tp[:, None]
     score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
     again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]

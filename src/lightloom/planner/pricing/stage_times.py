@@ -150,7 +150,13 @@ class Job:
     def stages(self, count: int) -> Ints:
         """First operator of each of ``count`` parts, and the number of operators, balanced for the batch of a rank in
         the settings."""
-        return cuts(self._work, self.starts, count)
+        if count not in self._stages:
+            self._stages[count] = cuts(self._work, self.starts, count)
+        return self._stages[count]
+
+    @cached_property
+    def _stages(self) -> dict[int, Ints]:
+        return {}
 
     @cached_property
     def _work(self) -> Floats:
