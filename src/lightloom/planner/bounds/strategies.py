@@ -26,7 +26,7 @@ from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARD
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
-from lightloom.planner.pricing.stage_exchanges import distance
+from lightloom.planner.pricing.stage_exchanges import Group, distance, served, unique_groups
 from lightloom.planner.pricing.stage_memory import stage_memory
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.pipelined import StageTimes
@@ -63,15 +63,8 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     for kind, wanted, ranks, between, by in kinds:
         which = np.flatnonzero(wanted & (ranks > 1))
         spread = distance(job.fabric, between[which])
-        groups, row = unique_groups(strategies.algorithm[which], ranks[which], spread, by[which])
-        refused = np.array(
-            [
-                job.pricing.refusal(kind, strategies.algorithms[name], count, sent, away) is not None
-                for name, count, away, sent in groups
-            ],
-            np.bool_,
-        )
-        found[which] &= ~refused[row]
+        columns = (strategies.algorithm[which], ranks[which], spread, by[which])
+        found[which] &= served(job.pricing, kind, strategies.algorithms, *columns)
     return found
 
 
@@ -159,10 +152,6 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
     return found
 
 
-_Group = tuple[int, int, int, float]
-"""Algorithm (an index), ranks, stride, ratio."""
-
-
 class PriceLines:
     """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and ratio.
 
@@ -175,7 +164,7 @@ class PriceLines:
         self._pricing = pricing
         self._algorithms = algorithms
         self._hidden_setup = hidden_setup
-        self._lines: dict[tuple[Kind, _Group], list[LowerPrice]] = {}
+        self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
 
     def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         """Seconds: 0 where nothing is sent or there is one rank, infinite where no algorithm serves.
@@ -192,7 +181,7 @@ class PriceLines:
         alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
         return np.where((nbytes > 0) & ~alone, bound, 0.0)
 
-    def _of_group(self, kind: Kind, group: _Group) -> list[LowerPrice]:
+    def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
             return []
         if (kind, group) not in self._lines:
@@ -212,13 +201,3 @@ def _columns(table: Sequence[LowerPrice | None], row: Ints, nbytes: Floats, shap
         if line is not None and not isinstance(line, PriceLine):
             bound = np.where((row == place).reshape(shape), line.column(nbytes), bound)
     return bound
-
-
-def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats) -> tuple[list[_Group], Ints]:
-    """The different groups of ranks, (algorithm, ranks, stride, ratio), and the group of each row."""
-    code = algorithm
-    for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
-        code = code * (int(column.max(initial=0)) + 1) + column
-    _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, stride, ratio))
-    return list(zip(*columns, strict=True)), row

@@ -7,18 +7,22 @@ their ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lightloom.collectives.spec import Kind
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.operators import OperatorColumns
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.group_prices import Pricing
 
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
 """Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""
+
+Group = tuple[int, int, int, float]
+"""Algorithm (an index), ranks, stride, ratio."""
 
 
 def pass_exchanges(
@@ -43,9 +47,7 @@ def pass_exchanges(
     for kind, which, out, of, nbytes in exchanges:
         if len(which):
             place = np.ix_(which, of)
-            out[place] += exchange_time(
-                kind, rows.algorithm[which], rows.tp[which], _beside(which), np.ones(len(which)), nbytes[place]
-            )
+            out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
     which = np.flatnonzero(rows.ep > 1)
     if len(which):
         # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
@@ -73,10 +75,14 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
         every = np.tile(nbytes, (len(which), 1))
-        found[which] = exchange_time(
-            "all-reduce", rows.algorithm[which], rows.tp[which], _beside(which), np.ones(len(which)), every
-        )
+        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, exchange_time)
     return found
+
+
+def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
+    beside, uncompressed = np.ones(len(rows), np.int64), np.ones(len(rows))
+    return exchange_time(kind, rows.algorithm, rows.tp, beside, uncompressed, nbytes)
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
@@ -84,10 +90,25 @@ def distance(fabric: Fabric, stride: Ints) -> Ints:
     return stride if fabric.distance_matters else np.ones_like(stride)
 
 
-def _beside(rows: Ints) -> Ints:
-    return np.ones(len(rows), np.int64)
-
-
 def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
     """Groups that divide the same channels: [rows]; 1 without ``sharing``."""
     return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
+
+
+def served(
+    pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats
+) -> Mask:
+    """Return the rows whose groups can have a kind of collective, by an index in ``algorithms``: [rows]."""
+    groups, row = unique_groups(algorithm, ranks, stride, ratio)
+    refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
+    return np.array([refusal is None for refusal in refusals], np.bool_)[row]
+
+
+def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats) -> tuple[list[Group], Ints]:
+    """The different groups of ranks, (algorithm, ranks, stride, ratio), and the group of each row."""
+    code = algorithm
+    for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
+        code = code * (int(column.max(initial=0)) + 1) + column
+    _, first, row = np.unique(code, return_index=True, return_inverse=True)
+    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, stride, ratio))
+    return list(zip(*columns, strict=True)), row

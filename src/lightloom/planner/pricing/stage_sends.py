@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.spec import Kind
-from lightloom.core.arrays import Floats, Mask
+from lightloom.core.arrays import Floats
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, served, tensor_exchange
 
 GATHER: Kind = "all-gather"
 """Makes the slices whole again."""
@@ -54,10 +54,13 @@ def gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_tim
     """Return what tensor groups gather when slices are sent."""
     nbytes = crossing.total - crossing.sliced
     seconds = np.full(nbytes.shape, np.inf)
-    which = np.flatnonzero((rows.tp > 1) & _admitted(rows, pricing) & (int(rows.pp[0]) > 1))
+    which = np.flatnonzero((rows.tp > 1) & (rows.pp > 1))
+    groups = rows.rows(which)
+    one = np.ones(len(which), np.int64)
+    columns = (groups.algorithm, groups.tp, one, one.astype(np.float64))
+    which = which[served(pricing, GATHER, rows.algorithms, *columns)]
     if len(which):
-        beside, plain = np.ones(len(which), np.int64), np.ones(len(which))
-        seconds[which] = exchange_time(GATHER, rows.algorithm[which], rows.tp[which], beside, plain, nbytes[which])
+        seconds[which] = tensor_exchange(GATHER, rows.rows(which), nbytes[which], exchange_time)
     return Gathers(nbytes, seconds)
 
 
@@ -72,13 +75,3 @@ def sends(rows: Strategies, crossing: Crossing, gather: Gathers, rate: Floats, l
     for column in columns:
         column[:, 0] = 0.0
     return Sends(*columns)
-
-
-def _admitted(rows: Strategies, pricing: Pricing) -> Mask:
-    """Rows whose tensor groups can gather: [rows]."""
-    pairs, row = np.unique(np.stack([rows.algorithm, rows.tp]), axis=1, return_inverse=True)
-    admitted = [
-        tp == 1 or pricing.refusal(GATHER, rows.algorithms[algorithm], tp, 1.0) is None
-        for algorithm, tp in pairs.T.tolist()
-    ]
-    return np.array(admitted, np.bool_)[row]

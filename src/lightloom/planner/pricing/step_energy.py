@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.spec import Kind
-from lightloom.core.arrays import Floats, Ints
+from lightloom.collectives.cost.price import Cost
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime
+from lightloom.planner.pricing.stage_exchanges import tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER
 from lightloom.planner.pricing.stage_times import Job, sent_ratio
-from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_seconds
+from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_costs, exchange_seconds
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
 from lightloom.simulation.placed_step import PlacedStep
 
@@ -46,7 +45,7 @@ def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEne
 
 def _staged(job: Job, strategy: Strategy) -> float | None:
     """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
-    rows, joules = Strategies.of(strategy), _joules_of_each_rank(job, strategy)
+    rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
     exchanges = job.stage_exchanges(rows, joules, sharing=False)
     replicas, units = exchanges.replicas, job.units(job.chunks(rows))
     # Parameters of a unit are gathered for the forward and for the backward pass.
@@ -57,37 +56,22 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
     once = float((replicas.gather + replicas.exchange + exchanges.token_gradients).sum())
     sent = job.sends(rows, exchange_seconds(job, strategy.algorithm))
-    gathered = 0.0
-    if sent.gathered.any():
-        gathered = float(
-            joules(GATHER, rows.algorithm, rows.tp, np.ones_like(rows.tp), np.ones(1), sent.gathered).sum()
-        )
+    gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
     ranks = strategy.dp * strategy.tp
-    sends = _sends(job, strategy, sent.nbytes[0], ranks)
+    sends = _sends(job, whole * float(sent.nbytes.sum()), ranks)
     return None if sends is None else sends + ranks * (passes + once + 2 * whole * gathered)
 
 
-def _joules_of_each_rank(job: Job, strategy: Strategy) -> ExchangeTime:
-    """Joules of one rank in the place of the seconds of an exchange."""
-
-    def joules(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
-        count = int(ranks[0])
-        if count == 1:
-            return np.zeros_like(nbytes)
-        price = job.pricing.price(strategy.algorithm, count, float(ratio[0]), int(stride[0]))
-        sizes, where = np.unique(nbytes, return_inverse=True)
-        # None, without a source, becomes not-a-number.
-        energies = [price(kind, float(size)).cost.energy if size else 0.0 for size in sizes]
-        return (np.array(energies, np.float64) / count)[where].reshape(nbytes.shape)
-
-    return joules
+def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
+    """Joules of one of the ranks; None without a source."""
+    return None if cost.energy is None else cost.energy / ranks
 
 
-def _sends(job: Job, strategy: Strategy, nbytes: Floats, ranks: int) -> float | None:
-    """Joules of the sends between stages, of so many ranks in each and so many bytes a rank to each chunk."""
+def _sends(job: Job, nbytes: float, ranks: int) -> float | None:
+    """Joules of the sends between stages of so many ranks, each of which sends so many bytes forward and back."""
     source = np.arange(job.fabric.ranks)
     away = (source + ranks) % job.fabric.ranks
-    both_ways = 2 * strategy.global_batch / strategy.dp / strategy.samples * float(nbytes.sum()) * ranks
+    both_ways = 2 * nbytes * ranks
     if not both_ways:
         return 0.0
     return sending_energy(job.fabric, np.full(len(source), both_ways / len(source)), source, away)

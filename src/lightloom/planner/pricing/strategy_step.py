@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -18,8 +18,7 @@ from lightloom.parallelism.recomputation import repeated_operators
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.engine import run
@@ -27,8 +26,6 @@ from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.simulation.timeline import Timeline
-
-ExchangePrices = SchedulePrices | CheapestPrices
 
 
 class ExchangeUse(NamedTuple):
@@ -118,8 +115,7 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     rows = Strategies.of(strategy)
     sends = job.sends(rows, exchange_seconds(job, strategy.algorithm))
     recorded = exchange_seconds(job, strategy.algorithm, uses)
-    if sends.gathered.any():
-        recorded(GATHER, rows.algorithm, rows.tp, np.ones_like(rows.tp), np.ones(1), sends.gathered)
+    tensor_exchange(GATHER, rows, sends.gathered, recorded)
     return job.stage_times(rows, recorded, sends).row(0)
 
 
@@ -164,23 +160,37 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
 
 def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
     """Return the seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
+    return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
 
-    def seconds(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+
+def exchange_costs(
+    job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
+) -> ExchangeTime:
+    """Return the costs of exchanges by verified schedules, in the place of their seconds.
+
+    Args:
+        job: where they take place.
+        name: the algorithm.
+        amount: what a collective costs among so many ranks; None, where that is unknown, becomes not-a-number.
+        uses: takes the exchanges.
+    """
+
+    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         if ranks[0] == 1:
             return np.zeros_like(nbytes)
         group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
         price = job.pricing.price(*group)
         sizes, where = np.unique(nbytes, return_inverse=True)
-        of_size = [price(kind, float(size)).cost.repeated_time if size else 0.0 for size in sizes]
+        of_size = [amount(price(kind, float(size)).cost, group[1]) if size else 0.0 for size in sizes]
         if uses is not None:
             uses.extend(
                 ExchangeUse(kind, group[1], group[3], size, job.pricing.algorithm(kind, size, *group))
                 for size in sizes.tolist()
                 if size
             )
-        return np.array(of_size)[where].reshape(nbytes.shape)
+        return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
 
-    return seconds
+    return amounts
 
 
 def _largest(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
