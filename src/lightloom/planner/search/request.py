@@ -65,13 +65,11 @@ class Pins:
         for name, value in self:
             if value is not None:
                 names = {"recomputation": RECOMPUTATIONS, "sharding": SHARDINGS}.get(name)
-                if name == "micro_batch":
-                    matching &= rows.samples == value
-                    continue
                 number = value if names is None else names.index(str(value))
                 # One replica is neither sharded nor not.
                 free = (rows.dp == 1) if name == "sharding" else False
-                matching &= (getattr(rows, name) == number) | free
+                column = rows.samples if name == "micro_batch" else getattr(rows, name)
+                matching &= (column == number) | free
         return matching
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
@@ -169,7 +167,9 @@ class SearchRequest:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(name, value, known)
-        assert self.kinds  # Raises where no kind is left.
+        kinds, reason = self._searched()
+        if not kinds:
+            raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
 
     @property
     def most_micro_batches(self) -> int:
@@ -179,18 +179,15 @@ class SearchRequest:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Strategies that are searched: only data parallelism with the paper's cost model or without overlap, no placed
-        plans where degrees are pinned.
+        plans where degrees are pinned."""
+        return self._searched()[0]
 
-        Raises:
-            UnsupportedError: none of those that are asked for.
-        """
-        kinds, reason = tuple(dict.fromkeys(self.strategies)), ""
+    def _searched(self) -> tuple[tuple[str, ...], str]:
+        """Return the strategies that are searched, and what leaves out the others."""
+        kinds = tuple(dict.fromkeys(self.strategies))
         if self.cost_model == "paper" or not self.overlap:
             reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
-            kinds = tuple(kind for kind in kinds if kind in DATA_PARALLEL)
-        elif self.pins:
-            reason = "a pinned degree, sharding or recomputation"
-            kinds = tuple(kind for kind in kinds if kind != "placed")
-        if not kinds:
-            raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
-        return kinds
+            return tuple(kind for kind in kinds if kind in DATA_PARALLEL), reason
+        if self.pins:
+            return tuple(kind for kind in kinds if kind != "placed"), "a pinned degree, sharding or recomputation"
+        return kinds, ""
