@@ -35,7 +35,7 @@ class Place:
 def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerator:
     """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
 
-    An efficiency that differs from the base's replaces its kernel model.
+    An efficiency that is set over a base replaces the base's kernel model.
 
     Raises:
         ConfigError: an unknown name, or a field that is missing, unknown or out of range.

@@ -82,10 +82,10 @@ def kernel_shapes(
 
     Args:
         columns: those of :func:`kernel_columns`.
-        flops: of the forward passes, undivided, [rows, operators].
+        flops: FLOPs of the forward passes, undivided, [rows, operators].
         repetition: FLOPs of the backward pass for each of the forward pass, [rows, operators]: 1 makes the gradient of
             the weights, 2 that of the input as well.
-        element_bytes: of one element.
+        element_bytes: bytes of one element.
         divisors: how the products are divided among ranks.
     """
     kind, n, k = columns["kernel_kind"], columns["kernel_n"], columns["kernel_k"]

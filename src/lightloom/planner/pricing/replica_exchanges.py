@@ -48,33 +48,33 @@ class UnitExchanges(NamedTuple):
     """Seconds of the exchanges of one unit, each [rows, chunks]; 0 where parameters stay for the whole step."""
 
     gather: Floats
-    """Of its parameters, for each pass."""
+    """All-gather of its parameters, once in each pass."""
     scatter: Floats
-    """Of its gradients, for each micro-batch."""
+    """Reduce-scatter of its gradients, once in each micro-batch."""
 
 
 class ReplicaExchanges(NamedTuple):
     """Seconds of exchanges between replicas."""
 
     first: UnitExchanges
-    """Of the first unit of each chunk."""
+    """Exchanges of the first unit of each chunk."""
     other: UnitExchanges
-    """Of each other unit, on average."""
+    """Exchanges of each other unit, on average."""
     gather: Floats
-    """Of a stage's parameters, once: [rows, stages]."""
+    """All-gather of a stage's parameters, once a step: [rows, stages]."""
     exchange: Floats
-    """Of a stage's gradients, once: [rows, stages]."""
+    """All-reduce or reduce-scatter of a stage's gradients, once a step: [rows, stages]."""
 
 
 class _Group(NamedTuple):
     """Replicas that hold the same parameters."""
 
     held: Floats
-    """[rows, chunks or stages]."""
+    """Parameters of each replica: [rows, chunks] or [rows, stages]."""
     rows: Mask
     """Rows that have such replicas: [rows]."""
     ranks: Ints
-    """[rows]."""
+    """Number of replicas: [rows]."""
     stride: Ints
     """Distance between neighbours, in ranks: [rows]."""
 
@@ -96,6 +96,7 @@ class ReplicaPrices:
         self._fabric = fabric
         self._exchange_time = exchange_time
         self._sharing = sharing
+        self._within = node_replicas(rows.dp, rows.tp, fabric.node_ranks)
 
     def exchanges(self, held: Held, first: Held, units: Ints) -> ReplicaExchanges:
         """Return the seconds of all exchanges.
@@ -108,17 +109,15 @@ class ReplicaPrices:
         rows, settings = self._rows, self._settings
         sharding, stages = rows.sharding, int(rows.pp[0])
         gather, exchange = np.zeros((len(rows), stages)), np.zeros((len(rows), stages))
-        within = node_replicas(rows.dp, rows.tp, self._fabric.node_ranks)
         for group in self._holders(held.by_stage(stages)):
             self._add("all-reduce", group, sharding == NONE, settings.gradient_bytes, exchange)
             once = (sharding == ZERO_1) | (sharding == ZERO_2)
             self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
             self._add("reduce-scatter", group, sharding == ZERO_1, settings.gradient_bytes, exchange)
             self._add("reduce-scatter", group, sharding == ZERO_2, settings.sharded_gradient_bytes, exchange)
-        across = _Group(
-            held.by_stage(stages).dense / within[:, None], sharding == HYBRID, rows.dp // within, rows.tp * within
-        )
-        self._add("all-reduce", across, sharding == HYBRID, settings.sharded_gradient_bytes, exchange)
+        within, hybrid = self._within, sharding == HYBRID
+        across = _Group(held.by_stage(stages).dense / within[:, None], hybrid, rows.dp // within, rows.tp * within)
+        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, exchange)
         others = np.maximum(units - 1, 1)
         other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
         return ReplicaExchanges(self._unit(first), self._unit(other), gather, exchange)
@@ -127,10 +126,9 @@ class ReplicaPrices:
         """Return the seconds of the exchanges of one unit of each chunk."""
         rows, settings = self._rows, self._settings
         gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
-        within = node_replicas(rows.dp, rows.tp, self._fabric.node_ranks)
         chosen = gathers_in_passes(rows.sharding)
         for group in self._holders(held):
-            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, within, group.ranks))
+            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
             self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
             self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
         return UnitExchanges(gather, scatter)
