@@ -113,6 +113,23 @@ def test_what_is_kept_grows_with_the_batch(mode: str) -> None:
     assert graph.with_element_bytes(2).saved_bytes == graph.saved_bytes // 2
 
 
+class Normalised(nn.Module):
+    """A normalisation whose output is kept as a vector."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x).flatten().square()
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, partial(nn.InstanceNorm1d, affine=True), partial(nn.GroupNorm, 2)])
+def test_of_normalisations_only_statistics_over_samples_stay(norm: Any) -> None:
+    graphs = [trace(Normalised(norm(8)), torch.zeros(batch, 8, 5), batch=batch, name="n") for batch in (BATCH, 12)]
+    assert graphs[0].with_batch(12).saved_bytes == graphs[1].saved_bytes
+
+
 def test_masks_of_dropout_are_bytes_at_any_precision() -> None:
     class Dropped(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -24,6 +24,8 @@ class Origin:
     sampled: bool = False
     """Depends on the samples."""
     axes: tuple[str, ...] | None = None
+    over_samples: bool = False
+    """Statistics over all samples, one for each channel, which do not grow with the batch."""
 
     @property
     def constant(self) -> bool:

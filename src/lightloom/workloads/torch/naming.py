@@ -89,6 +89,11 @@ def is_dropout(word: str) -> bool:
     return _KIND.get(word) == "dropout"
 
 
+def is_channel_statistic(word: str, output: Tensor) -> bool:
+    """Whether an ATen call in a function of that label returns statistics of a batch normalisation: [channel]."""
+    return _KIND.get(word) == "batch_norm" and output.dim() == 1
+
+
 def output_dimensions(
     shape: Sequence[int], batch: int | None, axes: Sequence[str] | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:

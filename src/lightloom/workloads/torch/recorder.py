@@ -179,7 +179,9 @@ class Recorder:
         frame.last = outputs
         for tensor in outputs:
             key = key_of(tensor)
-            origin = Origin(tensor.untyped_storage(), frame.word if alive else None, None, sampled)
+            statistic = naming.is_channel_statistic(frame.word, tensor)
+            producer = frame.word if alive else None
+            origin = Origin(tensor.untyped_storage(), producer, sampled=sampled, over_samples=statistic)
             if key in operand_keys and key not in frame.own:
                 if alive:
                     frame.changed[key] = tensor
@@ -207,7 +209,7 @@ class Recorder:
         for key, origin in frame.own.items():
             # A constant that a function made on the way (an attention mask) stays one.
             producer = operator.name if not origin.constant else None
-            self._origins[key] = Origin(origin.storage, producer, None, sampled and producer is not None, axes)
+            self._origins[key] = replace(origin, producer=producer, sampled=sampled and producer is not None, axes=axes)
         for key, tensor in frame.changed.items():
             self._origins[key] = Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
 

@@ -43,8 +43,6 @@ class Kept:
     """Checkpoint region that makes it anew; empty if it is kept throughout."""
     reader: int
     """Index of the operator that keeps it first."""
-    is_vector: bool
-    """Of one dimension: a batch normalisation keeps its statistics of channels so."""
 
 
 @dataclass(slots=True)
@@ -85,7 +83,7 @@ class SavedTensors:
             size = -(-size // self._unit) * ELEMENT_BYTES
         elif mask:
             size //= tensor.element_size()
-        self._kept[key] = Kept(storage, size, floating, region, reader, tensor.dim() == 1)
+        self._kept[key] = Kept(storage, size, floating, region, reader)
 
     def keep_statistic(self, rows: int, reader: int) -> None:
         """Note one float32 for each row of what operator number ``reader`` computes."""
@@ -100,8 +98,8 @@ class SavedTensors:
             producer = origin.producer if origin is not None else None
             index = kept.reader if producer is None else position[producer]
             if index < len(operators):
-                statistic = kept.is_vector and operators[index].kind == "batch_norm"
-                self._add(sums[index], kept, sampled=origin is not None and origin.sampled and not statistic)
+                sampled = origin is not None and origin.sampled and not origin.over_samples
+                self._add(sums[index], kept, sampled=sampled)
         for index, nbytes in self._statistics.items():
             if operators[index].checkpoint:
                 sums[index].recomputed += nbytes
