@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path / "file"))
     assert load_workload("hdc", batch=5).batch == 5
+
+
+@pytest.mark.parametrize("changed", ["graph.py", "operator.py", "torch/recorder.py", "torch/zoo/resnet.py"])
+def test_the_cache_is_of_this_tracer_and_form_of_graphs(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(Path(load.__file__).parent, tmp_path / "workloads")
+    monkeypatch.setattr(load, "__file__", str(tmp_path / "workloads" / "load.py"))
+    before = load._source_hash.__wrapped__()
+    with (tmp_path / "workloads" / changed).open("a") as file:
+        file.write("# changed")
+    assert load._source_hash.__wrapped__() != before
 
 
 def test_each_sequence_length_has_its_own_entry() -> None:

@@ -85,8 +85,8 @@ def _read(path: Path) -> ComputeGraph | None:
 def _source_hash() -> str:
     """Changes whenever the tracer, the zoo or the form of the graph does."""
     folder = Path(__file__).parent
-    digest = sha256((folder / "graph.py").read_bytes())
-    for file in sorted((folder / "torch").rglob("*.py")):
+    digest = sha256()
+    for file in (folder / "graph.py", folder / "operator.py", *sorted((folder / "torch").rglob("*.py"))):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
