@@ -42,6 +42,10 @@ def loss():
     return nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), (torch.empty(4, 3),)
 
 
+def sequence_first():
+    return nn.Linear(3, 2), (torch.empty(5, 4, 3),), 1
+
+
 def broken():
     return nn.Sequential(nn.Linear(3, 1)), (torch.empty(4, 7),)
 
@@ -107,6 +111,11 @@ def test_models_that_cannot_be_trained_are_named(model: str, factory: str, compl
 def test_a_model_with_one_output_a_sample_is_trained_on_squares(model: str) -> None:
     [(_, found)] = trained_gradients(Training(model=f"{model}loss", steps=1), 4)
     assert sum(each.size for each in found.values()) == 4
+
+
+def test_a_factory_may_name_the_axis_of_samples(model: str) -> None:
+    ((_, gradients),) = trained_gradients(Training(model=f"{model}sequence_first", steps=1), 8)
+    assert gradients.keys() == {"weight", "bias"}
 
 
 def test_requests_that_cannot_be_met(model: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from lightloom.core.plugins import load_plugins
 from lightloom.training.datasets.mnist import PIXELS, training_digits
 from lightloom.workloads.catalog import ZOO
 from lightloom.workloads.resolve import resolve, search_path
+from lightloom.workloads.torch.build import module_and_inputs
 from lightloom.workloads.torch.frame import tensors_in
 
 Gradients = dict[str, NDArray[np.float32]]
@@ -137,15 +138,15 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
     entry = ZOO.get(training.model)
     with search_path(training.model), contextlib.redirect_stdout(sys.stderr):
         if entry is not None:
-            made = resolve(entry.path)(**entry.arguments)
+            built = resolve(entry.path)(**entry.arguments)
         else:
             plugins = load_plugins("models")
             factory = plugins[training.model] if training.model in plugins else resolve(training.model)
-            made = factory if isinstance(factory, nn.Module) else factory()
-        module, example = made if isinstance(made, tuple) else (made, None)
+            built = factory if isinstance(factory, nn.Module) else factory()
+        module, example, _ = module_and_inputs(built, training.model)
         if example is None:
-            asked = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
-            example = module.example_inputs(training.batch, **asked)
+            options = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
+            example = cast(Any, module).example_inputs(training.batch, **options)
     return module, example if isinstance(example, tuple) else (example,)
 
 

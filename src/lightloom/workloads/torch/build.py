@@ -48,14 +48,15 @@ def trace_factory(
         if chosen:
             options["sequence_length"] = sequence_length
         built = factory if isinstance(factory, nn.Module) else _call(factory, name, options)
-        module, inputs, axis = _split(built, name)
+        module, inputs, axis = module_and_inputs(built, name)
         if inputs is None:
             inputs = _ask_for_inputs(module, name, batch, None if chosen else sequence_length)
             return trace(module, inputs, batch=batch, name=name)
-        found = sample_axis(module, inputs, name) if axis is None else axis
+        if axis is None:
+            axis = sample_axis(module, inputs, name)
         if sequence_length is not None and not chosen:
-            inputs = with_length(inputs, found, sequence_length, name)
-        return trace(module, inputs, batch=_samples(inputs, found, name), name=name).with_batch(batch)
+            inputs = with_length(inputs, axis, sequence_length, name)
+        return trace(module, inputs, batch=_samples(inputs, axis, name), name=name).with_batch(batch)
 
 
 def _takes_length(factory: Any) -> bool:
@@ -93,8 +94,12 @@ def _guarded(action: Callable[[], Any], context: str) -> Any:
         raise WorkloadError(f"{context}: {type(error).__name__}: {text}") from error
 
 
-def _split(built: Any, name: str) -> tuple[nn.Module, Any, int | None]:
-    """Return the module, its example inputs and their axis of samples, as far as the factory gives them."""
+def module_and_inputs(built: Any, name: str) -> tuple[nn.Module, Any, int | None]:
+    """Return the module that a factory built, its example inputs and their axis of samples, or None for either.
+
+    Raises:
+        WorkloadError: the factory returned something else.
+    """
     if isinstance(built, nn.Module):
         return built, None, None
     if isinstance(built, tuple) and len(built) in (2, 3) and isinstance(built[0], nn.Module):
