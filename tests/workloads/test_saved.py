@@ -121,7 +121,8 @@ class Normalised(nn.Module):
         self.norm = norm
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x).flatten().square()
+        y: Tensor = self.norm(x).flatten().square()
+        return y
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d, partial(nn.InstanceNorm1d, affine=True), partial(nn.GroupNorm, 2)])

@@ -11,6 +11,7 @@ first forward call, among those that autograd goes back to, after a backward pas
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -33,14 +34,15 @@ class Step(NamedTuple):
 def cut(roots: Sequence[Call]) -> list[Step]:
     """Return the steps of a trace; one without a forward call is none."""
     differentiated = {number for call in walk(roots) if call.name.startswith(BACKWARD) for number in _inside(call)}
-    steps = []
     marked = _marked(roots)
-    for number, calls in marked or [(None, sorted(_leaves(roots), key=lambda call: call.id))]:
+    if not marked:
+        calls = sorted(_leaves(roots), key=lambda call: call.id)
+        return [Step(number, run) for number, run in enumerate(_passes(calls, differentiated))]
+    steps = []
+    for number, calls in marked:
         passes = list(_passes(calls, differentiated))
-        if number is not None and passes:
+        if passes:
             steps.append(Step(number, passes[0], len(passes) - 1))
-        elif number is None:
-            steps += [Step(index, one) for index, one in enumerate(passes)]
     return steps
 
 
@@ -60,14 +62,15 @@ def _inside(call: Call) -> Iterator[int]:
     yield from (inner.sequence for inner in call.calls if inner.sequence >= 0)
 
 
-def _marked(roots: Sequence[Call]) -> list[tuple[int | None, list[Call]]]:
+def _marked(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     """The calls of each step that the profiler has marked, by the step's number; none without marks."""
     marks = sorted((call for call in walk(roots) if _MARK.match(call.name)), key=lambda call: call.id)
     if not marks:
         return []
     inside = [list(_leaves(mark.calls)) for mark in marks]
+    begins = [mark.id for mark in marks]
     for leaf in _leaves(roots, without_marks=True):
-        begun = sum(mark.id < leaf.id for mark in marks)
+        begun = bisect_left(begins, leaf.id)
         if begun:
             inside[begun - 1].append(leaf)
     numbers = [int(match[1]) for mark in marks if (match := _MARK.match(mark.name))]
