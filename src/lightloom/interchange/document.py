@@ -42,7 +42,7 @@ class CollectiveEntry(Config):
 
 
 class FoldingEntry(Config):
-    """How the rows of a folded schedule repeat around the ring (``collectives.schedule.folding``)."""
+    """How the rows of a folded schedule repeat around the ring (``collectives.schedule.columns.Folding``)."""
 
     period: Positive
     channel: Annotated[list[Annotated[list[Natural], Field(min_length=1)]], Field(min_length=1)]

@@ -63,10 +63,8 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
     name, comma, share = rest.rpartition(",noise=")
     name, options = (name, f"noise={share}") if comma else (rest, "")
     network, arguments = load_network(Path(name))
-    purpose, expected = (
-        _purpose(arguments.servers, arguments.bits, arguments.rounding),
-        _purpose(servers, bits, rounding),
-    )
+    purpose = _purpose(arguments.servers, arguments.bits, arguments.rounding)
+    expected = _purpose(servers, bits, rounding)
     if purpose != expected:
         raise ConfigError(f"{name!r}: a network for {purpose}, expected {expected}")
     return NetworkAverager(network, arguments, _noise(spec, options), seed)

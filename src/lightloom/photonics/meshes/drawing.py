@@ -124,10 +124,8 @@ def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> Non
     ax.add_collection(LineCollection(guides, colors=_GUIDE, linewidths=1, zorder=1))
     boxes = [Rectangle((c - 0.17, m - 0.12), 0.48, 1.24) for m, c in zip(place.modes, place.columns, strict=True)]
     dots = [Circle((c - 0.36, m), 0.115) for m, c in zip(place.modes, place.columns, strict=True)]
-    theta_colours, phi_colours = (
-        colormaps[_THETA](mesh.theta % _TURN / limit),
-        colormaps[_PHI](mesh.phi % _TURN / _TURN),
-    )
+    theta_colours = colormaps[_THETA](mesh.theta % _TURN / limit)
+    phi_colours = colormaps[_PHI](mesh.phi % _TURN / _TURN)
     ax.add_collection(PatchCollection(boxes, facecolors=theta_colours, edgecolors=_INK, linewidths=0.6, zorder=2))
     ax.add_collection(PatchCollection(dots, facecolors=phi_colours, edgecolors=_INK, linewidths=0.6, zorder=3))
     for mode in range(size):

@@ -143,11 +143,13 @@ def train_both(worker: Worker) -> dict[str, float]:
     """The worker function: the same training with float32 averages and with those of the devices."""
     from lightloom.training.runs.digits import lenet_recipe, train
 
-    given, found = worker.arguments, {}
-    for name, gradients in given["tasks"].items():
-        folder = Path(given["folder"]) / name
+    settings, accuracies = worker.arguments, {}
+    for name, gradients in settings["tasks"].items():
+        folder = Path(settings["folder"]) / name
         folder.mkdir(exist_ok=True)
-        recipe = lenet_recipe(given["seed"], given["iterations"], gradients, given["bits"], given["rounding"])
-        arguments = {"recipe": asdict(recipe), "data": given["data"], "folder": str(folder)}
-        found[name] = train(Worker(worker.rank, worker.size, arguments))["accuracy"][-1]
-    return found
+        recipe = lenet_recipe(
+            settings["seed"], settings["iterations"], gradients, settings["bits"], settings["rounding"]
+        )
+        arguments = {"recipe": asdict(recipe), "data": settings["data"], "folder": str(folder)}
+        accuracies[name] = train(Worker(worker.rank, worker.size, arguments))["accuracy"][-1]
+    return accuracies

@@ -125,7 +125,7 @@ def saved_gradients(path: Path) -> Gradients:
         reason = getattr(error, "strerror", None) or "not a PyTorch file of plain tensors"
         raise ConfigError(f"cannot read gradients {str(path)!r}: {reason}") from error
     named = {path.stem: loaded} if isinstance(loaded, Tensor) else loaded
-    if not isinstance(named, dict) or not all(isinstance(each, Tensor) for each in named.values()):
+    if not isinstance(named, dict) or not all(isinstance(tensor, Tensor) for tensor in named.values()):
         raise ConfigError(f"gradients {str(path)!r}: expected a tensor, or a mapping of names to tensors")
     for name, tensor in named.items():
         if not tensor.is_floating_point():
@@ -154,8 +154,8 @@ def _batches(training: Training, module: nn.Module, example: Example) -> Iterato
     generator = torch.Generator().manual_seed(training.seed)
     if training.data is not None:
         yield from _mnist(training, example, generator)
-    tokens = min((each.num_embeddings for each in module.modules() if isinstance(each, nn.Embedding)), default=2)
-    pool = [tuple(_random(each, tokens, generator) for each in example) for _ in range(_POOL)]
+    tokens = min((part.num_embeddings for part in module.modules() if isinstance(part, nn.Embedding)), default=2)
+    pool = [tuple(_random(value, tokens, generator) for value in example) for _ in range(_POOL)]
     while True:
         for inputs in pool:
             yield inputs, None
@@ -192,12 +192,12 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
     A scalar is the loss itself; one number a sample is trained on squares. Several outputs (auxiliary heads) add up.
     """
-    found = [each for each in tensors_in([outputs]) if each.is_floating_point()]
-    if len(found) == 1 and found[0].dim() == 0:
-        return found[0]
+    floating = [output for output in tensors_in([outputs]) if output.is_floating_point()]
+    if len(floating) == 1 and floating[0].dim() == 0:
+        return floating[0]
     losses = []
-    for each in found:
-        scores = each.reshape(-1, each.shape[-1] if each.dim() > 1 else 1).float()
+    for output in floating:
+        scores = output.reshape(-1, output.shape[-1] if output.dim() > 1 else 1).float()
         if scores.shape[1] == 1:
             losses.append(nn.functional.mse_loss(scores, torch.randn_like(scores)))
             continue

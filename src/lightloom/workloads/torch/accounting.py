@@ -13,14 +13,16 @@ _WITHOUT_GRADIENT = ("_scaled_mm", "_scaled_grouped_mm")
 
 
 class Call(NamedTuple):
-    """One ATen call."""
+    """One ATen call that computes something, after it has returned."""
 
     function: Any
+    """The overload, such as ``torch.ops.aten.mm.default``."""
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     operands: list[Tensor]
-    """Tensors among its arguments."""
+    """All tensors among its arguments, nested ones included, in their order."""
     outputs: list[Tensor]
+    """All tensors that it returned; operands too where it works in place."""
 
 
 def account(frame: Frame, origins: Origins, call: Call) -> None:

@@ -15,7 +15,11 @@ Sources: TypeAlias = "list[tuple[Tensor, Origin]]"
 
 
 def elements_read(kind: str, sources: Sources, written: int) -> tuple[int, int]:
-    """Elements read: those that all samples share, and all. A table gives up only the rows that are looked up."""
+    """Return the elements read that all samples share, and those read in all.
+
+    Args:
+        written: elements of the rows that an embedding looks up, and thus reads of its table.
+    """
     by_storage: dict[int, tuple[Origin, list[Tensor]]] = {}
     for tensor, origin in sources:
         by_storage.setdefault(key_of(tensor), (origin, []))[1].append(tensor)

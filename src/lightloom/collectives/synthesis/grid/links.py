@@ -67,8 +67,8 @@ def _neighbours(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
                 axis.ravel() for axis in np.indices((min(rows, fabric.ranks - begin), fabric.ranks), dtype=np.int64)
             )
             source = source + begin
-            stride = source != destination
-            source, destination = source[stride], destination[stride]
+            differ = source != destination
+            source, destination = source[differ], destination[differ]
             routes = np.full(len(source), route, np.int64)
             near = fabric.hops(source, destination, routes) == 1
             yield source[near], destination[near], routes[near]

@@ -37,7 +37,7 @@ class DigitModel(nn.Module):
         return y
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
-        """Digits (batch, 784)."""
+        """Return flattened 28 x 28 images (batch, 784), as ``forward`` takes them."""
         return (torch.empty(batch, 784),)
 
 

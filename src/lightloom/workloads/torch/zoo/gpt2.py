@@ -58,7 +58,7 @@ class GPT2(nn.Module):
         return y
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
-        """Tokens (batch, sequence).
+        """Return tokens (batch, sequence), by default as many as the table of positions has.
 
         Raises:
             ValueError: the sequence is longer than the table of positions.

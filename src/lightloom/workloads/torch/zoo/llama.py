@@ -110,7 +110,7 @@ class Llama(nn.Module):
         return y
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
-        """Tokens (batch, sequence)."""
+        """Return tokens (batch, sequence), by default as many as the configuration says."""
         return (torch.zeros(batch, sequence_length or self.config.sequence, dtype=torch.long),)
 
 

@@ -91,6 +91,6 @@ class Transformer(nn.Module):
         return y
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor, Tensor]:
-        """Source and target tokens, each (batch, sequence)."""
+        """Return source and target tokens, each (batch, sequence)."""
         tokens = torch.zeros(batch, sequence_length or self.sequence, dtype=torch.long)
         return tokens, torch.zeros_like(tokens)
