@@ -14,18 +14,21 @@ from lightloom.clusters.settings import Attention
 from lightloom.parallelism.operators import graph_times
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.workloads.catalog import ZOO
+from lightloom.workloads.resolve import resolve
 from tests.calibration.samples import step
 
 
 @pytest.mark.parametrize("attention", ["flash", "unfused"])
 @pytest.mark.parametrize("hidden", [1024, 5120])
 def test_a_block_takes_as_long_as_its_operators(attention: Attention, hidden: int) -> None:
+    pytest.importorskip("torch", reason="the block is traced")
+    from lightloom.workloads.torch.build import trace_factory
+
     machine = load_accelerator("a100")
-    sizes = TransformerSizes(
-        hidden=hidden, layers=1, heads=hidden // 64, ffn=4 * hidden, vocabulary=512, sequence_length=2048
-    )
-    graph = transformer_graph(sizes, 4).with_element_bytes(2)
+    sizes = {"hidden": hidden, "layers": 1, "heads": hidden // 64, "vocabulary": 512, "context": 2048}
+    traced = trace_factory(resolve(ZOO["gpt2-355m"].path), name="block", batch=4, arguments=sizes)
+    graph = traced.with_element_bytes(2)
     forward, backward = graph_times(graph, machine, "fp16", attention)
     inside = np.array([operator.block == "layers.0" for operator in graph.operators])
     job = step(
