@@ -147,11 +147,13 @@ def plan(
         global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
         step: which step of an execution trace, as the profiler counts; its first whole one without it.
-        strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; some collective algorithms; all by default.
+        strategy: some of ddp, fsdp, tensor-pipeline and placed; all by default.
+        algorithm: the collective algorithms that exchanges choose among; all by default.
         dp, tp, pp, ep, micro_batches, micro_batch, virtual_stages: pinned degrees.
         recompute, sharding, sequence_parallel: pinned choices.
         quantum: durations below which placed plans cut no operator.
-        cost_model, overlap: as in :func:`collective`; whether data parallelism communicates while computing.
+        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        overlap: whether data parallelism communicates while computing.
         compression: a codec of gradients; every plan is ranked with and without it.
         compression_ratio, compression_profile, compression_engine: as the command's options of these names.
         set, fields: fields of the cluster and their values, a dot reaches into a part; top-level ones by keyword too.
@@ -160,14 +162,12 @@ def plan(
         UnsupportedError: no plan serves, or none fits (says how much memory would do).
         InputError: an argument that cannot be read, or pinned choices that contradict each other.
     """
-    changes = {**(set or {}), **fields}
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
     pins = replace(
         pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding, sequence_parallel=sequence_parallel
     )
     request = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
-    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
-    clusters = [load_cluster(place, set=changes) for place in places]
+    clusters = _clusters(cluster, {**(set or {}), **fields})
     request = _with_batches(request, clusters, batch, global_batch)
     codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
     return _answer(model, clusters, request, codec, sequence_length, step)
@@ -190,6 +190,11 @@ def _request(
         cost_model=known_cost_model(cost_model),
         overlap=overlap,
     )
+
+
+def _clusters(cluster: ClusterLike | Sequence[ClusterLike], settings: Settings) -> list[Cluster]:
+    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
+    return [load_cluster(place, set=settings) for place in places]
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
