@@ -65,14 +65,16 @@ class ProvedAverager(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints."""
         function, made = self.arguments, self.construction
-        settings: list[object] = [
+        settings = [
             function.servers,
             function.bits,
             self.noise,
             made.network.nonlinearity,
             function.inputs,
+            function.rounding,
+            function.carries_decimals,
+            self.evaluations,
         ]
-        settings += [function.rounding, function.carries_decimals, self.evaluations]
         document = {
             "schema": "lightloom.onn-build/1",
             "servers": function.servers,

@@ -32,9 +32,10 @@ class PlanOptions:
         str | None,
         option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
     ] = None
-    global_batch: Annotated[Counts, count_option("--global-batch", "Samples of a step on all ranks; repeatable.")] = (
-        None
-    )
+    global_batch: Annotated[
+        Counts,
+        count_option("--global-batch", "Samples of a step on all ranks; repeatable."),
+    ] = None
     sequence_length: Annotated[
         int | None, count_option("--sequence-length", "Tokens per sample, for models that take tokens.")
     ] = None

@@ -28,9 +28,12 @@ def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     bounds = [row["lower_bound_s"] * 1e6 for row in rows]
     axes.barh(place, times, height=0.6, color=TASKS[kind][1], label="time")
     axes.plot(bounds, place, "|", color=INK, markersize=14, markeredgewidth=2, label="lower bound of what is left")
-    names = (f"all {len(case)} together" if len(case) > 1 else "".join(case) for case in (r["failures"] for r in rows))
-    axes.set_yticks(place, [plain(name or "nothing failed") for name in names])
+    axes.set_yticks(place, [plain(_case(row["failures"])) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("µs from dark circuits")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
     return figure
+
+
+def _case(failures: Sequence[str]) -> str:
+    return f"all {len(failures)} together" if len(failures) > 1 else "".join(failures) or "nothing failed"
