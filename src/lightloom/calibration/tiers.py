@@ -17,7 +17,7 @@ from pydantic import Field
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives
-from lightloom.calibration.document import CalibrationRows, rounded
+from lightloom.calibration.document import DETERMINED, CalibrationRows, rounded
 from lightloom.calibration.priors import kernel_model, node_link
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
@@ -59,6 +59,10 @@ class TierCalibration(Config):
     rows: CalibrationRows
     mean_error: float
     """Mean size of the relative error on these rows."""
+
+    def undetermined(self) -> list[str]:
+        """Return the values that the rows leave near their priors."""
+        return [name for name, spread in self.spreads.items() if spread > DETERMINED * self.prior_spreads[name]]
 
 
 def collective_seconds(rows: Sequence[MeasuredCollective], tier: Tier) -> Floats:

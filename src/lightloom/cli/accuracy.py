@@ -27,7 +27,7 @@ def accuracy(
     rows: Annotated[
         list[Path],
         typer.Argument(
-            metavar="ROWS.csv...",
+            metavar="ROWS.csv",
             help="Tables of measured steps, one row for each; also names in the folder $LIGHTLOOM_MEASURED.",
         ),
     ],

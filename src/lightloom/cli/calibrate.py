@@ -31,7 +31,7 @@ def calibrate(
     rows: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[ROWS.csv]", help="A table of measured steps; also a name in the folder $LIGHTLOOM_MEASURED."
+            metavar="ROWS.csv", help="A table of measured steps; also a name in the folder $LIGHTLOOM_MEASURED."
         ),
     ] = None,
     accelerator: Annotated[str, option("What was measured on: a name of the catalog, or a YAML file.")],
@@ -88,8 +88,6 @@ def _calibrate_collectives(
 
 def _tier_parts(tiers: Sequence[TierCalibration]) -> Iterator[str | Table]:
     """A row for each tier, and what the rows leave open."""
-    from lightloom.calibration.document import DETERMINED
-
     cells = [
         (
             tier.tier,
@@ -105,8 +103,7 @@ def _tier_parts(tiers: Sequence[TierCalibration]) -> Iterator[str | Table]:
     columns = ("tier", "rows", "base latency", "latency per peer", "bandwidth", "pass bandwidth", "mean error")
     yield plain_table(columns, cells, title=f"links fitted to {tiers[0].rows.table}")
     for tier in tiers:
-        undetermined = [name for name in tier.spreads if tier.spreads[name] > DETERMINED * tier.prior_spreads[name]]
-        if undetermined:
+        if undetermined := tier.undetermined():
             yield f"{tier.tier}: the rows say little about {', '.join(undetermined)}: near their priors"
 
 
