@@ -46,6 +46,6 @@ def claims() -> tuple[Claim, ...]:
 
 def _row(what: str, figures: Figures) -> Claim:
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
-    remark = next((text for key, text in PAPER.tables["beyond"].items() if key in what), "")
+    remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
     what = f"beyond_{what.lower().replace('-o', 'g')}"
     return PAPER.claim("headline.{what}", round(mean(figures), 2), what=what, remark=remark, large=large, dense=dense)
