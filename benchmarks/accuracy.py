@@ -114,7 +114,7 @@ def collectives() -> Iterator[Check]:
 
 
 def main() -> None:
-    """Measure, write the page, and say what does not hold."""
+    """Predict and calibrate, write the page, and say which limits do not hold."""
     tables = {name: read_steps(f"{name}.csv") for name in TABLES}
     priors, checks = priors_only(tables)
     began = time.process_time()

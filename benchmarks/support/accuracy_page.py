@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lightloom.calibration.accuracy import Accuracy
+from lightloom.calibration.collective_rows import MeasuredCollective
+from lightloom.calibration.rows import MeasuredStep
 
-_INTRODUCTION = """# Accuracy
+_INTRODUCTION = f"""# Accuracy
 
 How near predicted training steps are to steps that others measured. `python -m benchmarks.accuracy` writes this page;
 it needs the measured tables, in the folder that `LIGHTLOOM_MEASURED` names. No row is left out. An error is
-(predicted - measured) / measured, and the mean is that of its size. To judge a table of your own, or to calibrate on
-it:
+(predicted - measured) / measured, and means and medians are those of its absolute value. To judge
+[a table of your own](#tables-of-your-own), or to calibrate on it:
 
     lightloom accuracy ROWS.csv
     lightloom calibrate ROWS.csv --accelerator a100 -o my-a100.yaml
@@ -24,13 +26,28 @@ it:
 Predictions are those of a closed form of the uniform transformer step (`lightloom.calibration.steps`), on the kernel
 model that prices plans as well. Priors come from data sheets and publications where there are any, and are labelled
 assumptions where not; each states which in the file that `calibrate` writes. None is fitted to these tables, but they
-were in view when terms were chosen and counted (such as the traffic of the loss), so that only tables kept back judge
-the priors without reserve. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1 of
-Narayanan et al. (SC 2021), which states neither micro-batch nor virtual stages: the fastest choice is assumed.
+were in view when terms were chosen and counted (such as the traffic of the loss), so that only tables that nobody
+looked at can judge the priors without reserve. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1
+of Narayanan et al. (SC 2021), which states neither micro-batch nor virtual stages: the fastest choice is assumed.
 
 The 90 % intervals join what the parameters leave open with how far rows scatter around the best model. Rows of one
 model size share what is wrong about it and count as one for the first; the second is read off rows that a fit had not
-seen. A calibration on one training program says less about another program than its interval does.
+seen. A calibration on one training program says less about another program than its intervals suggest.
+
+## Tables of your own
+
+A table is a CSV file with these columns and one training step a row:
+
+    {",".join(MeasuredStep.model_fields)}
+
+`accelerator` is a name of the catalog or a YAML file, `memory_bandwidth_gbs` is in GB/s, and
+`node_network_gbps` is the bandwidth of a node's network each way in Gb/s, all ports together. `global_batch` counts the
+sequences of a step, `micro_batch` those of a micro-batch. `sharding` is `none`, `zero-1`, `zero-2`, `zero-3` or
+`hybrid`, `recomputation` is `none`, `selective` or `full`, `sequence_parallel` is `yes` or `no`, and `attention` is
+`unfused` or `flash`. `gradient_bytes` are the bytes of one element of a gradient on the wire, and `step_s` are the
+measured seconds. Where `virtual_stages` or `micro_batch` is empty, the fastest choice is assumed.
+
+Collectives come as `{",".join(MeasuredCollective.model_fields)}`, or as nccl-tests prints them.
 """
 
 

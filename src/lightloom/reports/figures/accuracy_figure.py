@@ -32,7 +32,7 @@ class PredictedSeries:
 @styled
 def accuracy_figure(series: Sequence[PredictedSeries]) -> Figure:
     """Draw predicted against measured seconds on logarithmic axes, with 90 % intervals."""
-    figure, axes = single_panel(6.2, 5.0)
+    figure, axes = single_panel(5.2, 5.0)
     everything = np.concatenate([np.concatenate([entry.measured, entry.low, entry.high]) for entry in series])
     ends = np.array([everything.min() * 0.8, everything.max() * 1.25])
     axes.plot(ends, ends, color=FAINT, lw=1, zorder=1, label="equal")
