@@ -10,6 +10,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.price_line import LowerPrice, price_line
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.lower import Price
@@ -146,6 +147,11 @@ def job(
     on = cluster(ranks)
     chip = on.accelerator if kernels else on.accelerator.flat()
     return Job(model(blocks, hidden), chip, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+
+
+def verified_job(graph: ComputeGraph, on: Cluster) -> Job:
+    """A job at prices of verified schedules."""
+    return Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
 
 
 def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:

@@ -26,7 +26,7 @@ from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
-from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer
+from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer, verified_job
 from tests.simulation.prices import linear, prices
 
 ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-striped", "one-stage-striped")
@@ -134,7 +134,7 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
 @pytest.mark.parametrize("model", [transformer, mixture])
 def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 32})
-    of = Job(model(8, 256), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    of = verified_job(model(8, 256), on)
     rows = space(of, (64,), ("ring-two-way",))
     assert admitted(of, rows).all()
     for index in range(0, len(rows), 17):

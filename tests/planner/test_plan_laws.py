@@ -23,10 +23,18 @@ from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.simulation.step import simulate_step
+from lightloom.workloads.graph import ComputeGraph
 from tests.planner.jobs import job, space, transformer
 from tests.planner.test_sized_prices import cluster, uneven
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on
 from tests.simulation.prices import linear
+
+
+def compute_bound(parameters: tuple[int, ...]) -> ComputeGraph:
+    """Operators of so many parameters, each of which computes longer than any exchange takes."""
+    graph = uneven(parameters)
+    operators = (replace(each, forward_flops=10**13, backward_flops=2 * 10**13) for each in graph.operators)
+    return replace(graph, operators=tuple(operators))
 
 
 @pytest.mark.parametrize("fabric", [0, 4])
@@ -49,9 +57,7 @@ def test_a_placed_row_tells_the_figures_of_its_step(fabric: int) -> None:
 
 def test_of_equally_fast_steps_the_one_with_the_least_communication_is_taken() -> None:
     """Computation hides every exchange: schedules of each size and of one size throughout make equal steps."""
-    graph = uneven((0, 260_000, 7_000_000, 260_000))
-    operators = [replace(each, forward_flops=10**13, backward_flops=2 * 10**13) for each in graph.operators]
-    hidden, on = replace(graph, operators=tuple(operators)), cluster()
+    hidden, on = compute_bound((0, 260_000, 7_000_000, 260_000)), cluster()
     request = SearchRequest(algorithms=("synthesized",), strategies=("ddp",), pins=Pins(recomputation="none"))
     (found,) = (plan for plan in search(hidden, on, request).ranking if plan.result is not None)
     assert found.result is not None
@@ -116,9 +122,7 @@ def test_a_second_hold_of_slow_circuits_leaves_the_bound_of_the_first(fabric: in
 
 def test_no_bound_lies_below_computing_alone() -> None:
     """Not even where the last exchange begins long before the backward pass ends."""
-    graph = uneven((0, 260_000, 7_000_000))
-    operators = [replace(each, forward_flops=10**13, backward_flops=2 * 10**13) for each in graph.operators]
-    of = replace(job(1, price=linear(1e15)), graph=replace(graph, operators=tuple(operators)))
+    of = replace(job(1, price=linear(1e15)), graph=compute_bound((0, 260_000, 7_000_000)))
     for name in ("none", "zero-3"):
         row = Strategy(8, 1, 1, 1, 8, name, "none", "ring", 1.0)
         rows = Strategies.of(row)

@@ -24,7 +24,7 @@ from lightloom.planner.pricing.replica_exchanges import (
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from tests.planner.jobs import job, transformer
+from tests.planner.jobs import job, transformer, verified_job
 from tests.simulation.prices import linear
 
 ROW = Strategy(4, 2, 1, 2, 64, "none", "none", "ring-two-way", 1.0)
@@ -34,12 +34,7 @@ SETTINGS = TrainingSettings()
 def two_tier(hidden: int = 256, ranks: int = 32, blocks: int = 4) -> Job:
     """A transformer on nodes of eight."""
     on = load_cluster("h100-512-two-tier", {"ranks": ranks})
-    return Job(transformer(blocks, hidden), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
-
-
-def with_sharding(row: Strategy, sharding: str) -> Strategy:
-    """The same row, sharded otherwise."""
-    return row._replace(sharding=sharding)
+    return verified_job(transformer(blocks, hidden), on)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("ddp", "none"), ("fsdp", "zero-3"), ("hybrid", "hybrid"), (None, None)])
@@ -57,7 +52,7 @@ def test_once_a_step_or_in_every_pass() -> None:
     """All collectives at 10 GB/s: bytes follow from seconds. One stage of four blocks, two micro-batches."""
     made, row = job(4, price=linear(1e10)), ROW._replace(dp=8, tp=1)
     held = made.graph.parameters
-    times = {name: exact_stage_times(made, with_sharding(row, name)) for name in SHARDINGS if name != "hybrid"}
+    times = {name: exact_stage_times(made, row._replace(sharding=name)) for name in SHARDINGS if name != "hybrid"}
     once = {name: (time.gather.sum() * 1e10, time.exchange.sum() * 1e10) for name, time in times.items()}
     assert once["none"] == pytest.approx((0, held * SETTINGS.gradient_bytes))
     assert once["zero-1"] == pytest.approx((held * SETTINGS.sharded_parameter_bytes, held * SETTINGS.gradient_bytes))
@@ -89,7 +84,7 @@ def test_exposed_exchanges_are_those_that_computing_does_not_hide() -> None:
 def test_sharding_more_holds_less() -> None:
     made = two_tier(hidden=1024)
     row = ROW._replace(dp=16, global_batch=64)
-    held = {name: memory(made, Strategies.of(with_sharding(row, name)))[0] for name in SHARDINGS}
+    held = {name: memory(made, Strategies.of(row._replace(sharding=name)))[0] for name in SHARDINGS}
     assert held["none"] > held["zero-1"] > held["zero-2"] > held["zero-3"]
     assert held["zero-3"] < held["hybrid"] < held["none"]
 
@@ -97,7 +92,7 @@ def test_sharding_more_holds_less() -> None:
 def test_llama_70b_sharded_over_tensor_groups_holds_its_share() -> None:
     """80 blocks of 0.86 billion parameters on tp 8, dp 128: a gibibyte of state, and a few units that are gathered."""
     on = load_cluster("h100-512-two-tier", {"ranks": 1024})
-    made = Job(transformer(80, 8192), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    made = verified_job(transformer(80, 8192), on)
     row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring-two-way", 1.0)
     parameters = made.graph.parameters
     state = parameters / 1024 * 16
@@ -126,11 +121,11 @@ def test_hybrid_sharding_is_searched_where_nodes_have_several_replicas() -> None
 
 def test_joules_count_every_gather() -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 8, "fabric.energy_per_bit": 1e-12})
-    made = Job(transformer(4), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    made = verified_job(transformer(4), on)
     row = Strategy(8, 1, 1, 2, 64, "zero-3", "none", "ring-two-way", 1.0)
     energy = {}
     for sharding in ("zero-2", "zero-3"):
-        chosen = with_sharding(row, sharding)
+        chosen = row._replace(sharding=sharding)
         energy[sharding] = strategy_energy(made, chosen, simulate(made, chosen)).transmission_j
     # Once a step two exchanges of the same bytes; in two micro-batches three each.
     once, in_passes = energy["zero-2"], energy["zero-3"]

@@ -17,7 +17,6 @@ from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
 from lightloom.planner.pricing.compression import stated
-from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import (
     PartTable,
     PlacedChoice,
@@ -30,7 +29,7 @@ from lightloom.planner.pricing.placed_space import (
 )
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
-from tests.planner.jobs import transformer
+from tests.planner.jobs import transformer, verified_job
 
 QUANTA = (1e-7, 1e-6, 1e-5)
 FABRICS = (
@@ -51,7 +50,7 @@ def cluster_on(fabric: int, ranks: int) -> Cluster:
 def job_on(fabric: int, ranks: int, blocks: int, hidden: int) -> Job:
     """A small transformer there."""
     on = cluster_on(fabric, ranks)
-    return Job(transformer(blocks, hidden), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    return verified_job(transformer(blocks, hidden), on)
 
 
 def space_on(job: Job, batches: tuple[int, ...], ratios: tuple[float, ...] = (1.0,)) -> PlacedRows:
@@ -90,7 +89,7 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
 def test_bounds_are_near_where_computing_decides() -> None:
     on = load_cluster("terarack-64", {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18}})
     of = transformer(3, 1024)
-    job = Job(of, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    job = verified_job(of, on)
     rows = space_on(job, (256,))
     plans, look = PlacedPlans(job), coarse_bound(job, PartTable(job.graph), rows)
     steps = np.array([plans.simulate(rows[row]).step_time for row in range(len(rows))])
