@@ -63,7 +63,13 @@ class Cluster(Result):
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
-        parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
-        documents = {name: None if part is None else part.model_dump(mode="json") for name, part in parts.items()}
-        head = {"name": self.name, "description": self.description, "ranks": self.ranks}
-        return head | documents | {"sources": dict(self.sources)}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "ranks": self.ranks,
+            "accelerator": self.accelerator.model_dump(mode="json"),
+            "fabric": self.fabric.model_dump(mode="json"),
+            "reference": None if self.reference is None else self.reference.model_dump(mode="json"),
+            "training": self.training.model_dump(mode="json"),
+            "sources": dict(self.sources),
+        }
