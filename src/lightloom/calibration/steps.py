@@ -56,7 +56,8 @@ class _Step:
             rest_stage, rest_head = self._micro_batch(np.where(rest > 0, rest, batch))
             last = np.where(rest > 0, rest_stage + rest_head, 0.0)
         bubble = (self._pp - 1) / self._virtual * stage
-        return whole * (stage + head) + last + bubble + self._sends(batch, whole) + self._end()
+        seconds: Floats = whole * (stage + head) + last + bubble + self._sends(batch, whole) + self._end()
+        return seconds
 
     def _micro_batch(self, batch: Floats) -> tuple[Floats, Floats]:
         """Seconds of a micro-batch in the blocks of a stage and in the head, both passes."""
