@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, compared
-from lightloom.cli.plan.report import plan_report
+from lightloom.cli.plan.report import assumptions, plan_report
 from lightloom.clusters.load import load_cluster
 from lightloom.core.provenance import provenance
 from lightloom.planner.search.document import plan_document
@@ -55,3 +57,13 @@ def test_the_page_shows_both(found: PlanSearch) -> None:
     page = render(plan_report(found, plan_document(found, origin), origin))
     assert f"{compared(found)[0].strategy} with every algorithm" in page
     assert "Circuits of synthesized schedules" in page
+
+
+def test_assumptions_are_those_that_price_the_operators() -> None:
+    """The kernel model's where there is one, otherwise the efficiency of the roofline."""
+    kernels = assumptions(CLUSTER)
+    flat = assumptions(replace(CLUSTER, accelerator=CLUSTER.accelerator.flat()))
+    assert any(line.startswith("accelerator.kernels.dispatch: assumption") for line in kernels)
+    assert not any(line.startswith("accelerator.kernels.flash_forward") for line in kernels)
+    assert [line.split(":")[0] for line in flat if line.startswith("accelerator.")] == ["accelerator.efficiency"]
+    assert not any(line.startswith("accelerator.efficiency") for line in kernels)

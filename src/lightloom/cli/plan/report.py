@@ -160,9 +160,12 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
 
 
 def assumptions(on: Cluster) -> tuple[str, ...]:
-    """Values of a cluster that no publication gives."""
+    """Values of a cluster that no publication gives, as far as they decide a result."""
+    machine = on.accelerator
+    kernels = {} if machine.kernels is None else machine.kernels.priors()
     parts: dict[str, Mapping[str, str]] = {
-        "accelerator": on.accelerator.sources,
+        "accelerator": {name: text for name, text in machine.sources.items() if name not in machine.unused_fields()},
+        "accelerator.kernels": {name: prior.source for name, prior in kernels.items()},
         "fabric": on.fabric.sources,
         "reference": on.reference.sources if on.reference else {},
         "cluster": on.sources,
