@@ -25,9 +25,10 @@ it needs the measured tables, in the folder that `LIGHTLOOM_MEASURED` names. No 
 
 Predictions are those of a closed form of the uniform transformer step (`lightloom.calibration.steps`), on the kernel
 model that prices plans as well. Priors come from data sheets and publications where there are any, and are labelled
-assumptions where not; each states which in the file that `calibrate` writes. None is fitted to these tables, but they
-were in view when terms were chosen and counted (such as the traffic of the loss), so that only tables that nobody
-looked at can judge the priors without reserve. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1
+assumptions where not; each states which in the file that `calibrate` writes. No prior is a result of a fit, but these
+tables were in view when terms were chosen and counted: the traffic of the loss, the latencies of collectives, and
+`gemm_depth`, for which 200, 400 and 500 were tried on them. Only tables that nobody looked at can judge the priors
+without reserve. The tables are vTrain's (Megatron-DeepSpeed), llm-foundry's and Table 1
 of Narayanan et al. (SC 2021), which states neither micro-batch nor virtual stages: the fastest choice is assumed.
 
 The 90 % intervals join what the parameters leave open with how far rows scatter around the best model. Rows of one
