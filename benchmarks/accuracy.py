@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.support.accuracy_page import Check, page
+from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.accuracy import Accuracy, accuracy, cross_validated
 from lightloom.calibration.calibrate import calibrate
 from lightloom.calibration.collective_rows import read_collectives
-from lightloom.calibration.document import Calibration
 from lightloom.calibration.fit import fit, log_seconds
 from lightloom.calibration.jobs import jobs_of
 from lightloom.calibration.pictures import draw_accuracy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lightloom.accelerators.load import description, load_accelerator, names
+from lightloom.accelerators.load import fields_of, load_accelerator, names
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.fabrics import load as fabrics
 
@@ -24,7 +24,7 @@ def unsourced(entry: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("name", names())
 def test_every_accelerator_value_has_a_source(name: str) -> None:
-    assert unsourced(description(name)) == []
+    assert unsourced(fields_of(name)) == []
     assert load_accelerator(name).name == name
 
 

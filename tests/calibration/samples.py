@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
+from lightloom.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
+from lightloom.accelerators.load import load_accelerator
+from lightloom.calibration.document import parameters_of
+from lightloom.calibration.fit import prior_fit
+from lightloom.calibration.priors import priors_of
 from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
 
 COLUMNS: Mapping[str, str] = {
@@ -76,3 +81,27 @@ def varied_steps() -> list[MeasuredStep]:
 def table_of(steps: Sequence[MeasuredStep], name: str = "made-up") -> MeasuredSteps:
     """Return a table of steps."""
     return MeasuredSteps(name=name, sha256="0" * 64, steps=tuple(steps))
+
+
+def made_calibration(accelerator: str = "a100", **values: float) -> Calibration:
+    """Return a calibration whose ``values`` are said to be determined by rows, the others left at their priors."""
+    priors = priors_of(load_accelerator(accelerator))
+    parameters = parameters_of(prior_fit(priors), priors)
+    for name, value in values.items():
+        changes = {"value": value, "spread": 0.01, "determined": True}
+        parameters[name] = parameters[name].model_copy(update=changes)
+    spreads = [parameter.spread for parameter in parameters.values()]
+    return Calibration(
+        description=f"{accelerator}, made up",
+        accelerator=accelerator,
+        rows=CalibrationRows(table="made-up", sha256="ab" * 32, count=12),
+        cross_validated=CrossValidatedError(
+            folds=10, mean=0.05, median=0.03, bias=0.0, percentile_90=0.1, coverage=0.9
+        ),
+        noise=0.05,
+        scatter=0.1,
+        parameters=parameters,
+        covariance=[
+            [spread**2 * (row == column) for column in range(len(spreads))] for row, spread in enumerate(spreads)
+        ],
+    )

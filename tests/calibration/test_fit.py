@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.accuracy import CrossValidation, accuracy, cross_validated
 from lightloom.calibration.calibrate import calibrate
-from lightloom.calibration.document import Calibration, read_calibration, write_calibration
+from lightloom.calibration.document import read_calibration, write_calibration
 from lightloom.calibration.fit import fit, log_seconds, prior_fit, sensitivity
 from lightloom.calibration.intervals import half_widths, scatter_of, told_apart
 from lightloom.calibration.jobs import jobs_of

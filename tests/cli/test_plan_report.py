@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, compared
-from lightloom.cli.plan.report import assumptions, plan_report
+from lightloom.cli.plan.assumed import assumptions
+from lightloom.cli.plan.report import plan_report
 from lightloom.clusters.load import load_cluster
 from lightloom.core.provenance import provenance
 from lightloom.planner.search.document import plan_document

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
+from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.kernels import KernelModel, KernelShapes, Rates
 from lightloom.core.arrays import Floats
 from lightloom.core.described import Described
@@ -70,8 +71,13 @@ class Accelerator(Described):
     """What kernels of each shape reach; null prices every operator by the roofline and ``efficiency``."""
     kernel_launch: Seconds = 0.0
     """Launch time that every operator adds to the roofline in each pass, in seconds."""
+    node_bandwidth: Bandwidth | None = None
+    """Bytes per second of one accelerator into the switch of its node, each way; null when unknown. Predictions of
+    measured steps use it; a cluster's fabric has bandwidths of its own."""
     power: Watts | None = None
     """Power of the whole board, in watts; null when no source gives it."""
+    calibration: Calibration | None = None
+    """The calibration whose parameters ``kernels`` holds; null for priors."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Source of each value, by field name (``peak.bf16`` for one precision)."""
 
@@ -89,7 +95,7 @@ class Accelerator(Described):
 
     def flat(self) -> Self:
         """Return the same accelerator priced by the roofline and ``efficiency``, without its kernel model."""
-        return self.model_copy(update={"kernels": None})
+        return self.model_copy(update={"kernels": None, "calibration": None})
 
     def peak_rate(self, precision: Precision) -> float:
         """Return the peak FLOP/s at one precision.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.calibrated import calibrated_fields, is_calibration
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
@@ -34,6 +35,23 @@ def description(name: str) -> dict[str, Any]:
     return plugin.model_dump()
 
 
+def fields_of(name: str) -> dict[str, Any]:
+    """Return the fields of an accelerator; those of a calibration file are its accelerator's, fitted parameters in.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: the file cannot be read, or is a calibration whose accelerator cannot be.
+    """
+    fields = description(name)
+    if not is_calibration(fields):
+        return fields
+    base = fields["accelerator"]
+    if not isinstance(base, str):
+        raise ConfigError(f"{name}: field 'accelerator': {base!r}: expected a name of the catalog, or a YAML file")
+    beside = Path(name).parent / base
+    return calibrated_fields(fields, fields_of(str(beside) if beside.is_file() else base), name)
+
+
 def registered(name: str) -> Accelerator | None:
     """Return the accelerator that a plug-in registered under this name, as an instance of its own class.
 
@@ -49,7 +67,7 @@ def registered(name: str) -> Accelerator | None:
 
 
 def load_accelerator(name: str) -> Accelerator:
-    """Return an accelerator from the catalog, a plug-in or a YAML file.
+    """Return an accelerator from the catalog, a plug-in or a YAML file, which may be a calibration.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -58,7 +76,7 @@ def load_accelerator(name: str) -> Accelerator:
     plugin = registered(name)
     if plugin is not None:
         return plugin
-    fields = {"name": Path(name).stem} | description(name)
+    fields = {"name": Path(name).stem} | fields_of(name)
     fields.pop("description", None)
     built: Accelerator = validate(Accelerator, fields, name)
     return built

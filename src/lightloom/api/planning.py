@@ -137,38 +137,34 @@ def plan(
 ) -> PlanRanking:
     """Rank the ways to train a model: data, sharded, tensor, pipeline and expert parallelism, and placed operators.
 
-    >>> plan("resnet50", cluster="terarack-64", set={"fabric.wavelengths": 16})
     >>> plan("gpt3-175b", cluster="my_cluster.yaml", global_batch=1536, tp=8, pp=16, micro_batches=192)
 
     Args:
         model: see :func:`lightloom.trace`.
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
-        batch: samples for each rank, or ``max``: every plan with its own largest batch; up to 32 without it.
+        batch: samples for each rank, up to 32 without it; or ``max``: every plan with its own largest batch.
         global_batch: samples of a step on all ranks, instead of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
         step: which step of an execution trace, as the profiler counts; its first whole one without it.
         strategy: some of ddp, fsdp, tensor-pipeline and placed; all by default.
         algorithm: the collective algorithms that exchanges choose among; all by default.
-        dp, tp, pp, ep, micro_batches, micro_batch, virtual_stages: pinned degrees.
-        recompute, sharding, sequence_parallel: pinned choices.
+        dp, tp, pp, ..., sequence_parallel: pinned degrees and choices.
         quantum: durations below which placed plans cut no operator.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         overlap: whether data parallelism communicates while computing.
-        compression: a codec of gradients; every plan is ranked with and without it.
-        compression_ratio, compression_profile, compression_engine: as the command's options of these names.
-        set, fields: fields of the cluster and their values, a dot reaches into a part; top-level ones by keyword too.
+        compression, ...: a codec of gradients, as the command's options; plans are ranked with and without it.
+        set, fields: fields of the cluster and their values, a dot reaches into a part; top-level ones by keyword too,
+            such as ``accelerator="my-a100.yaml"``, which ``calibrate`` wrote.
 
     Raises:
-        UnsupportedError: no plan serves, or none fits (says how much memory would do).
-        InputError: an argument that cannot be read, or pinned choices that contradict each other.
+        InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
     """
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
-    pins = replace(
-        pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding, sequence_parallel=sequence_parallel
-    )
-    request = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
+    pins = replace(pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding)
+    pins = replace(pins, sequence_parallel=sequence_parallel)
     clusters = _clusters(cluster, {**(set or {}), **fields})
-    request = _with_batches(request, clusters, batch, global_batch)
+    searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
+    request = _with_batches(searched, clusters, batch, global_batch)
     codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
     return _answer(model, clusters, request, codec, sequence_length, step)
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.document import Calibration
+from lightloom.calibration.document import fitted_parameters
 from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivity
 from lightloom.calibration.held_out import model_folds, predict_held_out, random_folds
 from lightloom.calibration.intervals import PRIOR_SCATTER, Predictions, half_widths
@@ -106,7 +107,7 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
         basis += ", these very rows"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
-        fitted = prior_fit(priors) if calibration is None else calibration.fitted(priors)
+        fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)
         return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
 
     return _judged(steps, basis, predict, None if calibration is None else calibration.accelerator)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lightloom.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
 from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.document import Calibration, CalibrationRows, CrossValidatedError, parameters_of
+from lightloom.calibration.document import parameters_of
 from lightloom.calibration.fit import fit
 from lightloom.calibration.held_out import FOLDS, predict_held_out, random_folds
 from lightloom.calibration.intervals import scatter_of

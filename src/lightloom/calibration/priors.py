@@ -17,9 +17,6 @@ from lightloom.accelerators.kernels import PRIORS, KernelModel, Prior
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 
-NODE_LINK = {"a100": 300e9, "a100-40": 300e9, "h100": 450e9, "h200": 450e9, "b200": 900e9}
-"""Bytes per second of one GPU into its node's NVLink switch each way. Source: NVIDIA's data sheets."""
-
 
 def node_link(accelerator: Accelerator) -> float:
     """Return the bytes per second of one GPU into its node's switch each way.
@@ -27,11 +24,12 @@ def node_link(accelerator: Accelerator) -> float:
     Raises:
         UnsupportedError: it is not known for this accelerator.
     """
-    if accelerator.name not in NODE_LINK:
+    if accelerator.node_bandwidth is None:
         raise UnsupportedError(
-            f"accelerator {accelerator.name!r}: bandwidth inside a node is known of {', '.join(NODE_LINK)} only"
+            f"accelerator {accelerator.name!r}: field 'node_bandwidth' is not set: expected the bandwidth of one "
+            "accelerator into the switch of its node each way, e.g. 300 GB/s"
         )
-    return NODE_LINK[accelerator.name]
+    return accelerator.node_bandwidth
 
 
 JOB_PRIORS: Mapping[str, Prior] = {

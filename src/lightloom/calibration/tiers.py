@@ -16,8 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.calibrated import CalibrationRows
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives
-from lightloom.calibration.document import DETERMINED, CalibrationRows, rounded
+from lightloom.calibration.document import DETERMINED, rounded
 from lightloom.calibration.priors import kernel_model, node_link
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError

@@ -19,7 +19,7 @@ from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from lightloom.calibration.document import Calibration
+    from lightloom.accelerators.calibrated import Calibration
     from lightloom.calibration.tiers import TierCalibration
 
 SCHEMA = "lightloom.calibration/1"

@@ -16,7 +16,9 @@ from lightloom.fabrics.base import Fabric
 
 
 def _name_or_mapping(value: Any) -> Any:
-    if isinstance(value, str) or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+    if isinstance(value, str | Accelerator) or (
+        isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    ):
         return value
     raise ValueError("expected a catalog name, a .yaml file or a mapping of fields")
 

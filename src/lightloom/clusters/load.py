@@ -32,7 +32,8 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
     """A cluster from the catalog or a YAML file, with single fields replaced.
 
     ``settings`` maps fields to values; a dot reaches into a part: ``{"ranks": 16, "fabric.wavelengths": 128,
-    "training.batch_per_rank": 8}``.
+    "training.batch_per_rank": 8}``. Parts as a whole (``{"accelerator": "my-a100.yaml"}``) are set before what reaches
+    into them; their files lie relative to the working directory.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -56,8 +57,8 @@ def cluster_from(
     where = where or name
     folder = folder or Path()
     fields = dict(data)
-    for key, value in (settings or {}).items():
-        _set(fields, key, value, where)
+    for key, value in sorted((settings or {}).items(), key=lambda item: item[0].count(".")):
+        _set(fields, key, str(Path(value).resolve()) if _names_file(key, value) else value, where)
     file: ClusterFile = validate(ClusterFile, fields, where)
     reference = None
     if file.reference is not None:
@@ -71,6 +72,15 @@ def cluster_from(
         reference=reference,
         training=file.training,
         sources=file.sources,
+    )
+
+
+def _names_file(key: str, value: Any) -> bool:
+    """Whether a setting replaces a part by a file."""
+    return (
+        key in ("accelerator", "fabric", "reference")
+        and isinstance(value, str | Path)
+        and Path(value).suffix in (".yaml", ".yml")
     )
 
 

@@ -32,27 +32,37 @@ class Place:
         return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
 
 
-def build_accelerator(part: str | Mapping[str, Any], place: Place) -> Accelerator:
+def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
     """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
 
-    An efficiency that is set over a base replaces the base's kernel model.
+    An efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over
+    a calibrated base are no longer calibrated.
 
     Raises:
         ConfigError: an unknown name, or a field that is missing, unknown or out of range.
     """
+    if isinstance(part, Accelerator):
+        return part
     based_on = part if isinstance(part, str) else str(part.get("base", "accelerator"))
     plugin = accelerators.registered(based_on)
     if plugin is not None and isinstance(part, str):
         return plugin
-    fields = _fields(part, place, accelerators.description if plugin is None else lambda _: dict(plugin))
-    if isinstance(part, Mapping) and "base" in part and "efficiency" in part:
-        if part.get("kernels") is not None:
-            raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
-        sources = {name: text for name, text in fields["sources"].items() if name != "kernels"}
-        fields |= {"kernels": None, "sources": sources}
+    fields = _fields(part, place, accelerators.fields_of if plugin is None else lambda _: dict(plugin))
+    if isinstance(part, Mapping) and "base" in part:
+        fields |= _without_replaced(part, fields, place)
     kind = Accelerator if plugin is None else type(plugin)
     built: Accelerator = _validated(kind, {"name": Path(based_on).stem} | fields, place)
     return built
+
+
+def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """The fields of a base that what is set over it makes void: a kernel model by an efficiency, a calibration by any
+    parameter of kernels."""
+    if "efficiency" in part and part.get("kernels") is not None:
+        raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
+    void = {"kernels", "calibration"} if "efficiency" in part else {"calibration"} if "kernels" in part else set()
+    sources = {name: text for name, text in fields.get("sources", {}).items() if name not in void - part.keys()}
+    return {**dict.fromkeys(sorted(void - part.keys())), "sources": sources}
 
 
 def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:

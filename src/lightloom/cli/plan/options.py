@@ -25,6 +25,10 @@ class PlanOptions:
         Many, option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
     ] = None
     ranks: Annotated[Counts, count_option("--ranks", "Ranks of each cluster to use; repeatable.")] = None
+    accelerator: Annotated[
+        str | None,
+        option("Instead of the cluster's: an accelerator of the catalog, a YAML file, or one that `calibrate` wrote."),
+    ] = None
     settings: Annotated[
         Many, option("field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.", name="--set")
     ] = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
+from lightloom.cli.plan.assumed import assumptions
 from lightloom.cli.plan.pictures import figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
@@ -28,7 +29,6 @@ from lightloom.reports.report import (
     plans_table,
 )
 
-_ASSUMED = "assumption"
 _RANKED = 20
 """Plans in the ranking of a page."""
 
@@ -112,6 +112,7 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
     return (
         ("model", f"{search.graph.name}, {search.graph.parameters:,} parameters"),
         ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
+        *_calibration_facts(cluster),
         ("fabric", f"{_kind(fabric)}, {format_bandwidth(receive)} into each rank"),
         ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
         ("global batch", "the largest of each plan" if search.request.largest_batches else batches),
@@ -137,6 +138,11 @@ def _codec_facts(codec: Compression | None) -> tuple[tuple[str, str], ...]:
     return ("gradients", codec.label), ("codec's engine", f"{codec.engine.name}, {rates}")
 
 
+def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    calibration = cluster.accelerator.calibration
+    return () if calibration is None else (("calibration", str(calibration)),)
+
+
 def _kind(fabric: Fabric | None) -> str:
     return "fabric" if fabric is None else fabric.kind_name
 
@@ -157,28 +163,6 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
         *(f"{name}: no published value, so energies leave it out" for name in missing),
         *(f"{name}: {line}" if prefix else line for name, on in clusters.items() for line in assumptions(on)),
     )
-
-
-def assumptions(on: Cluster) -> tuple[str, ...]:
-    """Values of a cluster that no publication gives, as far as they decide a result."""
-    machine = on.accelerator
-    kernels = {} if machine.kernels is None else machine.kernels.priors()
-    parts: dict[str, Mapping[str, str]] = {
-        "accelerator": {name: text for name, text in machine.sources.items() if name not in machine.unused_fields()},
-        "accelerator.kernels": {name: prior.source for name, prior in kernels.items()},
-        "fabric": on.fabric.sources,
-        "reference": on.reference.sources if on.reference else {},
-        "cluster": on.sources,
-    }
-    assumed = [
-        f"{part}.{field}: {source}"
-        for part, sources in parts.items()
-        for field, source in sources.items()
-        if _ASSUMED in source
-    ]
-    if "hop_latency" not in on.fabric.sources:
-        assumed.append(f"fabric.hop_latency: {format_time(on.fabric.hop_latency)}, not sourced")
-    return tuple(assumed)
 
 
 def _notes(search: PlanSearch) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from lightloom.api.arguments import load_cluster
 from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
+from lightloom.cli.plan.assumed import assumed_lines
 from lightloom.cli.plan.pictures import save_figure, save_pictures
 from lightloom.cli.plan.report import in_percent, plan_report, ranking_rows
 from lightloom.core.errors import ConfigError
@@ -57,6 +58,11 @@ def _rank(options: PlanOptions) -> PlanRanking:
     fields = read_settings(options.settings)
     if options.ranks and "ranks" in fields:
         raise ConfigError(f"--set ranks={fields['ranks']} and --ranks {options.ranks[0]}: expected one of them")
+    if options.accelerator is not None:
+        if "accelerator" in fields:
+            given = f"--set accelerator={fields['accelerator']} and --accelerator {options.accelerator}"
+            raise ConfigError(f"{given}: expected one of them")
+        fields["accelerator"] = options.accelerator
     counts: list[int | None] = [*dict.fromkeys(options.ranks or ())] or [None]
     names = dict.fromkeys(options.cluster or [_CLUSTER])
     clusters = [load_cluster(name, ranks, set=fields) for name in names for ranks in counts]
@@ -167,6 +173,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
 
 def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     lines = [f"warning: {guess}" for guess in search.graph.uncounted]
+    lines += assumed_lines(search.clusters)
     lines += [f"not in the trace: {gap}" for gap in document["not_in_trace"]]
     lines += [f"left out: {reason}" for reason in search.refusals]
     reasons = list(dict.fromkeys(row.why for row in search.refused))

@@ -1,0 +1,36 @@
+"""Calibrated accelerators of the catalog, from measured tables: ``python -m benchmarks.calibrations``.
+
+Needs the measured tables (``LIGHTLOOM_MEASURED``). Each file is what this command writes:
+
+    lightloom calibrate megatron-a100.csv --accelerator a100 -o src/lightloom/accelerators/catalog/a100-calibrated.yaml
+"""
+
+from __future__ import annotations
+
+import sys
+
+from lightloom.accelerators.load import CATALOG
+from lightloom.calibration.calibrate import calibrate
+from lightloom.calibration.document import write_calibration
+from lightloom.calibration.rows import read_steps
+from lightloom.core.errors import InputError
+
+TABLES = {"a100": "megatron-a100.csv", "h100": "foundry-h100-small.csv"}
+"""Table that each accelerator of the catalog is calibrated on."""
+
+
+def main() -> int:
+    try:
+        for accelerator, table in TABLES.items():
+            path = CATALOG / f"{accelerator}-calibrated.yaml"
+            calibration = calibrate(read_steps(table), accelerator)
+            write_calibration(calibration, path)
+            print(f"{path.name}: {calibration}")
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

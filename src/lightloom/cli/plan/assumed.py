@@ -1,0 +1,84 @@
+"""What a plan assumes: values of its clusters that no publication gives, and calibrations in place of priors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from lightloom.clusters.base import Cluster
+from lightloom.core.described import formatted_fields
+from lightloom.core.units import format_time
+
+_ASSUMED = "assumption"
+
+
+class Assumption(NamedTuple):
+    """A value without a publication behind it."""
+
+    group: str
+    """Part of the cluster: ``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference`` or ``cluster``."""
+    field: str
+    value: str
+    """The value with its unit; empty where it is a part with values of its own."""
+    source: str
+    """What is said of it instead of a source."""
+
+
+def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
+    """Yield the values of a cluster that are assumptions, as far as they decide a result."""
+    machine, fabric = cluster.accelerator, cluster.fabric
+    unused = machine.unused_fields()
+    parts: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+        "accelerator": (
+            formatted_fields(machine),
+            {name: text for name, text in machine.sources.items() if name not in unused},
+        ),
+        "accelerator.kernels": ({}, {}),
+        "fabric": (formatted_fields(fabric), fabric.sources),
+        "reference": ({}, {}),
+        "cluster": (_named_parts(cluster) | formatted_fields(cluster.training), cluster.sources),
+    }
+    if machine.kernels is not None:
+        priors = machine.kernels.priors()
+        parts["accelerator.kernels"] = (
+            formatted_fields(machine.kernels),
+            {name: prior.source for name, prior in priors.items()},
+        )
+    if cluster.reference is not None:
+        parts["reference"] = formatted_fields(cluster.reference), cluster.reference.sources
+    for group, (values, sources) in parts.items():
+        for field, source in sources.items():
+            if _ASSUMED in source:
+                yield Assumption(group, field, values.get(field.rpartition(".")[2], ""), source)
+    if "hop_latency" not in fabric.sources:
+        yield Assumption("fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced")
+
+
+def _named_parts(cluster: Cluster) -> dict[str, str]:
+    names = {"ranks": str(cluster.ranks), "accelerator": cluster.accelerator.name, "fabric": cluster.fabric.kind_name}
+    return names if cluster.reference is None else names | {"reference": cluster.reference.kind_name}
+
+
+def assumptions(cluster: Cluster) -> tuple[str, ...]:
+    """Return a line for each assumption about a cluster, with what is said of its origin."""
+    return tuple(
+        f"{entry.group}.{entry.field}: "
+        + (f"{entry.value}, {entry.source}" if entry.source == "not sourced" else entry.source)
+        for entry in assumed_values(cluster)
+    )
+
+
+def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each part of the clusters that is calibrated, or that holds assumptions, and names them."""
+    lines: list[str] = []
+    for cluster in clusters:
+        machine = cluster.accelerator
+        if machine.calibration is not None:
+            lines.append(f"calibrated: {machine.name}: {machine.calibration}")
+        names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
+        names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
+        groups: dict[str, list[str]] = {}
+        for entry in assumed_values(cluster):
+            groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
+        lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
+    return list(dict.fromkeys(lines))

@@ -1,0 +1,119 @@
+"""A calibration file serves wherever an accelerator is named, and says that it is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lightloom as ll
+from lightloom.accelerators.kernels import PRIORS
+from lightloom.accelerators.load import CATALOG, description, load_accelerator, names
+from lightloom.calibration.document import fitted_parameters, read_calibration, write_calibration
+from lightloom.calibration.priors import priors_of
+from lightloom.cli.plan.assumed import assumed_lines, assumptions
+from lightloom.clusters.load import cluster_from, load_cluster
+from lightloom.clusters.load import names as clusters
+from lightloom.core.errors import ConfigError
+from tests.calibration.samples import made_calibration
+from tests.cli.commands import run
+
+CLUSTER = "a100-1024-two-tier"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "my-a100.yaml"
+    write_calibration(made_calibration(gemm_fraction=0.6), path)
+    return path
+
+
+def test_the_file_is_its_accelerator_with_fitted_kernels(file: Path) -> None:
+    machine, base = load_accelerator(str(file)), load_accelerator("a100")
+    assert machine.name == "my-a100"
+    assert machine.kernels is not None and base.kernels is not None
+    assert machine.kernels.gemm_fraction == 0.6
+    assert machine.kernels.gemm_depth == base.kernels.gemm_depth
+    assert machine.calibration == read_calibration(file)
+    assert (machine.peak, machine.memory, machine.node_bandwidth) == (base.peak, base.memory, base.node_bandwidth)
+    assert machine.flat().calibration is None
+
+
+def test_every_place_that_names_an_accelerator_takes_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = load_accelerator(str(file))
+    parts = {"ranks": 8, "accelerator": "my-a100.yaml", "fabric": "switch"}
+    assert cluster_from(parts, name="mine", folder=file.parent).accelerator == wanted
+    assert load_cluster(CLUSTER, {"accelerator": str(file)}).accelerator == wanted
+    assert ll.load_cluster(CLUSTER, accelerator=file).accelerator == wanted
+    assert ll.load_cluster(CLUSTER, accelerator=wanted).accelerator == wanted
+    # A file that is set lies relative to the working directory, not to the catalog.
+    monkeypatch.chdir(file.parent)
+    assert load_cluster(CLUSTER, {"accelerator": "my-a100.yaml"}).accelerator == wanted
+
+
+def test_settings_reach_into_it_whatever_their_order(file: Path) -> None:
+    changes = {"accelerator.memory": "40 GB", "accelerator": str(file)}
+    machine = load_cluster(CLUSTER, changes).accelerator
+    assert (machine.memory, machine.name) == (40e9, "my-a100")
+    assert machine.calibration is not None
+
+
+@pytest.mark.parametrize("setting", [{"accelerator.kernels.gemm_depth": 500}, {"accelerator.efficiency": 0.4}])
+def test_kernels_that_are_set_are_not_called_calibrated(file: Path, setting: dict[str, float]) -> None:
+    machine = load_cluster(CLUSTER, {"accelerator": str(file), **setting}).accelerator
+    assert machine.calibration is None
+    assert "calibration" not in machine.sources
+
+
+def test_plans_say_that_they_are_calibrated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    words = ("plan", "resnet50", "--cluster", CLUSTER, "--ranks", "8", "--strategy", "ddp")
+    told = run(monkeypatch, capsys, *words, "--algorithm", "ring", "--accelerator", str(file))
+    assert (told.code, told.err) == (0, "")
+    line = "calibrated: my-a100: 12 steps of made-up (SHA-256 abababababab...), cross-validated error 5.0%"
+    assert line in " ".join(told.out.split())
+    priors = run(monkeypatch, capsys, *words, "--algorithm", "ring")
+    assert "calibrated" not in priors.out
+    assert "assumed of a100's kernels: gemm depth 400, memory fraction 0.82, fusion 0.8" in " ".join(priors.out.split())
+
+
+def test_what_rows_determine_is_no_assumption(file: Path) -> None:
+    cluster = ll.load_cluster(CLUSTER, accelerator=file)
+    told = assumptions(cluster)
+    assert not any(line.startswith("accelerator.kernels.gemm_fraction") for line in told)
+    assert any(line.startswith("accelerator.kernels.gemm_depth: assumption") for line in told)
+    assert len(assumed_lines([cluster, cluster])) == len(assumed_lines([cluster]))
+
+
+def test_catalog_files_are_labelled_and_never_the_default() -> None:
+    calibrated = [name for name in names() if load_accelerator(name).calibration is not None]
+    assert calibrated == ["a100-calibrated", "h100-calibrated"]
+    for name in calibrated:
+        calibration = read_calibration(CATALOG / f"{name}.yaml")
+        assert len(calibration.rows.sha256) == 64
+        fitted = fitted_parameters(calibration, priors_of(load_accelerator(calibration.accelerator)))
+        assert len(fitted.logarithms) > len(PRIORS)
+    assert not any(load_cluster(name).accelerator.calibration for name in clusters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"accelerator": "my-a100.yaml"}, "is calibrated itself|nested"),
+        ({"accelerator": "titan-xp"}, "field 'accelerator': 'titan-xp' has no kernel model"),
+        ({"accelerator": "a100x"}, "unknown accelerator 'a100x'"),
+        ({"accelerator": 3}, "field 'accelerator': 3"),
+        ({"noise": -1}, "field 'noise'"),
+        ({"parameters": {}}, "covariance: expected 0 rows"),
+    ],
+)
+def test_wrong_files_are_refused_in_one_line(file: Path, changes: dict[str, object], message: str) -> None:
+    fields = description(str(file)) | changes
+    path = file.with_name("other.yaml")
+    path.write_text(yaml.safe_dump(fields))
+    with pytest.raises(Exception, match=message) as caught:
+        load_accelerator(str(path))
+    assert isinstance(caught.value, (ConfigError, ValueError))
+    assert "\n" not in str(caught.value)
