@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lightloom.accelerators.base import Accelerator as Accelerator
+    from lightloom.api.accuracy import accuracy as accuracy
     from lightloom.api.arguments import load_cluster as load_cluster
     from lightloom.api.arguments import load_fabric as load_fabric
     from lightloom.api.averaging import averager as averager
+    from lightloom.api.calibrating import calibrate as calibrate
     from lightloom.api.collectives import collective as collective
     from lightloom.api.collectives import cost as cost
     from lightloom.api.collectives import lower_bound as lower_bound
@@ -42,6 +44,8 @@ _HOMES = {
     "cost": "lightloom.api.collectives",
     "lower_bound": "lightloom.api.collectives",
     "trace": "lightloom.api.models",
+    "accuracy": "lightloom.api.accuracy",
+    "calibrate": "lightloom.api.calibrating",
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
@@ -64,7 +68,9 @@ __all__ = [
     "LightloomError",
     "Schedule",
     "__version__",
+    "accuracy",
     "averager",
+    "calibrate",
     "collective",
     "cost",
     "load_cluster",

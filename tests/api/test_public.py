@@ -14,7 +14,9 @@ import lightloom as ll
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = {
+    "accuracy",
     "averager",
+    "calibrate",
     "collective",
     "cost",
     "load_cluster",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import lightloom as ll
+from lightloom.accelerators.load import load_accelerator
+from lightloom.api.calibrations import StepsCalibration
 from tests.calibration.samples import write_rows
 from tests.cli.commands import run
 
@@ -36,17 +39,52 @@ def test_accuracy_lists_every_row(
     assert "furthest off" in text.out
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fewest rows that can be calibrated on."""
+    rows = [{"row": f"row-{size}", "global_batch": str(64 * size), "step_s": str(2.7 * size)} for size in range(1, 5)]
+    return write_rows(tmp_path_factory.mktemp("few") / "steps.csv", *rows)
+
+
+@pytest.fixture(scope="module")
+def fitted(few: Path) -> StepsCalibration:
+    return ll.calibrate(few, accelerator="a100")
+
+
 def test_calibrate_writes_what_accuracy_reads(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    few: Path,
+    fitted: StepsCalibration,
+    tmp_path: Path,
 ) -> None:
     out = tmp_path / "a100.yaml"
-    told = run(monkeypatch, capsys, "calibrate", str(table), "--accelerator", "a100", "-o", str(out))
+    told = run(monkeypatch, capsys, "calibrate", str(few), "--accelerator", "a100", "-o", str(out), "--json")
     assert (told.code, told.err) == (0, "")
-    assert "near their priors" in told.out
-    judged = run(monkeypatch, capsys, "accuracy", str(table), "--calibration", str(out))
+    assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
+    assert out.read_text() == fitted.text()
+    assert fitted.accelerator.kernels == load_accelerator(str(out)).kernels
+    assert "near their priors" in repr(fitted)
+    judged = run(monkeypatch, capsys, "accuracy", str(few), "--calibration", str(out))
     assert "calibrated on steps" in judged.out
-    held = run(monkeypatch, capsys, "accuracy", str(table), "--cross-validate", "rows")
+    held = run(monkeypatch, capsys, "accuracy", str(few), "--cross-validate", "rows")
     assert "nine tenths" in held.out
+
+
+def test_the_python_api_returns_the_command_s_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], few: Path, fitted: StepsCalibration
+) -> None:
+    report = ll.accuracy(few, calibration="a100-calibrated")
+    told = run(monkeypatch, capsys, "accuracy", str(few), "--calibration", "a100-calibrated", "--json")
+    assert json.loads(json.dumps(report.to_json())) == json.loads(told.out)
+    assert len(report.rows()) == len(report[0].steps) == 4
+    for result in (fitted, report):
+        assert "\n" not in repr(result)
+        assert "<table>" in result._repr_html_()
+    assert "<svg" in report._repr_html_()
+    assert len(fitted.to_dataframe()) == len(fitted.calibration.parameters)
+    errors = [row["error"] for row in ll.accuracy([few], calibration=fitted).rows()]
+    assert errors == [row["error"] for row in ll.accuracy(few, calibration=fitted.calibration).rows()]
 
 
 @pytest.mark.parametrize(
@@ -70,3 +108,19 @@ def test_one_line_says_what_is_wrong(
     assert told.code == 2
     assert words in told.err
     assert told.err.count("\n") == 1
+
+
+def test_links_are_a_result_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = "\n".join(f"1,8,all-reduce,{2**power},{50 + 2**power / 1.3e5}" for power in range(20, 30))
+    path = tmp_path / "timed.csv"
+    path.write_text(f"nodes,gpus,collective,nbytes,time_us\n{sizes}\n")
+    links = ll.calibrate(accelerator="a100", collectives=path)
+    told = run(monkeypatch, capsys, "calibrate", "--collectives", str(path), "--accelerator", "a100", "--json")
+    assert json.loads(json.dumps(links.to_json())) == json.loads(told.out)
+    file = links.save(tmp_path / "links.yaml")
+    fabric = ll.load_cluster("a100-1024-two-tier", ranks=8, set={"fabric.links": str(file)}).fabric
+    assert "10 collectives of timed" in fabric.sources["domain_bandwidth"]
+    with pytest.raises(ll.LightloomError, match="--gpus 8"):
+        ll.calibrate(path, accelerator="a100", gpus=8)

@@ -9,7 +9,8 @@ import pytest
 
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives, read_collectives
-from lightloom.calibration.tiers import Tier, collective_seconds, fit_tiers
+from lightloom.calibration.tiers import collective_seconds, fit_tiers
+from lightloom.clusters.measured_links import Tier
 from lightloom.core.errors import ConfigError
 from tests.cli.commands import run
 

@@ -131,7 +131,7 @@ def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where:
     """
     calibration: Calibration = validate(Calibration, fields, where)
     name = calibration.accelerator
-    if base.get("calibration") is not None:
+    if is_calibration(base):
         raise ConfigError(f"{where}: field 'accelerator': {name!r} is calibrated itself: expected what it rests on")
     if base.get("kernels") is None:
         raise ConfigError(

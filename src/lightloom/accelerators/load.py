@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.calibrated import calibrated_fields, is_calibration
+from lightloom.accelerators.calibrated import Calibration, calibrated_fields, is_calibration
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
@@ -49,7 +49,19 @@ def fields_of(name: str) -> dict[str, Any]:
     if not isinstance(base, str):
         raise ConfigError(f"{name}: field 'accelerator': {base!r}: expected a name of the catalog, or a YAML file")
     beside = Path(name).parent / base
-    return calibrated_fields(fields, fields_of(str(beside) if beside.is_file() else base), name)
+    return calibrated_fields(fields, description(str(beside) if beside.is_file() else base), name)
+
+
+def calibrated_accelerator(calibration: Calibration) -> Accelerator:
+    """Return the accelerator that a calibration names, with the calibrated parameters.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: the accelerator has no kernel model, or a parameter is out of range.
+    """
+    name = f"{Path(calibration.accelerator).stem}-calibrated"
+    base = description(calibration.accelerator)
+    return _built({"name": name} | calibrated_fields(calibration.model_dump(), base, name), name)
 
 
 def registered(name: str) -> Accelerator | None:
@@ -76,7 +88,9 @@ def load_accelerator(name: str) -> Accelerator:
     plugin = registered(name)
     if plugin is not None:
         return plugin
-    fields = {"name": Path(name).stem} | fields_of(name)
-    fields.pop("description", None)
-    built: Accelerator = validate(Accelerator, fields, name)
+    return _built({"name": Path(name).stem} | fields_of(name), name)
+
+
+def _built(fields: dict[str, Any], where: str) -> Accelerator:
+    built: Accelerator = validate(Accelerator, {key: fields[key] for key in fields if key != "description"}, where)
     return built

@@ -9,14 +9,13 @@ import numpy as np
 import yaml
 
 from lightloom.accelerators.calibrated import CalibratedParameter, Calibration
+from lightloom.accelerators.load import CATALOG
 from lightloom.calibration.fit import Fit
 from lightloom.calibration.priors import Priors
-from lightloom.core.configfile import read_yaml, validate
+from lightloom.clusters.measured_links import DETERMINED
+from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-
-DETERMINED = 0.7
-"""Spread after over spread before the rows, below which they count as having determined a parameter."""
 
 
 def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
@@ -59,24 +58,30 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def calibration_text(calibration: Calibration) -> str:
+    """Return the content of a calibration's file, YAML."""
+    document = calibration.model_dump(mode="json")
+    covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
+    head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
+    return f"{head}covariance:\n{rows}"
+
+
 def write_calibration(calibration: Calibration, path: Path) -> None:
     """Write a calibration as YAML.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    document = calibration.model_dump(mode="json")
-    covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
-    head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
-    rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
-    write_atomically(path, f"{head}covariance:\n{rows}")
+    write_atomically(path, calibration_text(calibration))
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read what :func:`write_calibration` wrote.
+    """Read what :func:`write_calibration` wrote; calibrations of the catalog also by their name.
 
     Raises:
         ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
     """
-    calibration: Calibration = validate(Calibration, read_yaml(path), str(path))
+    file = catalog_file(str(path), CATALOG) or path
+    calibration: Calibration = validate(Calibration, read_yaml(file), str(path))
     return calibration

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import CalibrationRows
 from lightloom.calibration.collective_rows import MeasuredCollective, MeasuredCollectives
-from lightloom.calibration.document import DETERMINED, rounded
+from lightloom.calibration.document import rounded
 from lightloom.calibration.priors import kernel_model, node_link
+from lightloom.clusters.measured_links import Tier, TierCalibration
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Config
 
-Positive = Annotated[float, Field(gt=0)]
 _PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1, "broadcast": 1, "reduce": 1}
 _NOISE = 0.05
 _ROWS_AN_OCTAVE = 2
@@ -33,37 +31,6 @@ _ACCESSES_OF_A_PASS = 3
 """Reads and writes of each element by a rank that adds what it received to its own."""
 _NVLINK_PAYLOAD = 0.94
 """Share of NVLink's bandwidth that packets carry: an assumption, 256 bytes with a header of 16."""
-
-
-class Tier(Config):
-    """What collectives reach on the links of one tier."""
-
-    base_latency: Positive
-    """Seconds of every all-reduce, whatever its size."""
-    latency_per_peer: Positive
-    """Seconds that each further rank adds to an all-reduce."""
-    bandwidth: Positive
-    """Bytes per second of one rank into the tier."""
-    pass_bandwidth: Positive
-    """Bytes per second at which a rank moves what it holds through its own memory."""
-
-
-class TierCalibration(Config):
-    """A tier fitted to timed collectives."""
-
-    tier: str
-    """``node`` for collectives inside one node, ``network`` for those across nodes."""
-    values: Tier
-    spreads: dict[str, float]
-    """Standard deviation of the logarithm of each value, given the rows."""
-    prior_spreads: dict[str, float]
-    rows: CalibrationRows
-    mean_error: float
-    """Mean size of the relative error on these rows."""
-
-    def undetermined(self) -> list[str]:
-        """Return the values that the rows leave near their priors."""
-        return [name for name, spread in self.spreads.items() if spread > DETERMINED * self.prior_spreads[name]]
 
 
 def collective_seconds(rows: Sequence[MeasuredCollective], tier: Tier) -> Floats:
@@ -93,7 +60,8 @@ def fit_tiers(measured: MeasuredCollectives, accelerator: Accelerator) -> list[T
         ConfigError: there are fewer than three rows of a tier.
     """
     tiers = []
-    for name, inside in (("node", True), ("network", False)):
+    names: tuple[tuple[Literal["node", "network"], bool], ...] = (("node", True), ("network", False))
+    for name, inside in names:
         rows = [row for row in measured.rows if (row.nodes == 1) == inside]
         if rows:
             tiers.append(_fit_tier(name, rows, measured, accelerator))
@@ -117,7 +85,10 @@ def _priors(name: str, accelerator: Accelerator) -> tuple[Floats, Floats]:
 
 
 def _fit_tier(
-    name: str, rows: Sequence[MeasuredCollective], measured: MeasuredCollectives, accelerator: Accelerator
+    name: Literal["node", "network"],
+    rows: Sequence[MeasuredCollective],
+    measured: MeasuredCollectives,
+    accelerator: Accelerator,
 ) -> TierCalibration:
     from scipy.optimize import least_squares
 
@@ -138,10 +109,11 @@ def _fit_tier(
     errors = _seconds(columns, solved.x) / seconds - 1
     return TierCalibration(
         tier=name,
+        gpus=max(row.gpus for row in rows),
         values=Tier(**{key: rounded(value) for key, value in zip(names, np.exp(solved.x), strict=True)}),
         spreads={key: float(f"{value:.4g}") for key, value in zip(names, left, strict=True)},
         prior_spreads=dict(zip(names, spread.tolist(), strict=True)),
-        rows=CalibrationRows(table=measured.name, sha256=measured.sha256, count=len(rows)),
+        rows=CalibrationRows(table=measured.name, sha256=measured.sha256, count=len(rows), kind="collectives"),
         mean_error=float(np.abs(errors).mean()),
     )
 

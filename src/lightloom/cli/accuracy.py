@@ -11,15 +11,11 @@ from rich.table import Table
 
 from lightloom.cli.options import Json, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
-from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.provenance import provenance_line
 from lightloom.reports.console import plain_table
-from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.calibration.accuracy import Accuracy
-
-SCHEMA = "lightloom.accuracy/1"
 
 
 def accuracy(
@@ -40,40 +36,15 @@ def accuracy(
     as_json: Json = False,
 ) -> None:
     """Predict steps that others measured, and show how near the predictions are."""
-    if cross_validate not in (None, "rows", "models"):
-        raise ConfigError(f"--cross-validate {cross_validate!r}: expected rows or models")
-    if calibration is not None and cross_validate is not None:
-        raise ConfigError("--calibration and --cross-validate exclude one another: choose one")
+    from lightloom.api.accuracy import accuracy as predict
+
     check_outputs([figure])
-    judged = _judge(rows, calibration, cross_validate)
-    origin = provenance([[entry.steps.sha256, entry.basis] for entry in judged])
+    report = predict(rows, calibration=calibration, cross_validate=cross_validate)  # type: ignore[arg-type]
     if figure is not None:
-        from lightloom.calibration.pictures import draw_accuracy
         from lightloom.reports.figures.base import save
 
-        save(draw_accuracy(judged), figure, provenance_line(origin))
-    tables = [entry.to_json() for entry in judged]
-    document = {
-        "schema": SCHEMA,
-        "tables": [{key: value for key, value in table.items() if key != "rows"} for table in tables],
-        "rows": [{"table": table["table"], **row} for table in tables for row in table["rows"]],
-        "provenance": origin,
-    }
-    print_result(document, as_json, _parts(judged), {"figure": figure})
-
-
-def _judge(rows: Sequence[Path], calibration: Path | None, cross_validate: str | None) -> list[Accuracy]:
-    from lightloom.calibration.accuracy import accuracy as predict
-    from lightloom.calibration.accuracy import cross_validated
-    from lightloom.calibration.document import read_calibration
-    from lightloom.calibration.rows import read_steps
-
-    tables = [read_steps(path) for path in rows]
-    if cross_validate is None:
-        fitted = None if calibration is None else read_calibration(calibration)
-        return [predict(steps, fitted) for steps in tables]
-    with progress("Fits", None) as advance:
-        return [cross_validated(steps, "models" if cross_validate == "models" else "rows", advance) for steps in tables]
+        save(report.figure(), figure, provenance_line(report.origin))
+    print_result(report.to_json(), as_json, _parts(report.tables), {"figure": figure})
 
 
 def _parts(judged: Sequence[Accuracy]) -> Iterator[str | Table]:

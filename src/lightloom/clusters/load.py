@@ -75,13 +75,13 @@ def cluster_from(
     )
 
 
+_FILES = ("accelerator", "fabric", "reference", "fabric.links")
+"""Fields that may name a file."""
+
+
 def _names_file(key: str, value: Any) -> bool:
-    """Whether a setting replaces a part by a file."""
-    return (
-        key in ("accelerator", "fabric", "reference")
-        and isinstance(value, str | Path)
-        and Path(value).suffix in (".yaml", ".yml")
-    )
+    """Whether a setting names a file."""
+    return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml")
 
 
 def _set(fields: dict[str, Any], key: str, value: Any, where: str) -> None:

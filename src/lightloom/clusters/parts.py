@@ -12,6 +12,7 @@ from typing import Any
 
 from lightloom.accelerators import load as accelerators
 from lightloom.accelerators.base import Accelerator
+from lightloom.clusters.measured_links import FABRIC_FIELDS, FittedLinks, fabric_fields, read_links
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
@@ -71,6 +72,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     Raises:
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
+    part, links = _links(part, place)
     fields = _fields(part, place, fabrics.description)
     kinds = fabrics.kinds()
     kind = fields.get("kind")
@@ -80,8 +82,41 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
         raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")
     if "ranks" in fields:
         raise place.complaint("not expected here: a cluster says its ranks once, in field 'ranks'", ".ranks")
+    if links is not None:
+        laid = _over_links(kinds[kind], fields, links, place)
+        if twice := sorted(laid.keys() & dict.fromkeys(part).keys() - {"sources"}):
+            raise place.complaint("contradicts 'links', which sets it: expected one of them", f".{twice[0]}")
+        fields |= laid
     built: Fabric = _validated(kinds[kind], fields | {"ranks": ranks}, place)
     return built
+
+
+def _links(part: str | Mapping[str, Any], place: Place) -> tuple[str | Mapping[str, Any], FittedLinks | None]:
+    """Return a part without its ``links``, and the file of fitted links that they name."""
+    if isinstance(part, str) or part.get("links") is None:
+        return part, None
+    name = part["links"]
+    if not isinstance(name, str) or not name.endswith((".yaml", ".yml")):
+        raise place.complaint(f"{name!r}: expected a .yaml file that `calibrate --collectives` wrote", ".links")
+    try:
+        links = read_links(place.folder / name)
+    except InputError as error:
+        raise place.complaint(str(error), ".links") from error
+    return {key: value for key, value in part.items() if key != "links"}, links
+
+
+def _over_links(kind: type[Fabric], fields: Mapping[str, Any], links: FittedLinks, place: Place) -> dict[str, Any]:
+    """Return the fields that fitted links replace, with their sources."""
+    missing = FABRIC_FIELDS - kind.model_fields.keys()
+    if missing:
+        raise place.complaint(
+            f"a {fields['kind']} has no {min(missing)}: expected a fabric of two tiers, such as two-tier-200g", ".links"
+        )
+    if fields.get("packet_payload") is not None:
+        raise place.complaint("measured links hold the packets already: expected no packet_payload", ".links")
+    size = fields.get("domain_size", kind.model_fields["domain_size"].default)
+    values, sources = fabric_fields(links, size if isinstance(size, int) and size > 0 else 1)
+    return {**values, "sources": {**fields.get("sources", {}), **sources}}
 
 
 def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

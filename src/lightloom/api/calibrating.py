@@ -1,0 +1,73 @@
+"""``calibrate``: an accelerator's parameters, fitted to what was measured on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import overload
+
+from lightloom.accelerators.load import load_accelerator
+from lightloom.api.calibrations import Fitted, LinksCalibration, StepsCalibration
+from lightloom.calibration.calibrate import calibrate as fit_to
+from lightloom.calibration.calibrate import fits_of
+from lightloom.calibration.collective_rows import read_collectives
+from lightloom.calibration.rows import read_steps
+from lightloom.calibration.tiers import fit_tiers
+from lightloom.clusters.measured_links import FittedLinks
+from lightloom.core.errors import ConfigError
+from lightloom.core.provenance import provenance
+from lightloom.reports.progress import progress
+
+
+@overload
+def calibrate(rows: str | Path, *, accelerator: str) -> StepsCalibration: ...
+
+
+@overload
+def calibrate(*, accelerator: str, collectives: str | Path, gpus: int | None = None) -> LinksCalibration: ...
+
+
+@overload
+def calibrate(
+    rows: str | Path | None = None,
+    *,
+    accelerator: str,
+    collectives: str | Path | None = None,
+    gpus: int | None = None,
+) -> Fitted: ...
+
+
+def calibrate(
+    rows: str | Path | None = None,
+    *,
+    accelerator: str,
+    collectives: str | Path | None = None,
+    gpus: int | None = None,
+) -> Fitted:
+    """Fit an accelerator's parameters to steps measured on it, or its links to timed collectives.
+
+    >>> calibrate("steps.csv", accelerator="a100").save("my-a100.yaml")
+    >>> plan("gpt2-355m", cluster="a100-1024-two-tier", accelerator="my-a100.yaml")
+
+    Args:
+        rows: a table of measured steps, a file or a name in the folder ``LIGHTLOOM_MEASURED``.
+        accelerator: what was measured on: a name of the catalog, or a YAML file.
+        collectives: timed collectives instead of steps: a table, or what nccl-tests prints.
+        gpus: number of GPUs of the collectives, where their file does not say it.
+
+    Raises:
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column).
+        UnsupportedError: the accelerator has no kernel model.
+    """
+    if (rows is None) == (collectives is None):
+        raise ConfigError("expected a table of measured steps or --collectives, one of the two")
+    if collectives is not None:
+        measured = read_collectives(collectives, gpus=gpus)
+        tiers = fit_tiers(measured, load_accelerator(accelerator))
+        links = FittedLinks(accelerator=accelerator, tiers=tiers)
+        return LinksCalibration(links, provenance([measured.sha256, accelerator]))
+    if gpus is not None:
+        raise ConfigError(f"--gpus {gpus}: a table of steps states the GPUs of each row: expected --collectives too")
+    steps = read_steps(str(rows))
+    with progress("Fits", fits_of(len(steps))) as advance:
+        calibration = fit_to(steps, accelerator, advance)
+    return StepsCalibration(calibration, provenance([steps.sha256, accelerator], seed=0))
