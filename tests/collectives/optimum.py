@@ -20,7 +20,8 @@ from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import CLOCKWISE, Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import wdm_ring
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, admitted
 from lightloom.collectives.spec import KINDS, Collective
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import kinds
+from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import WdmRing
 
 LATENCY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-4])
@@ -33,6 +37,47 @@ def wdm_rings(draw: st.DrawFn, largest: int = 40) -> WdmRing:
 
 
 @st.composite
+def _sizes(draw: st.DrawFn, largest: int) -> tuple[int, ...]:
+    """One to three sizes from 2 on whose product is at most ``largest``."""
+    sizes = [draw(st.integers(2, min(largest, 6)))]
+    while len(sizes) < 3 and prod(sizes) * 2 <= largest and draw(st.booleans()):
+        sizes.append(draw(st.integers(2, min(largest // prod(sizes), 6))))
+    return tuple(sizes)
+
+
+@st.composite
+def _tier(draw: st.DrawFn, size: int, child: int, beneath: Tier | None) -> Tier:
+    """A tier of ``size`` children of ``child`` ranks each."""
+    shape = draw(st.sampled_from(["switch", "switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]))
+    fields = {
+        "shape": shape,
+        "size": size,
+        "bandwidth": draw(st.sampled_from([1e9, 8e9, 50e9])),
+        "latency": draw(st.none() | LATENCY),
+        "through_switch": beneath is not None and beneath.shape == "switch" and draw(st.booleans()),
+        "ports": draw(st.none() | st.sampled_from([n for n in range(1, child + 1) if child % n == 0])),
+    }
+    if shape in ("torus", "mesh", "circuit-switch") and size % 2 == 0 and size > 2:
+        fields |= {"size": None, "dims": (2, size // 2)}
+    if shape == "switch":
+        fields["separate_rails"] = draw(st.booleans())
+        if not fields["separate_rails"] or fields["through_switch"]:
+            fields["taper"] = draw(st.none() | st.sampled_from([1.0, 2.0]))
+    return Tier.model_validate(fields)
+
+
+@st.composite
+def tier_fabrics(draw: st.DrawFn, largest: int = 40) -> Tiers:
+    """Up to three tiers of every shape around each other."""
+    tiers: list[Tier] = []
+    child = 1
+    for size in draw(_sizes(largest)):
+        tiers.append(draw(_tier(size, child, tiers[-1] if tiers else None)))
+        child *= size
+    return Tiers(ranks=child, tiers=tuple(tiers), hop_latency=draw(LATENCY))
+
+
+@st.composite
 def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
     kind = draw(st.sampled_from(sorted(set(kinds()) - {"damaged-wdm-ring"})))
     if kind == "wdm-ring":
@@ -42,6 +87,11 @@ def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
         size = draw(st.integers(1, 8))
         fields |= {"domain_size": size, "ranks": size * draw(st.integers(1 if size > 1 else 2, 5))}
         fields["domain_latency"] = draw(LATENCY)
+    if kind == "tiers":
+        return draw(tier_fabrics(largest))
+    if kind in ("mesh", "torus") and draw(st.booleans()):
+        fields["dims"] = dims = draw(_sizes(largest))
+        fields["ranks"] = prod(dims)
     if kind == "circuit-switch":
         fields["degree"] = draw(st.integers(1, 9))
         fields["reconfiguration_time"] = draw(LATENCY)

@@ -15,7 +15,8 @@ from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.damage import Failure, damaged
 from lightloom.fabrics.load import load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 

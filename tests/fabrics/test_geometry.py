@@ -48,7 +48,9 @@ def test_every_transfer_crosses_existing_links_once_and_no_more_than_the_diamete
     assert hops.tolist() == [len(links) for links in crossed]
     assert hops.max() == fabric.diameter()
     latency = fabric.latency(source, destination, route)
-    assert latency.max() <= fabric.diameter_latency() * (1 + 1e-12) or fabric.diameter() == 4
+    # Two transfers over an outer tier may be quicker than one inside.
+    relayed = fabric.kind_name in ("two-tier-switch", "tiers")
+    assert latency.max() <= fabric.diameter_latency() * (1 + 1e-12) or relayed
     assert latency.min() >= fabric.neighbour_latency() * (1 - 1e-12)
     assert len({fabric.link_name(link) for link in range(fabric.links)}) == fabric.links
     assert fabric.link_bandwidth().shape == (fabric.links,)
@@ -58,9 +60,7 @@ def test_every_transfer_crosses_existing_links_once_and_no_more_than_the_diamete
 @settings(max_examples=120, deadline=None)
 def test_what_enters_a_rank_fits_its_cut(fabric: Fabric) -> None:
     """The links on which transfers can end at a rank carry together what the bounds say that some rank can receive."""
-    if fabric.in_network_reduction or (
-        not fabric.wavelength_routed and fabric.routes == 1 and fabric.links > 2 * fabric.ranks
-    ):
+    if fabric.in_network_reduction or (not fabric.exclusive and fabric.routes == 1 and fabric.kind_name != "switch"):
         return
     source, destination = _all_pairs(fabric)
     bandwidth = fabric.link_bandwidth()

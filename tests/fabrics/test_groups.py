@@ -17,7 +17,8 @@ from lightloom.collectives.spec import KINDS, Collective
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 

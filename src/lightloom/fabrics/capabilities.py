@@ -8,6 +8,7 @@ or send over links of their own (``ports``, a method of the fabric).
 
 from __future__ import annotations
 
+from math import prod
 from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
@@ -29,6 +30,31 @@ class Grid(NamedTuple):
     columns: int
     wraps: bool
     """Whether the ends of each row and of each column are joined."""
+
+
+class Axis(NamedTuple):
+    """Ranks that one part of a fabric joins: every ``stride``-th, ``size`` of them.
+
+    The axes of a fabric tile it: rank = sum of place · stride. Strides ascend, and each is the product of the sizes
+    before it, so that the first axis joins neighbours (a domain) and the second the ranks in the same place of all
+    domains (rails).
+    """
+
+    stride: int
+    size: int
+    tier: int = 0
+    """Number of the tier, from the ranks outwards, that joins them."""
+    ports: int = 1
+    """Ports (rails) into that tier of everything within one stride, so that ranks have one each where both are
+    equal."""
+    in_network_reduction: bool = False
+    """Whether the tier's switches can add what enters them."""
+
+    @classmethod
+    def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
+        """The axes of a grid whose last dimension joins neighbours, single ranks left out."""
+        strides = (prod(dims[place + 1 :]) for place in range(len(dims)))
+        return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
 
 
 class Capabilities(Described):
@@ -79,6 +105,11 @@ class Capabilities(Described):
     def grid(self) -> Grid | None:
         """The grid that ranks form; None where they form none."""
         return None
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes along which ranks are joined, neighbours first; empty where all ranks are joined alike."""
+        return ()
 
     @property
     def failures_text(self) -> str:

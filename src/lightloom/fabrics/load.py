@@ -15,7 +15,9 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -27,6 +29,7 @@ _BUILT_IN: tuple[type[Fabric], ...] = (
     Torus,
     PacketSwitch,
     TwoTierSwitch,
+    Tiers,
     CircuitSwitch,
     OpticalAverager,
 )

@@ -91,6 +91,7 @@ def test_no_other_algorithm_is_faster(fabric: Fabric, share: float, hop: float, 
 @pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 7), (8, 8), (1, 6)])
 def test_trees_of_a_mesh_carry_large_sums_in_the_time_of_all_its_links(rows: int, columns: int) -> None:
     fabric = Mesh(ranks=rows * columns, rows=rows)
+    assert fabric.grid is not None
     schedule = over_trees(Collective("all-reduce", fabric.ranks, 1e9), fabric, fabric.grid)
     verify(schedule, fabric)
     assert cost(schedule, fabric).time <= 1.02 * lower_bound(schedule.collective, fabric).time
@@ -99,6 +100,7 @@ def test_trees_of_a_mesh_carry_large_sums_in_the_time_of_all_its_links(rows: int
 @given(st.sampled_from([Mesh, Torus]), st.integers(1, 7), st.integers(2, 7), st.integers(1, 40))
 def test_every_tree_spans_the_grid_by_its_links(grid: type[Mesh], rows: int, columns: int, chunks: int) -> None:
     fabric = grid(ranks=rows * columns, rows=rows)
+    assert fabric.grid is not None
     trees = GridTrees.of(fabric.grid, chunks)
     links = GridLinks.of(fabric)
     joined = set(zip(links.source.tolist(), links.destination.tolist(), strict=True))

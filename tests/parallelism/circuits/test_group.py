@@ -16,7 +16,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.packet_switch import PacketSwitch, TwoTierSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.circuits import Circuits, Timing, Traffic, ring, verify
 from lightloom.parallelism.circuits.group import grant, grants, worst_group

@@ -1,0 +1,166 @@
+"""Grids of any number of dimensions, open (mesh) or closed (torus), with dimension-ordered routes.
+
+Cells are numbered row by row: the last dimension changes fastest. A route runs along the last dimension first, then
+along the one before it, so that the first dimension comes last. The links of a dimension lie on lines, one for each
+choice of the other coordinates, and each line has a track of links forward and one backward:
+
+    forward link a     a ──▶ a+1
+    backward link a    a ◀── a+1        (modulo the line's length; an open line does not use the last)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Ints, Mask
+
+
+class Run(NamedTuple):
+    """Links that transfers occupy on one track: ``base + (start + k) % period`` for ``k < length``."""
+
+    base: Ints
+    start: Ints
+    length: Ints
+    period: int
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The four numbers of each transfer, as a footprint holds them."""
+        return self.base, self.start, self.length, np.full_like(self.start, self.period)
+
+
+class Lattice(NamedTuple):
+    """The shape of a grid."""
+
+    dims: tuple[int, ...]
+    """Cells along each dimension."""
+    wraps: bool
+    """Whether the ends of every line are joined."""
+
+    @property
+    def cells(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def links(self) -> int:
+        """Directed links, those that an open line does not use included."""
+        return 2 * len(self.dims) * self.cells
+
+    def coordinates(self, cell: Ints) -> tuple[Ints, ...]:
+        """The place of cells along each dimension."""
+        return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
+
+    def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[Run]:
+        """The links of transfers between cells, one run a dimension, in the order of the route.
+
+        Args:
+            source, destination: cells, each of shape [transfer].
+            copies: grids of this shape that are numbered together. copy: the one that each transfer takes.
+        """
+        start, end = list(self.coordinates(source)), self.coordinates(destination)
+        even = np.sum(start, axis=0) % 2 == 0
+        runs, total = [], copies * self.cells
+        for turn, axis in enumerate(reversed(range(len(self.dims)))):
+            size = self.dims[axis]
+            forward, length = self._way(end[axis] - start[axis], size, even)
+            line: Ints = np.zeros_like(start[axis]) + copy
+            for other in (other for other in range(len(self.dims)) if other != axis):
+                line = line * self.dims[other] + start[other]
+            base = 2 * turn * total + np.where(forward, 0, total) + line * size
+            runs.append(Run(base, np.where(forward, start[axis], end[axis]), length, size))
+            start[axis] = end[axis]
+        return runs
+
+    def _way(self, ahead: Ints, size: int, even: Mask) -> tuple[Mask, Ints]:
+        """Whether transfers run forward, and over how many links; where both ways are equal, by the source's parity."""
+        if not self.wraps:
+            return ahead >= 0, np.abs(ahead)
+        ahead = ahead % size
+        forward = (2 * ahead < size) | ((2 * ahead == size) & even)
+        return forward, np.where(forward, ahead, (size - ahead) % size)
+
+    def hops(self, source: Ints, destination: Ints) -> Ints:
+        """Links between cells: the sum of the distances along the dimensions."""
+        links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
+        for size, start, end in zip(self.dims, self.coordinates(source), self.coordinates(destination), strict=True):
+            distance = np.abs(end - start)
+            links += np.minimum(distance, size - distance) if self.wraps else distance
+        return links
+
+    def ends(self, link: int, copies: int = 1) -> tuple[int, int, int, int, bool]:
+        """Dimension, copy, first cell and last cell of a link, and whether it leads forward."""
+        turn, rest = divmod(link, 2 * copies * self.cells)
+        backward, rest = divmod(rest, copies * self.cells)
+        axis = len(self.dims) - 1 - turn
+        line, place = divmod(rest, self.dims[axis])
+        others = [self.dims[other] for other in range(len(self.dims)) if other != axis]
+        copy, *fixed = (int(part) for part in np.unravel_index(line, (copies, *others)))
+        cells = [
+            int(np.ravel_multi_index((*fixed[:axis], spot % self.dims[axis], *fixed[axis:]), self.dims))
+            for spot in (place, place + 1)
+        ]
+        origin, end = reversed(cells) if backward else cells
+        return axis, copy, origin, end, not backward
+
+    @property
+    def diameter(self) -> int:
+        return sum(size // 2 if self.wraps else size - 1 for size in self.dims)
+
+    @property
+    def smallest_degree(self) -> int:
+        """Links of which the cell with the fewest receives."""
+        return sum(self._degree(axis) if self.wraps else min(size - 1, 1) for axis, size in enumerate(self.dims))
+
+    @property
+    def total_degree(self) -> int:
+        """Links on which cells receive, summed over the cells."""
+        if self.wraps:
+            return self.smallest_degree * self.cells
+        return sum(2 * (size - 1) * (self.cells // size) for size in self.dims)
+
+    def _degree(self, axis: int) -> int:
+        """Links of a dimension of a torus on which a cell receives.
+
+        Two links join a pair of cells that is alone on its line. Those that have already travelled along other
+        dimensions come on both; without such, all come on the one that the neighbour's parity chooses.
+        """
+        size = self.dims[axis]
+        return min(size - 1, 2) if size != 2 or all(other == 1 for other in self.dims[axis + 1 :]) else 2
+
+    def halves(self) -> list[tuple[int, int, int]]:
+        """Cuts through the middle of each dimension that has one: (dimension, cells inside, links into them)."""
+        sides = 2 if self.wraps else 1
+        lines = {axis: self.cells // size for axis, size in enumerate(self.dims)}
+        return [
+            (axis, lines[axis] * (size // 2), sides * lines[axis])
+            for axis, size in reversed(list(enumerate(self.dims)))
+            if size > 1
+        ]
+
+    def snake(self) -> Ints:
+        """An order of the cells in which neighbours are one link apart: lines alternate their direction."""
+        order = np.zeros(1, np.int64)
+        for size in reversed(self.dims):
+            cells = len(order)
+            order = np.concatenate([i * cells + (order if i % 2 == 0 else order[::-1]) for i in range(size)])
+        return order
+
+
+def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
+    """The sizes of a grid of exactly ``ranks`` cells, as equal as they can be, the smaller ones first."""
+    dims: list[int] = []
+    for left in range(dimensions, 1, -1):
+        root = round(ranks ** (1 / left))
+        root += (root + 1) ** left <= ranks
+        size = next(size for size in range(min(root, ranks), 0, -1) if size**left <= ranks and ranks % size == 0)
+        dims.append(size)
+        ranks //= size
+    return (*dims, ranks)
+
+
+def describe(dims: Sequence[int]) -> str:
+    """A grid's sizes for people: ``4x4x4``."""
+    return "x".join(map(str, dims))

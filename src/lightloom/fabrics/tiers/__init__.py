@@ -1,0 +1,1 @@
+"""Fabrics of tiers: switches, rings, tori, full meshes and circuit switches around each other."""

@@ -1,0 +1,77 @@
+"""One tier of a fabric, as files describe it."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lightloom.core.described import Described
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.fabrics.lattice import describe
+
+Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
+_GRIDS = ("ring", "torus", "mesh", "circuit-switch")
+
+
+class Tier(Described):
+    """What joins ranks, or groups of ranks that the tiers beneath have joined: the tier's children."""
+
+    name: str = ""
+    """What the tier is called, in the names of links: ``NVLink``."""
+    shape: Shape
+    """``switch``: children send to a switch, which joins all. ``ring``, ``torus``, ``mesh``: links between neighbours,
+    which forward. ``full-mesh``: a link from every child to every other. ``circuit-switch``: the torus that circuits
+    form which are set before the job."""
+    size: Count | None = None
+    """Children; of the outermost tier as many as the ranks need, if it is left out."""
+    dims: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    """Children along each dimension of a torus, mesh or circuit switch."""
+    ports: Count | None = None
+    """Ports of a child into the tier (rails), spread evenly over its ranks; left out, each rank has one. Links between
+    children exist once for each port."""
+    bandwidth: Bandwidth
+    """Bytes per second of a port, per direction; of a ring, torus, mesh or full mesh, of each of its links."""
+    wire_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Part of the bandwidth that data reach; headers and flow control take the rest."""
+    latency: Seconds | None = None
+    """Seconds for one link, half of the switch before and behind it included; left out, ``hop_latency`` of the
+    fabric."""
+    taper: Annotated[float, Field(ge=1)] | None = None
+    """What the ports of a child can send over what the tree carries for it. Where it is given, even as 1, children that
+    are groups reach the switch through links of their own, as through the leaves of a fat tree."""
+    through_switch: bool = False
+    """Whether the ports are those of the switch beneath (uplinks) and not of the ranks."""
+    separate_rails: bool = False
+    """Whether each port of a child leads to a switch of its own; data for another rail then first crosses the tier
+    beneath. Rings, tori, meshes and full meshes are always so."""
+    in_network_reduction: bool = False
+    """Whether the tier's switches can add what enters them (NVLink SHARP, switch SHARP)."""
+
+    @model_validator(mode="after")
+    def _fields_fit_the_shape(self) -> Self:
+        if self.dims is not None and self.size is not None:
+            raise ValueError("size and dims contradict each other: expected one of them")
+        if self.dims is not None and self.shape not in _GRIDS:
+            raise ValueError(f"dims are of rings, tori, meshes and circuit switches: expected size of a {self.shape}")
+        if self.dims is not None and self.shape == "ring" and len(self.dims) > 1:
+            raise ValueError(f"a ring has one dimension, not {describe(self.dims)}: expected shape torus")
+        if self.shape != "switch":
+            switches_alone = {"taper": self.taper, "separate_rails": self.separate_rails}
+            switches_alone["in_network_reduction"] = self.in_network_reduction
+            given = [name for name, value in switches_alone.items() if value]
+            if given:
+                raise ValueError(f"{given[0]} is of switches: expected none on a {self.shape}")
+        if self.separate_rails and self.taper is not None and not self.through_switch:
+            raise ValueError("taper divides a tree that all ports share: expected none where rails are separate")
+        return self
+
+    @property
+    def children(self) -> int | None:
+        """Children that are stated; None where ``size`` is left out."""
+        return self.size if self.dims is None else prod(self.dims)
+
+    def heading(self) -> str:
+        extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
+        return f"{self.name or 'tier'}, {self.shape}{extent}"

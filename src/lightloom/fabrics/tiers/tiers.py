@@ -1,0 +1,25 @@
+"""Fabrics whose file lists their tiers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from lightloom.fabrics.tiers.base import TieredFabric
+from lightloom.fabrics.tiers.tier import Tier
+
+
+class Tiers(TieredFabric):
+    """Tiers around each other: what joins neighbouring ranks, what joins such groups, and so on."""
+
+    kind: Literal["tiers"] = "tiers"
+    tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
+    """The tiers, from the ranks outwards."""
+
+    def tier_list(self) -> tuple[Tier, ...]:
+        return self.tiers
+
+    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
+        return type(self)(ranks=ranks, tiers=tiers, **fields)

@@ -1,0 +1,52 @@
+"""Two tiers of switches: fast domains joined by a fat tree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.fabrics.tiers.base import TieredFabric
+from lightloom.fabrics.tiers.tier import Tier
+
+
+class TwoTierSwitch(TieredFabric):
+    """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank.
+
+    inside a domain    rank ──▶ [domain switch] ──▶ rank
+    between domains    rank ──▶ its port ──▶ domain's share of the tree ══▶ tree ══▶ port ──▶ rank
+    """
+
+    kind: Literal["two-tier-switch"] = "two-tier-switch"
+    domain_size: Count = 8
+    """Ranks of a domain; must divide ``ranks``."""
+    domain_bandwidth: Bandwidth = 450e9
+    """Bytes per second of a rank's domain port, per direction."""
+    domain_latency: Seconds = 0.0
+    """Seconds for one link inside a domain."""
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a rank's network port, per direction."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    """What a domain's ports could send over what the tree carries for them."""
+
+    @model_validator(mode="after")
+    def _tiers_hold_ranks(self) -> Self:
+        if self.ranks % self.domain_size:
+            raise ValueError(f"domain_size={self.domain_size} does not divide ranks={self.ranks}: expected a divisor")
+        return self
+
+    def tier_list(self) -> tuple[Tier, ...]:
+        """A switch of ranks, and a tapered switch of domains that each rank reaches through a port of its own."""
+        domain = Tier(
+            name="domain",
+            shape="switch",
+            size=self.domain_size,
+            bandwidth=self.domain_bandwidth,
+            latency=self.domain_latency,
+        )
+        network = Tier(name="network", shape="switch", bandwidth=self.bandwidth, taper=self.oversubscription)
+        return domain, network
+
+    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self | None:
+        return self._with(ranks=ranks, domain_size=tiers[0].size or 1)

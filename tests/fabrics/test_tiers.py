@@ -1,0 +1,133 @@
+"""Fabrics of tiers keep the contract, whatever their tiers, and complain in one line about those that cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.conformance import check_fabric
+from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.mesh import Torus
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from tests.collectives.strategies import tier_fabrics
+
+
+@given(tier_fabrics(largest=18))
+@settings(max_examples=25, deadline=None)
+def test_tiers_keep_the_contract(fabric: Tiers) -> None:
+    check_fabric(fabric)
+
+
+def _all_pairs(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    source, destination = np.indices((ranks, ranks)).reshape(2, -1)
+    different = source != destination
+    return source[different], destination[different], np.zeros(different.sum(), np.int64)
+
+
+def test_a_single_tier_is_the_fabric_of_its_shape() -> None:
+    pairs = [
+        (Tier(shape="switch", bandwidth=5e9, latency=1e-6), PacketSwitch(ranks=12, bandwidth=5e9, hop_latency=1e-6)),
+        (
+            Tier(shape="torus", dims=(2, 3, 2), bandwidth=5e9, latency=1e-6),
+            Torus(ranks=12, dims=(2, 3, 2), bandwidth=5e9, hop_latency=1e-6),
+        ),
+    ]
+    for tier, simple in pairs:
+        tiers = Tiers(ranks=12, tiers=(tier,))
+        ends = _all_pairs(12)
+        assert [part.tolist() for part in tiers.footprint(*ends)] == [part.tolist() for part in simple.footprint(*ends)]
+        assert (tiers.link_bandwidth() == simple.link_bandwidth()).all()
+        assert tiers.latency(*ends) == pytest.approx(simple.latency(*ends))
+        assert [(cut.ranks, cut.capacity) for cut in tiers.cuts()] == [
+            (cut.ranks, cut.capacity) for cut in simple.cuts()
+        ]
+
+
+def test_ports_are_spread_over_the_ranks_of_a_child() -> None:
+    """Four ranks with 2 ports, two with 8: half a port a rank, and four."""
+    node = Tier(shape="switch", size=4, bandwidth=100e9)
+    shared = Tiers(ranks=8, tiers=(node, Tier(shape="switch", ports=2, bandwidth=10e9)))
+    assert shared.pair(4)[0] == pytest.approx(5e9)
+    many = Tiers(ranks=8, tiers=(node, Tier(shape="switch", ports=16, bandwidth=10e9)))
+    assert many.pair(4)[0] == pytest.approx(40e9)
+
+
+def test_data_for_another_rail_crosses_the_domain_first() -> None:
+    domain = Tier(name="NVLink", shape="switch", size=4, bandwidth=100e9, latency=1e-7)
+    rails = Tiers(
+        ranks=8, tiers=(domain, Tier(name="rail", shape="switch", bandwidth=10e9, latency=1e-6, separate_rails=True))
+    )
+    ends = np.array([0, 0]), np.array([4, 5]), np.zeros(2, np.int64)
+    assert rails.hops(*ends).tolist() == [2, 4]
+    assert rails.latency(*ends) == pytest.approx([2e-6, 2.2e-6])
+    links = rails.footprint(np.array([0]), np.array([5]), np.array([0]))
+    names = [rails.link_name(int(base + start)) for base, start in zip(links.base[0], links.start[0], strict=True)]
+    assert names == [
+        "rail uplink of rank 1",
+        "rail downlink of rank 5",
+        "NVLink uplink of rank 0",
+        "NVLink downlink of rank 1",
+    ]
+
+
+def test_a_leaf_and_spine_tree_divides_its_uplinks() -> None:
+    leaf = Tier(shape="switch", size=8, bandwidth=50e9, latency=1e-6)
+    spine = Tier(shape="switch", through_switch=True, bandwidth=50e9, taper=2.0, latency=1e-6)
+    tree = Tiers(ranks=32, tiers=(leaf, spine))
+    ends = np.array([0, 0]), np.array([7, 8]), np.zeros(2, np.int64)
+    assert tree.hops(*ends).tolist() == [2, 4]
+    assert tree.pair(8)[0] == pytest.approx(25e9)
+    assert ("the links into one group of 8 ranks", 200e9) in [(cut.name, cut.capacity) for cut in tree.cuts()]
+
+
+def test_wire_efficiency_and_packets_take_their_part_of_every_tier() -> None:
+    tier = Tier(shape="switch", bandwidth=50e9, wire_efficiency=0.8)
+    assert Tiers(ranks=4, tiers=(tier,)).pair(1)[0] == pytest.approx(40e9)
+    packets = Tiers(ranks=4, tiers=(tier,), packet_payload=900, packet_header=100)
+    assert packets.pair(1)[0] == pytest.approx(36e9)
+
+
+def test_axes_are_strides_with_the_ports_of_their_tiers() -> None:
+    fabric = TwoTierSwitch(ranks=64, domain_size=8)
+    assert [(axis.stride, axis.size, axis.ports) for axis in fabric.axes] == [(1, 8, 1), (8, 8, 8)]
+    cube = Torus(ranks=24, dims=(2, 3, 4))
+    assert [(axis.stride, axis.size) for axis in cube.axes] == [(1, 4), (4, 3), (12, 2)]
+
+
+_SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
+
+
+@pytest.mark.parametrize(
+    ("tiers", "complaint"),
+    [
+        ([], "at least 1 item"),
+        ([{"shape": "star", "bandwidth": "1GB/s"}], "'switch', 'ring'"),
+        ([{"shape": "switch"}], "tiers.0.bandwidth"),
+        ([{**_SWITCH, "size": 5}, _SWITCH], "tiers of 5 = 5 ranks do not divide ranks=16"),
+        ([{**_SWITCH, "size": 8}], "tiers of 8 join 8 ranks, not ranks=16"),
+        ([_SWITCH, _SWITCH], "tier 1 has no size"),
+        ([{**_SWITCH, "size": 4}, {**_SWITCH, "ports": 3}], "3 ports for 4 ranks"),
+        ([{**_SWITCH, "through_switch": True}], "expected a tier of shape switch there"),
+        (
+            [{**_SWITCH, "shape": "ring", "size": 4}, {**_SWITCH, "through_switch": True}],
+            "expected a tier of shape switch",
+        ),
+        ([{**_SWITCH, "dims": [4, 4]}], "expected size of a switch"),
+        ([{**_SWITCH, "shape": "ring", "dims": [4, 4]}], "expected shape torus"),
+        ([{**_SWITCH, "shape": "torus", "dims": [4, 4], "size": 16}], "size and dims contradict"),
+        ([{**_SWITCH, "shape": "ring", "in_network_reduction": True}], "in_network_reduction is of switches"),
+        ([{**_SWITCH, "separate_rails": True, "taper": 2}], "expected none where rails are separate"),
+        ([{**_SWITCH, "wire_efficiency": 1.5}], "less than or equal to 1"),
+    ],
+)
+def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as error:
+        fabric_from({"kind": "tiers", "tiers": tiers}, 16, where="mine.yaml")
+    assert "\n" not in str(error.value)
