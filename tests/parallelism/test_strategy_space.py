@@ -26,16 +26,17 @@ def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, b
         expert_degree=4,
     )
     rows = [space[index] for index in range(len(space))]
-    assert len(set(rows)) == len(rows)
+    different = set(rows)
+    assert len(different) == len(rows)
+    assert all(Strategies.of(row)[0] == row for row in rows[:: 1 + len(rows) // 20])
     for row in rows:
         assert row.dp * row.tp * row.pp == ranks
         assert degree % row.tp == 0 and row.pp * row.virtual_stages <= blocks
         assert row.virtual_stages == 1 or (row.pp > 1 and row.micro_batches % row.pp == 0)
         assert row.samples * row.dp * row.micro_batches == row.global_batch in batches
-        assert Strategies.of(row)[0] == row
         assert 4 % row.ep == 0 and row.dp % row.ep == 0
         other = row._replace(sequence_parallel=not row.sequence_parallel)
-        assert (other in rows) == (row.tp > 1 and 6 % row.tp == 0)
+        assert (other in different) == (row.tp > 1 and 6 % row.tp == 0)
     whole = {(row.dp, row.tp, row.pp) for row in rows if row.micro_batches == 1}
     for tp, pp in {(tp, pp) for tp in range(1, degree + 1) for pp in range(1, blocks + 1) if degree % tp == 0}:
         dp, rest = divmod(ranks, tp * pp)

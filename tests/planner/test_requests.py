@@ -40,7 +40,8 @@ def searched(on: Cluster, **options: Any) -> PlanSearch:
 
 @pytest.fixture(scope="module")
 def everything() -> PlanSearch:
-    return searched(cluster(), global_batches=(48,), prune=False)
+    """Every row of four ranks."""
+    return searched(cluster(4), global_batches=(12,), prune=False)
 
 
 def pins_of(choice: Strategy) -> Pins:
@@ -53,7 +54,7 @@ def test_a_pinned_strategy_equals_its_row_to_the_last_digit(everything: PlanSear
     assert len(everything.ranking) > 50
     for plan in everything.ranking[:: len(everything.ranking) // 12]:
         assert isinstance(plan.choice, Strategy)
-        (alone,) = searched(cluster(), global_batches=(48,), pins=pins_of(plan.choice)).ranking
+        (alone,) = searched(cluster(4), global_batches=(12,), pins=pins_of(plan.choice)).ranking
         assert alone.choice == plan.choice
         assert (alone.step_time, alone.memory, alone.energy) == (plan.step_time, plan.memory, plan.energy)
         assert (alone.breakdown, alone.exchanges) == (plan.breakdown, plan.exchanges)
@@ -68,7 +69,7 @@ def test_every_pin_keeps_what_it_says_and_all_of_it(everything: PlanSearch) -> N
         "recomputation": "full",
         "sequence_parallel": True,
     }.items():
-        found = searched(cluster(), global_batches=(48,), prune=False, pins=Pins(**{name: value}))  # type: ignore[arg-type]
+        found = searched(cluster(4), global_batches=(12,), prune=False, pins=Pins(**{name: value}))  # type: ignore[arg-type]
         assert {plan.choice for plan in found.ranking} == {each for each in choices if getattr(each, name) == value}
 
 
@@ -97,9 +98,9 @@ def test_pins_that_contradict_each_other_are_refused(pins: dict[str, int], messa
 
 
 def test_plans_that_fit_come_first_then_the_fastest() -> None:
-    free = searched(cluster(), global_batches=(64,), compare=True, prune=False)
+    free = searched(cluster(4), global_batches=(16,), compare=True, prune=False)
     half = float(np.median([plan.memory for plan in free.ranking]))
-    found = searched(cluster(memory=half), global_batches=(64,), compare=True)
+    found = searched(cluster(4, memory=half), global_batches=(16,), compare=True)
     assert {plan.fits for plan in found.ranking} == {True, False}
     assert [order(plan)[:2] for plan in found.ranking] == sorted(order(plan)[:2] for plan in found.ranking)
     assert found.winner.fits and found.winner.memory <= half

@@ -5,7 +5,11 @@ A field typed ``Bandwidth`` accepts ``"40Gbps"``, ``"5 GB/s"`` or a number of by
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -48,6 +52,39 @@ Ranks = Annotated[int, Field(ge=2, le=MAXIMUM_RANKS, strict=True)]
 
 
 class Config(BaseModel):
-    """A frozen configuration object that refuses unknown fields."""
+    """A frozen configuration object that refuses unknown fields.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    The docstrings under its fields describe them in its JSON Schema. They are read when a schema is made: reading the
+    source of every class as it is defined would double the time to import the fabrics.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        document = handler(schema)
+        properties = handler.resolve_ref_schema(document).get("properties", {})
+        docstrings = {name: text for kind in reversed(cls.__mro__) for name, text in _field_docstrings(kind).items()}
+        for name, field in cls.model_fields.items():
+            entry = properties.get(field.alias or name)
+            if entry is not None and name in docstrings:
+                entry.setdefault("description", docstrings[name])
+        return document
+
+
+def _field_docstrings(kind: type) -> dict[str, str]:
+    """Return the docstring under each annotated field in the source of a class; none where it has no source."""
+    if not issubclass(kind, Config) or kind is Config:
+        return {}
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    docstrings = {}
+    statements = tree.body if isinstance(tree, ast.ClassDef) else []
+    for field, after in pairwise(statements):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            value = after.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                docstrings[field.target.id] = inspect.cleandoc(value.value)
+    return docstrings

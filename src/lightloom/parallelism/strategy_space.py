@@ -8,7 +8,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import gcd, isqrt
@@ -142,8 +142,8 @@ class Strategies:
 
     def rows(self, which: Any) -> Strategies:
         """The rows of a mask or of indices."""
-        columns = {name: getattr(self, name)[which] for name in Strategy._fields}
-        return replace(self, **columns)
+        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in Strategy._fields}
+        return Strategies(**columns | {"algorithms": self.algorithms})
 
 
 def strategy_space(

@@ -74,7 +74,8 @@ def memory(job: Job, strategies: Strategies) -> Floats:
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))
     plain = np.flatnonzero(strategies.plain & (strategies.sharding == ZERO_3))
-    found[plain] += make_plan("fsdp", job.graph, 2, job.settings).memory.gathered
+    if len(plain):
+        found[plain] += job.gathered_bytes
     return found
 
 

@@ -106,9 +106,12 @@ def served(
 
 def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats) -> tuple[list[Group], Ints]:
     """The different groups of ranks, (algorithm, ranks, stride, ratio), and the group of each row."""
+    columns = np.broadcast_arrays(algorithm, ranks, stride, ratio)
+    if len(columns[0]) == 1:
+        (group,) = zip(*(column.tolist() for column in columns), strict=True)
+        return [group], np.zeros(1, np.int64)
     code = algorithm
     for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
         code = code * (int(column.max(initial=0)) + 1) + column
     _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    columns = (each[first].tolist() for each in np.broadcast_arrays(algorithm, ranks, stride, ratio))
-    return list(zip(*columns, strict=True)), row
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), row

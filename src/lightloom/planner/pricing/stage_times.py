@@ -18,6 +18,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
+from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
@@ -165,6 +166,11 @@ class Job:
         seconds: Floats = (forward + backward)[0]
         return seconds
 
+    @cached_property
+    def gathered_bytes(self) -> float:
+        """Bytes of the units that sharded data parallelism alone holds gathered at once."""
+        return make_plan("fsdp", self.graph, 2, self.settings).memory.gathered
+
     def kept(self, samples: Ints) -> Floats:
         """Bytes that every operator keeps for the backward pass: [rows, operators]."""
         return self.columns.kept(samples)
@@ -288,6 +294,8 @@ class Job:
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    if len(rows) == 1:
+        return rows, np.zeros(1, np.int64)
     key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
     key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
