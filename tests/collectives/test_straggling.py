@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.algorithms.optree import optree
-from lightloom.collectives.algorithms.ring import ring_two_way
+from lightloom.collectives.algorithms.ring import ring, ring_two_way
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.schedule.columns import Schedule
@@ -66,6 +66,17 @@ def test_nobody_ends_earlier_nor_later_than_the_straggler_explains(
     assert slowed.later.min() >= -1e-15 and slowed.later.max() <= (slower - 1) * none.time + 1e-15
     worse = straggling(schedule, fabric, late=2 * late, slower=slower)
     assert (worse.later >= np.maximum(delayed.later, slowed.later) - 1e-15).all()
+
+
+@pytest.mark.parametrize("ranks", [3, 9])
+def test_who_sends_nothing_delays_nobody(ranks: int) -> None:
+    """The end of a broadcast's chain; whoever passes it on delays what follows."""
+    fabric = fabric_of(ranks)
+    schedule = ring(Collective("broadcast", ranks, 1e6), fabric)
+    sends = np.isin(np.arange(ranks), schedule.source)
+    assert sends.sum() == ranks - 1
+    later = straggling(schedule, fabric, late=1e-3).later
+    assert later[~sends] == pytest.approx(0, abs=1e-15) and later[sends].min() > 1e-6
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -82,6 +82,8 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, ring_order=lambda self: np.zeros(12, np.int64)), "ring_order"),
         (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1.0)]), "a rank carry 1.0"),
         (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1e30)]), "the cut of a single rank"),
+        # A corner has two links: three are more than every rank has.
+        (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 3 * self.bandwidth)]), "the cut of a single rank"),
         (_mutated(Mesh, cuts=lambda self: []), "lacks the cut of a single rank"),
         (_mutated(Mesh, total_receive_bandwidth=lambda self: 1.0), "less than an all-to-all"),
         (_mutated(Mesh, total_receive_bandwidth=lambda self: 1e30), "all ranks together receive"),

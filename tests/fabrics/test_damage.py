@@ -147,3 +147,34 @@ def test_each_failure_blocks_what_it_should() -> None:
 def test_impossible_failures_are_named(texts: list[str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         damaged(ring(), [Failure.parse(text) for text in texts])
+
+
+@settings(deadline=None, max_examples=50)
+@given(damaged_rings())
+def test_its_cuts_are_those_of_channels_counted_one_by_one(drawn: tuple[WdmRing, DamagedWdmRing]) -> None:
+    """Link r of the clockwise fibre leads from rank r to the next, link r of the other one from there back."""
+    _, left = drawn
+    ranks, lit, ends = left.ranks, ~left.blocked(), ~left.blocked_ends()
+
+    def channels(link: int, rank: int | None = None, way: int = 0) -> int:
+        usable = lit[link] if rank is None else lit[link] & ends[rank, way]
+        return int(usable.sum())
+
+    def entering(first: int, size: int) -> int:
+        last = (first + size - 1) % ranks
+        return channels((first - 1) % ranks) + channels(ranks + last)
+
+    def leaving(first: int, size: int) -> int:
+        last = (first + size - 1) % ranks
+        return channels(last) + channels(ranks + (first - 1) % ranks)
+
+    most = 2 * left.channels if left.transceivers is None else left.transceivers
+    receive = [min(most, channels((r - 1) % ranks, r, 0) + channels(ranks + r, r, 1)) for r in range(ranks)]
+    send = [min(most, channels(r, r, 0) + channels(ranks + (r - 1) % ranks, r, 1)) for r in range(ranks)]
+    half = ranks // 2
+    into, out = (min(count(first, half) for first in range(ranks)) for count in (entering, leaving))
+    one, parted = left.cuts()
+    assert (one.ranks, parted.ranks) == (1, half)
+    assert one.capacity == pytest.approx(max(min(receive), min(send)) * left.wavelength_bandwidth)
+    assert parted.capacity == pytest.approx(max(into, out) * left.wavelength_bandwidth)
+    assert left.total_receive_bandwidth() == pytest.approx(sum(receive) * left.wavelength_bandwidth)

@@ -18,6 +18,7 @@ from lightloom.parallelism.placement._search_kernels import anneal, reconcile
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of, start_order
 from lightloom.parallelism.placement.starts import EFFORT, fill, filled, moves, valid_starts
@@ -231,3 +232,21 @@ def test_a_search_for_room_fills_every_device_to_the_brim(seed: int) -> None:
     device = np.zeros(balanced.size, np.int32)
     assert reconcile(problem.rows, device, 4000, seed)
     assert np.bincount(device, minlength=devices).max() <= capacity
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 20), devices=st.integers(3, 6))
+def test_sub_operators_of_no_duration_overlap_with_nothing(seed: int, size: int, devices: int) -> None:
+    """Whether they lie before or after others in the order of the graph."""
+    rng = np.random.default_rng(seed)
+    balanced = random_case(rng, size, devices).balanced
+    idle = rng.random(size) < 0.5
+    balanced = replace(balanced, forward=np.where(idle, 0.0, balanced.forward))
+    placement = place(balanced, devices, Reach(devices + 1, "peers"), None, LINK, effort=0)
+    check(placement, balanced)
+    start = placement.start.copy()
+    for x in np.flatnonzero(idle & (np.bincount(balanced.parent, minlength=size) == 0)):
+        # Nobody reads it: it may as well wait until some other on its device begins.
+        later = start[(placement.device == placement.device[x]) & (start >= start[x])]
+        start[x] = rng.choice(later)
+    check(replace(placement, start=start, end=start + balanced.forward), balanced)

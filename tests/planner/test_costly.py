@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lightloom.planner.search.costly import costly_operators
@@ -29,6 +31,15 @@ def test_blocks_count_together(staged: PlanSearch) -> None:
     assert {row.bound for row in rows} <= {"arithmetic", "memory", "launch"}
     # Blocks run forward twice, the head once: products of as many FLOPs.
     assert named["layers.*.up"].share > named["head"].share
+
+
+def test_equally_expensive_operators_go_by_name(staged: PlanSearch) -> None:
+    """Whatever their order in the graph."""
+    first = next(operator for operator in staged.graph.operators if operator.name.endswith(".out"))
+    alike = tuple(replace(first, name=name, inputs=()) for name in ("b", "c", "a"))
+    rows = costly_operators(replace(staged.graph, operators=alike), staged.winner)
+    assert [row.name for row in rows] == ["a", "b", "c"]
+    assert len({row.share for row in rows}) == 1
 
 
 def test_the_document_tells_time_by_rank(staged: PlanSearch) -> None:

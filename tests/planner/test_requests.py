@@ -89,6 +89,7 @@ def test_any_divisor_of_a_replicas_batch_is_a_number_of_micro_batches() -> None:
         ({"pp": 1, "virtual_stages": 2}, "expected more than one stage to interleave"),
         ({"pp": 2, "virtual_stages": 2, "micro_batches": 3}, "interleaved stages expect a multiple of --pp 2"),
         ({"ep": 2}, "--ep 2: expected a divisor of 1"),
+        ({"tp": 1, "sequence_parallel": True}, "--sequence-parallel and --tp 1: expected a divisor of"),
         ({"dp": 8, "micro_batches": 5}, "expected a multiple of 40, 8 replicas with 5 micro-batches each"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -176,8 +177,32 @@ def _critical_path(plan: HybridPlan) -> float:
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_the_timeline_says_what_the_step_says(seed: int) -> None:
-    _, _, step = drawn(seed)
+    plan, _, step = drawn(seed)
     _check_timeline(step, step.timeline)
+    # Each stretch of sending is named after the message whose hop it is.
+    messages, sent = step.work.messages, []
+    for node, start, end in zip(*step.events.stretches, strict=True):
+        (number,) = np.flatnonzero((messages.first <= node) & (node <= messages.last))
+        kind, about = KINDS[messages.kind[number]], int(messages.about[number])
+        name = f"all-reduce bucket {about}" if kind == "all-reduce" else f"{kind} of {plan.balanced.label(about)}"
+        sent.append((float(start), float(end), name, float(step.work.nodes.amount[node])))
+    shown = [each for each in step.timeline.intervals if each.category == "transmission"]
+    assert sorted((each.start, each.end, each.name, each.details["bytes"]) for each in shown) == sorted(sent)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 4), min_size=2, max_size=12).map(sorted),
+    split=st.integers(0, 10),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_transfers_back_to_back_on_a_port_are_one_run(cuts: list[int], split: int, shuffle: Any) -> None:
+    """Those of no duration included, in whatever order they are listed; two ports are two runs."""
+    rows = [(int(i >= split), a, b) for i, (a, b) in enumerate(pairwise(cuts))]
+    listed = shuffle.sample(rows, len(rows))
+    port, start, end = (np.array(column) for column in zip(*listed, strict=True))
+    order, first = placed_timeline._runs(port, start.astype(float), end.astype(float))
+    assert [listed[i] for i in order] == sorted(rows)
+    assert first.tolist() == [0, split][: 1 + (0 < split < len(rows))]
 
 
 def test_a_large_timeline_joins_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,8 +470,10 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     timing = Timing(hold, dark, latency * (hold + dark))
     circuits, regrant = regrants(plan, fabric, timing)
     granted: list[Floats] = []
+    counted: list[Floats] = []
 
     def noted(waiting: Floats) -> Floats:
+        counted.append(waiting.copy())
         granted.append(regrant(waiting))
         return granted[-1]
 
@@ -463,6 +490,22 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
         moved[node] += granted[hold][nodes.pipe[node]] * (end - start)
     hops = nodes.pipe >= 0
     assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-2)
+    assert counted[0] == pytest.approx(np.bincount(nodes.pipe[hops], nodes.amount[hops], len(counted[0])))
+    for bytes_waiting, start in zip(counted[1:], step.events.dark[1:, 0], strict=False):
+        _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
+
+
+def _check_counters(step: PlacedStep, granted: list[Floats], counted: Floats, now: float) -> None:
+    """Counters that are read at a time hold what was ready then and had not been sent."""
+    nodes, lit = step.work.nodes, step.events.dark[:, 1]
+    left = np.where((nodes.pipe >= 0) & (step.events.ready <= now), nodes.amount, 0.0)
+    for node, start, end in zip(*step.events.stretches, strict=True):
+        if start < now:
+            hold = int(np.searchsorted(lit, start + 1e-12, "right")) - 1
+            left[node] -= granted[hold][nodes.pipe[node]] * (min(end, now) - start)
+    waiting = nodes.pipe >= 0
+    expected = np.bincount(nodes.pipe[waiting], left[waiting], len(counted))
+    assert np.allclose(counted, expected, rtol=1e-6, atol=1e-2)
 
 
 def bursts(nbytes: float) -> HybridPlan:

@@ -59,6 +59,8 @@ def test_mzis_of_a_column_do_not_overlap_and_columns_are_as_few_as_documented(
         meets = [place.columns[k] for k in place.chains if place.modes[k] in (mode, mode - 1)]
         assert meets == sorted(meets)
     assert sorted(place.chains.tolist()) == list(range(place.count))
+    diagonals = [(int(place.columns[k] - place.modes[k]), int(place.columns[k])) for k in place.chains]
+    assert diagonals == sorted(diagonals)
     expected = [(c, m + 2) == following for (c, m), following in pairwise(positions)]
     assert neighbours(place).tolist() == expected
     with pytest.raises(ValueError, match="read-only"):

@@ -135,9 +135,8 @@ class Partitions:
         if self.rules.follow and operator.kind not in TENSOR_KINDS:
             most = max((chosen[source].parts for source in operator.inputs if source in chosen), default=1)
             for split in self.rules.splits[operator.kind]:
-                choice = _Choice(split, most)
-                if split_size(operator, split) >= most and self._cost(operator, choice, chosen, by_name) == 0:
-                    return choice
+                if split_size(operator, split) >= most and self._cost(operator, split, most, chosen, by_name) == 0:
+                    return _Choice(split, most)
         best, least = _Choice(None, 1), (-1, 0.0)
         for split in self.rules.splits[operator.kind]:
             parts = min(wish, split_size(operator, split))
@@ -147,23 +146,28 @@ class Partitions:
             parts = _rounded(parts, self.rules)
             if parts < 2 or -parts > least[0]:
                 continue
-            cost = (-parts, self._cost(operator, _Choice(split, parts), chosen, by_name))
+            cost = (-parts, self._cost(operator, split, parts, chosen, by_name))
             if cost < least:
                 best, least = _Choice(split, parts), cost
         return best
 
     def _cost(
-        self, operator: Operator, choice: _Choice, chosen: Mapping[str, _Choice], by_name: Mapping[str, Operator]
+        self,
+        operator: Operator,
+        split: Split,
+        parts: int,
+        chosen: Mapping[str, _Choice],
+        by_name: Mapping[str, Operator],
     ) -> float:
-        split, parts = choice
+        choice = _Choice(split, parts)
         cost = 0.0
         for position, source in enumerate(operator.inputs):
             if source in chosen:
                 _, fraction = self._exchange(operator, position, choice, by_name[source], chosen[source])
                 cost += 2 * by_name[source].activation_bytes * fraction
-        if split is not None and split.partial:
+        if split.partial:
             cost += 2.0 * (parts - 1) * operator.activation_bytes
-        if split is not None and split.copied:
+        if split.copied:
             cost += 2.0 * (parts - 1) * operator.parameters * self.rules.gradient_bytes
         return cost
 

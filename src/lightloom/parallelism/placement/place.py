@@ -74,7 +74,7 @@ def place(
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
     seconds = iteration_time(problem.rows, best.device, times)
-    half = float(times[1].max(initial=0.0))
+    half = float(times[1].max())
     return Placement(
         device=best.device,
         devices=devices,

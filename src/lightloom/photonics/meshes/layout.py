@@ -90,9 +90,10 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
         columns, modes = _triangle(max(inputs, outputs), min(inputs, outputs))
         if outputs < inputs and columns.size:
             columns = columns.max() - columns
-    order = np.lexsort((modes, columns))
+    # Stable sorts: in a column modes ascend as they are made, and along a diagonal columns ascend from here on.
+    order = np.argsort(columns, kind="stable")
     columns, modes = columns[order], modes[order]
-    chains = np.lexsort((columns, columns - modes))
+    chains = np.argsort(columns - modes, kind="stable")
     for array in (columns, modes, chains):
         array.setflags(write=False)
     return Layout(kind=kind, inputs=inputs, outputs=outputs, modes=modes, columns=columns, chains=chains)
