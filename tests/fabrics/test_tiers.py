@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.load import description, fabric_from, load_fabric, names
 from lightloom.fabrics.mesh import Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.tiers.tier import Tier
@@ -23,6 +24,35 @@ from tests.collectives.strategies import tier_fabrics
 @settings(max_examples=25, deadline=None)
 def test_tiers_keep_the_contract(fabric: Tiers) -> None:
     check_fabric(fabric)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if description(name)["kind"] == "tiers"])
+def test_tiers_of_the_catalog_keep_the_contract(name: str) -> None:
+    """Each with fewer children in its tiers, as many ports, and a latency in all of them."""
+    fewer, ranks = [], 1
+    for tier in description(name)["tiers"]:
+        tier = dict(tier)
+        if "dims" in tier:
+            tier["dims"] = [2, 2, 2]
+        elif "size" in tier:
+            tier["size"] = 4 if ranks == 1 else 2
+        ranks *= tier.get("size", 8 if "dims" in tier else 2)
+        assert "latency" in tier or tier["shape"] == "circuit-switch"
+        fewer.append(tier)
+    check_fabric(load_fabric(name, ranks, {"tiers": fewer}))
+
+
+def test_a_tier_fabric_of_4096_ranks_answers_at_once() -> None:
+    began = process_time()
+    for fabric in (load_fabric("tpu-v4", 4096), load_fabric("dgx-h100-superpod", 4096), load_fabric("dgx-a100", 4096)):
+        assert fabric.cuts() and fabric.diameter_latency() > 0 and fabric.total_receive_bandwidth() > 0
+        assert fabric.group(8, 1) is not None and fabric.pair(64)[0] > 0
+        ranks = np.arange(4096)
+        assert (
+            fabric.footprint(ranks, ranks[::-1], 0 * ranks).length.sum()
+            == fabric.hops(ranks, ranks[::-1], 0 * ranks).sum()
+        )
+    assert process_time() - began < 1
 
 
 def _all_pairs(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -101,6 +131,18 @@ def test_axes_are_strides_with_the_ports_of_their_tiers() -> None:
     assert [(axis.stride, axis.size) for axis in cube.axes] == [(1, 4), (4, 3), (12, 2)]
 
 
+def test_circuits_join_blocks_of_a_torus() -> None:
+    """16 blocks of 4x4x4 chips are the torus of 8x8x16 that TPU v4 has for 1,024 chips."""
+    block = Tier(shape="torus", dims=(4, 4, 4), bandwidth=45e9, latency=1e-6)
+    circuits = Tier(shape="circuit-switch", dimensions=3, bandwidth=45e9, reconfiguration_time=1.2e-3)
+    pod = Tiers(ranks=1024, tiers=(block, circuits))
+    simple = Torus(ranks=1024, dims=(8, 8, 16), bandwidth=45e9, hop_latency=1e-6)
+    assert (pod.axes, pod.diameter(), pod.total_receive_bandwidth()) == (simple.axes, 16, 1024 * 6 * 45e9)
+    ends = np.arange(1024), (np.arange(1024) * 37 + 1) % 1024, np.zeros(1024, np.int64)
+    assert [part.tolist() for part in pod.footprint(*ends)] == [part.tolist() for part in simple.footprint(*ends)]
+
+
+_BLOCK = {"shape": "torus", "dims": [2, 2], "bandwidth": "50GB/s"}
 _SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
 
 
@@ -121,10 +163,17 @@ _SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
         ),
         ([{**_SWITCH, "dims": [4, 4]}], "expected size of a switch"),
         ([{**_SWITCH, "shape": "ring", "dims": [4, 4]}], "expected shape torus"),
-        ([{**_SWITCH, "shape": "torus", "dims": [4, 4], "size": 16}], "size and dims contradict"),
+        ([{**_SWITCH, "shape": "torus", "dims": [4, 4], "size": 16}], "dims and size contradict"),
         ([{**_SWITCH, "shape": "ring", "in_network_reduction": True}], "in_network_reduction is of switches"),
         ([{**_SWITCH, "separate_rails": True, "taper": 2}], "expected none where rails are separate"),
         ([{**_SWITCH, "wire_efficiency": 1.5}], "less than or equal to 1"),
+        ([{**_SWITCH, "most": 8}], "joins 16 children of 1 ranks: expected at most 8"),
+        ([{**_SWITCH, "reconfiguration_time": "1ms"}], "is of circuit switches"),
+        (
+            [_BLOCK, {**_BLOCK, "shape": "circuit-switch", "bandwidth": 1e9}],
+            "expected bandwidth and ports of its links",
+        ),
+        ([_BLOCK, {**_BLOCK, "shape": "circuit-switch", "latency": 1.0}], "no latency but that of its links"),
     ],
 )
 def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]], complaint: str) -> None:

@@ -77,6 +77,8 @@ def _dimension(*annotations: object) -> Dimension | None:
 def _formatted(value: object, dimension: Dimension | None) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_formatted(entry, dimension)}" for key, entry in value.items())
+    if isinstance(value, tuple):
+        return " | ".join(_formatted(entry, dimension) for entry in value)
     if isinstance(value, Config) and not isinstance(value, Described):
         return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in formatted_fields(value).items())
     if isinstance(value, float):

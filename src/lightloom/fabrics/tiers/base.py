@@ -16,7 +16,8 @@ from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.tiers import cuts, distances, groups, paths
-from lightloom.fabrics.tiers.level import Level, levels_of
+from lightloom.fabrics.tiers.between import levels_of
+from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
 
 

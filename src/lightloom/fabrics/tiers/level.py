@@ -16,14 +16,13 @@ of its children to every other, for every group and port.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.core.arrays import Ints, Mask
-from lightloom.fabrics.lattice import Lattice, Run, describe
+from lightloom.fabrics.lattice import Lattice, Run
 from lightloom.fabrics.tiers.tier import Tier
 
 
@@ -246,43 +245,3 @@ class Level:
             return f"rank {seat}" if self.sharing == 1 else f"ranks {seat * self.sharing} and on"
         group, plane = divmod(seat, self.planes)
         return f"switch {group}" if self.planes == 1 else f"switch {plane} of group {group}"
-
-
-@lru_cache(maxsize=256)
-def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
-    """The tiers between ``ranks``, innermost first.
-
-    Raises:
-        ValueError: sizes that do not multiply to the ranks, ports that cannot be spread evenly, or uplinks without a
-        switch beneath.
-    """
-    levels: list[Level] = []
-    child, base = 1, 0
-    for number, tier in enumerate(tiers, 1):
-        where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
-        size = tier.children
-        if size is None:
-            if number < len(tiers):
-                raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
-            if ranks % child:
-                raise ValueError(f"tiers of {child} ranks do not divide ranks={ranks}: expected a multiple of {child}")
-            size = ranks // child
-        beneath = None
-        if tier.through_switch:
-            beneath = levels[-1] if levels else None
-            if beneath is None or not beneath.switched:
-                raise ValueError(f"{where} has ports through the switch beneath: expected a tier of shape switch there")
-        elif tier.ports is not None and tier.ports % child and child % tier.ports:
-            raise ValueError(f"{where} has {tier.ports} ports for {child} ranks: expected a divisor or a multiple")
-        latency = hop_latency if tier.latency is None else tier.latency
-        level = Level(tier, number, ranks, tier.dims or (size,), child, latency, beneath, base)
-        levels.append(level)
-        child *= size
-        if ranks % child:
-            sizes = " · ".join(str(entry.size) for entry in levels)
-            raise ValueError(f"tiers of {sizes} = {child} ranks do not divide ranks={ranks}: expected a divisor")
-        base += level.links
-    if child != ranks:
-        sizes = describe([level.size for level in levels])
-        raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
-    return tuple(levels)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.described import Described
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.lattice import describe
+from lightloom.fabrics.lattice import describe, most_square
 
 Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
 _GRIDS = ("ring", "torus", "mesh", "circuit-switch")
@@ -28,6 +28,10 @@ class Tier(Described):
     """Children; of the outermost tier as many as the ranks need, if it is left out."""
     dims: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     """Children along each dimension of a torus, mesh or circuit switch."""
+    dimensions: Count | None = None
+    """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
+    most: Count | None = None
+    """Largest number of children that can be built, where ``size`` is left out."""
     ports: Count | None = None
     """Ports of a child into the tier (rails), spread evenly over its ranks; left out, each rank has one. Links between
     children exist once for each port."""
@@ -49,14 +53,25 @@ class Tier(Described):
     in_network_reduction: bool = False
     """Whether the tier's switches can add what enters them (NVLink SHARP, switch SHARP)."""
 
+    reconfiguration_time: Seconds | None = None
+    """Seconds to set a circuit switch anew; spent before the job, so that no step pays for it."""
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.dims is not None and (self.size is not None or self.dimensions is not None):
+            other = "size" if self.size is not None else "dimensions"
+            raise ValueError(f"dims and {other} contradict each other: expected one of them")
+        given = "dims" if self.dims is not None else "dimensions" if self.dimensions is not None else None
+        if given is not None and self.shape not in _GRIDS:
+            raise ValueError(f"{given} are of tori, meshes and circuit switches: expected size of a {self.shape}")
+        if self.shape == "ring" and (len(self.dims or ()) > 1 or (self.dimensions or 1) > 1):
+            raise ValueError("a ring has one dimension: expected shape torus where there are more")
+        if self.most is not None and self.children is not None and self.children > self.most:
+            raise ValueError(f"{self.children} children are more than most={self.most}: expected no more")
+        return self
+
     @model_validator(mode="after")
     def _fields_fit_the_shape(self) -> Self:
-        if self.dims is not None and self.size is not None:
-            raise ValueError("size and dims contradict each other: expected one of them")
-        if self.dims is not None and self.shape not in _GRIDS:
-            raise ValueError(f"dims are of rings, tori, meshes and circuit switches: expected size of a {self.shape}")
-        if self.dims is not None and self.shape == "ring" and len(self.dims) > 1:
-            raise ValueError(f"a ring has one dimension, not {describe(self.dims)}: expected shape torus")
         if self.shape != "switch":
             switches_alone = {"taper": self.taper, "separate_rails": self.separate_rails}
             switches_alone["in_network_reduction"] = self.in_network_reduction
@@ -65,12 +80,22 @@ class Tier(Described):
                 raise ValueError(f"{given[0]} is of switches: expected none on a {self.shape}")
         if self.separate_rails and self.taper is not None and not self.through_switch:
             raise ValueError("taper divides a tree that all ports share: expected none where rails are separate")
+        if self.reconfiguration_time is not None and self.shape != "circuit-switch":
+            raise ValueError(f"reconfiguration_time is of circuit switches: expected none on a {self.shape}")
         return self
 
     @property
     def children(self) -> int | None:
         """Children that are stated; None where ``size`` is left out."""
         return self.size if self.dims is None else prod(self.dims)
+
+    def sizes(self, children: int) -> tuple[int, ...]:
+        """Children along each dimension when there are ``children`` of them."""
+        return self.dims or most_square(children, self.dimensions or 1)
+
+    def unused_fields(self) -> tuple[str, ...]:
+        """Return what the heading says."""
+        return "shape", "size", "dims"
 
     def heading(self) -> str:
         extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"

@@ -1,0 +1,80 @@
+"""A list of tiers between given ranks, its sizes resolved and checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from lightloom.fabrics.lattice import describe
+from lightloom.fabrics.tiers.level import Level
+from lightloom.fabrics.tiers.tier import Tier
+
+
+@lru_cache(maxsize=256)
+def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
+    """The tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one level.
+
+    Raises:
+        ValueError: sizes that do not multiply to the ranks, ports that cannot be spread evenly, uplinks without a
+        switch beneath, or circuits that differ from the links of the blocks that they join.
+    """
+    levels: list[Level] = []
+    child, base = 1, 0
+    for number, tier in enumerate(tiers, 1):
+        where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
+        dims = tier.sizes(tier.children or _children_left(tier, where, ranks, child, outermost=number == len(tiers)))
+        if levels and _joins_blocks(tier, dims, levels[-1]):
+            blocks = levels.pop()
+            _check_circuits(tier, blocks, where)
+            dims = tuple(inner * outer for inner, outer in zip(blocks.dims, dims, strict=True))
+            level = replace(blocks, tier=blocks.tier.model_copy(update={"shape": "torus"}), dims=dims)
+            base = blocks.base
+        else:
+            beneath = _switch_beneath(tier, levels, where, child)
+            latency = hop_latency if tier.latency is None else tier.latency
+            level = Level(tier, len(levels) + 1, ranks, dims, child, latency, beneath, base)
+        levels.append(level)
+        child = level.group
+        if ranks % child:
+            sizes = " · ".join(str(entry.size) for entry in levels)
+            raise ValueError(f"tiers of {sizes} = {child} ranks do not divide ranks={ranks}: expected a divisor")
+        base += level.links
+    if child != ranks:
+        sizes = describe([level.size for level in levels])
+        raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
+    return tuple(levels)
+
+
+def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost: bool) -> int:
+    """Children of a tier that states no size."""
+    if not outermost:
+        raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
+    if ranks % child:
+        raise ValueError(f"tiers of {child} ranks do not divide ranks={ranks}: expected a multiple of {child}")
+    if tier.most is not None and ranks // child > tier.most:
+        raise ValueError(f"{where} joins {ranks // child} children of {child} ranks: expected at most {tier.most}")
+    return ranks // child
+
+
+def _joins_blocks(tier: Tier, dims: tuple[int, ...], inner: Level) -> bool:
+    """Whether circuits continue the tori or meshes beneath."""
+    return tier.shape == "circuit-switch" and inner.tier.shape in ("torus", "mesh") and len(dims) == len(inner.dims)
+
+
+def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
+    rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
+    if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
+        raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")
+    if tier.latency not in (None, blocks.latency):
+        raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected no latency but that of its links")
+
+
+def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int) -> Level | None:
+    """The level through whose switch a tier's ports are reached; None where they are the ranks' own."""
+    if tier.through_switch:
+        if not levels or not levels[-1].switched:
+            raise ValueError(f"{where} has ports through the switch beneath: expected a tier of shape switch there")
+        return levels[-1]
+    if tier.ports is not None and tier.ports % child and child % tier.ports:
+        raise ValueError(f"{where} has {tier.ports} ports for {child} ranks: expected a divisor or a multiple")
+    return None
