@@ -70,10 +70,7 @@ class _Copies(NamedTuple):
 
 @njit(cache=True)
 def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -> int:
-    """First row that differs from its lightpath's first row, else -1.
-
-    ``first_row`` [lightpath] comes in as -1 and leaves as the first row of each.
-    """
+    """First row that differs from its lightpath's first row, else -1; fills ``first_row`` [lightpath], -1 before."""
     for row in range(len(lightpath)):
         first = first_row[lightpath[row]]
         if first < 0:
@@ -203,11 +200,9 @@ def replay_reduce(
     must end with it. Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or
     -1) passes on what enters in the same step.
     """
-    rows, first, step, source = sends.rows, sends.first, sends.step, sends.source
+    first = sends.first
     ranks, words = held.shape
-    longest = 0
-    for chunk in range(len(first) - 1):
-        longest = max(longest, first[chunk + 1] - first[chunk])
+    longest = (first[1:] - first[:-1]).max()
     copies = _Copies(
         np.empty((ranks, words), np.uint64),
         np.empty(ranks, np.int32),
@@ -221,21 +216,9 @@ def replay_reduce(
         copies.last_write[:] = -1
         copies.last_copy[:] = -1
         copies.head[:] = -1
-        begin, stop = first[chunk], first[chunk + 1]
-        i = begin
-        while i < stop:
-            j, now = i, step[rows[i]]
-            through = source[rows[i]] == cut_through
-            while j < stop and step[rows[j]] == now and (source[rows[j]] == cut_through) == through:
-                code = _read(sends, copies, rows[j], j - begin, reach)
-                if code != OK:
-                    return code, rows[j], source[rows[j]]
-                j += 1
-            for k in range(i, j):
-                code = _write(sends, copies, k, begin, reach)
-                if code != OK:
-                    return code, rows[k], sends.destination[rows[k]]
-            i = j
+        outcome = _replay_chunk(sends, copies, first[chunk], first[chunk + 1], reach, cut_through)
+        if outcome[0] != OK:
+            return outcome
         for rank in range(final.shape[1]):
             if final[chunk, rank]:
                 for w in range(words):
@@ -245,52 +228,72 @@ def replay_reduce(
 
 
 @njit(cache=True)
-def _read(sends: Sends, copies: _Copies, row: int, send: int, reach: Column) -> int:
-    """What a row carries away from its source, into ``carried[send]``."""
-    at, now = sends.source[row], sends.step[row]
-    if copies.last_write[at] != now and not ordered(copies.last_write[at], now, reach):
-        return UNORDERED
-    empty = True
-    for w in range(copies.state.shape[1]):
-        copies.carried[send, w] = copies.state[at, w]
-        empty = empty and copies.state[at, w] == 0
-    if empty:
-        return EMPTY
-    copies.following[send] = copies.head[at]
-    copies.head[at] = send
-    return OK
+def _replay_chunk(
+    sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int
+) -> tuple[int, int, int]:
+    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank)."""
+    # Arrays are taken out of the tuples once: numba counts the references of all of them at each call.
+    rows, step, source, destination, reduces = sends.rows, sends.step, sends.source, sends.destination, sends.reduces
+    state, carried, last_write, last_copy = copies.state, copies.carried, copies.last_write, copies.last_copy
+    head, following = copies.head, copies.following
+    i = begin
+    while i < stop:
+        j, now = i, step[rows[i]]
+        through = source[rows[i]] == cut_through
+        while j < stop and step[rows[j]] == now and (source[rows[j]] == cut_through) == through:
+            at, send = source[rows[j]], j - begin
+            if last_write[at] != now and not ordered(last_write[at], now, reach):
+                return UNORDERED, rows[j], at
+            if not _carry(state, at, carried, send):
+                return EMPTY, rows[j], at
+            following[send], head[at] = head[at], send
+            j += 1
+        for k in range(i, j):
+            row, at = rows[k], destination[rows[k]]
+            if last_write[at] != now:
+                if not ordered(last_write[at], now, reach):
+                    return UNORDERED, row, at
+                reader = head[at]
+                while reader >= 0:
+                    read_at = step[rows[begin + reader]]
+                    if read_at != now and not ordered(read_at, now, reach):
+                        return UNORDERED, row, at
+                    reader = following[reader]
+                head[at] = -1
+            elif last_copy[at] == now or not reduces[row]:
+                return RACE, row, at
+            code = _arrive(state, at, carried, k - begin, reduces[row])
+            if code != OK:
+                return code, row, at
+            last_write[at] = now
+            if not reduces[row]:
+                last_copy[at] = now
+        i = j
+    return OK, 0, 0
 
 
 @njit(cache=True)
-def _write(sends: Sends, copies: _Copies, place: int, begin: int, reach: Column) -> int:
-    """What the row at a place of ``sends.rows`` does to its destination; ``begin`` is the place of the chunk."""
-    row = sends.rows[place]
-    at, now, adds = sends.destination[row], sends.step[row], sends.reduces[row]
-    if copies.last_write[at] != now:
-        if not ordered(copies.last_write[at], now, reach):
-            return UNORDERED
-        reader = copies.head[at]
-        while reader >= 0:
-            read_at = sends.step[sends.rows[begin + reader]]
-            if read_at != now and not ordered(read_at, now, reach):
-                return UNORDERED
-            reader = copies.following[reader]
-        copies.head[at] = -1
-    elif copies.last_copy[at] == now or not adds:
-        return RACE
-    same, overwritten = True, False
-    for w in range(copies.state.shape[1]):
-        have, come = copies.state[at, w], copies.carried[place - begin, w]
-        same = same and have == come
-        overwritten = overwritten or (have & ~come) != 0
-        if adds and have & come:
-            return TWICE
-        copies.state[at, w] = have | come if adds else come
-    if not adds:
-        if same:
-            return TWICE
-        if overwritten:
-            return LOST
-        copies.last_copy[at] = now
-    copies.last_write[at] = now
-    return OK
+def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
+    """Copy what rank ``at`` holds to what a send carries; whether it is anything."""
+    held = np.uint64(0)
+    for w in range(state.shape[1]):
+        carried[send, w] = state[at, w]
+        held |= state[at, w]
+    return held != 0
+
+
+@njit(cache=True)
+def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool) -> int:
+    """Add what a send carries to what rank ``at`` holds, or store it there; no branch stops the loop over words."""
+    twice, differs, lost = np.uint64(0), np.uint64(0), np.uint64(0)
+    for w in range(state.shape[1]):
+        have, come = state[at, w], carried[send, w]
+        twice |= have & come
+        differs |= have ^ come
+        lost |= have & ~come
+        state[at, w] = have | come if adds else come
+    if adds:
+        return OK if twice == 0 else TWICE
+    if differs == 0:
+        return TWICE
+    return OK if lost == 0 else LOST
