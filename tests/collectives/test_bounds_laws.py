@@ -13,6 +13,12 @@ from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.strategies import wdm_ring
 
 
+class Converting(CircuitSwitch):
+    """Circuits between which bytes become electrons."""
+
+    conversion_time: float = 4e-7
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 9, 40, 41])
 @pytest.mark.parametrize("degree", [1, 2, 3, 6])
 def test_ranks_by_hops_fill_a_tree(ranks: int, degree: int) -> None:
@@ -30,7 +36,7 @@ def test_ranks_by_hops_fill_a_tree(ranks: int, degree: int) -> None:
 def test_degree_bounds(kind: Kind, ranks: int, degree: int, setup: float) -> None:
     """Circuits that stand make some data take hops; circuits that change cost a second set-up."""
     nbytes = 7e5 * ranks
-    fabric = CircuitSwitch(ranks=ranks, degree=degree, bandwidth=5e9, hop_latency=3e-6, reconfiguration_time=setup)
+    fabric = Converting(ranks=ranks, degree=degree, bandwidth=5e9, hop_latency=3e-6, reconfiguration_time=setup)
     hop, convert = fabric.neighbour_latency(), fabric.step_overhead
     share = nbytes / ranks / (degree * fabric.channel_bandwidth)
     if kind == "all-to-all":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,6 +78,23 @@ def test_who_sends_nothing_delays_nobody(ranks: int) -> None:
     assert sends.sum() == ranks - 1
     later = straggling(schedule, fabric, late=1e-3).later
     assert later[~sends] == pytest.approx(0, abs=1e-15) and later[sends].min() > 1e-6
+
+
+@given(st.lists(st.integers(0, 2**7 - 1), min_size=7, max_size=7), st.floats(1, 4))
+def test_steps_wait_for_all_steps_before_them(waits: list[int], slower: float) -> None:
+    """Steps in any order that a graph allows; the cost and the delays follow the same longest path."""
+    fabric = fabric_of(8).model_copy(update={"reconfiguration_time": 0.0})
+    plain = ring(Collective("all-gather", 8, 8e4), fabric)
+    edges = [(after, earlier) for after in range(1, 7) for earlier in range(after) if waits[after] >> earlier & 1]
+    schedule = replace(plain, dependencies=np.array(edges, np.int32).reshape(-1, 2))
+    depth = np.zeros(7, int)
+    for after, earlier in edges:
+        depth[after] = max(depth[after], depth[earlier] + 1)
+    delayed = straggling(schedule, fabric, slower=slower)
+    assert delayed.time == pytest.approx(cost(schedule, fabric).time, rel=1e-12)
+    # Whoever is slower takes part in every step.
+    expected = (depth.max() + 1) * (slower - 1) * 1e4 / 5e9
+    assert delayed.later == pytest.approx(np.full(8, expected), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("kind", KINDS)

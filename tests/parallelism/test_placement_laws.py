@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Int32s
 from lightloom.parallelism.placement._pass_kernels import _most_votes, forward_pass, settle, unreachable_pairs
-from lightloom.parallelism.placement._search_kernels import anneal, reconcile
+from lightloom.parallelism.placement._search_kernels import _conflicts, anneal, reconcile
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of, start_order
-from lightloom.parallelism.placement.starts import EFFORT, fill, filled, moves, valid_starts
+from lightloom.parallelism.placement.starts import EFFORT, _blocks, fill, filled, moves, valid_starts
 
 Rule = Literal["peers", "forward"]
 rules = st.sampled_from(["peers", "forward"])
@@ -250,3 +250,27 @@ def test_sub_operators_of_no_duration_overlap_with_nothing(seed: int, size: int,
         later = start[(placement.device == placement.device[x]) & (start >= start[x])]
         start[x] = rng.choice(later)
     check(replace(placement, start=start, end=start + balanced.forward), balanced)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 30), devices=st.integers(3, 8))
+def test_conflicts_of_a_device_are_counted_one_by_one(seed: int, size: int, devices: int) -> None:
+    problem, device = drawn(seed, size, devices)
+    rows, reach = problem.rows, problem.reach
+    rng = np.random.default_rng(seed)
+    x, to = int(rng.integers(size)), int(rng.integers(devices))
+    for neighbours, sign in ((rows.before, 1), (rows.after, -1)):
+        others = device[neighbours.node[neighbours.start[x] : neighbours.start[x + 1]]].tolist()
+        ends = [(other, to) if sign == 1 else (to, other) for other in others]
+        expected = sum(not may_send(reach.rule, reach.degree, devices, *pair) for pair in ends)
+        assert _conflicts(neighbours, sign, device, rows.allowed, x, to) == expected
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 30), width=st.integers(1, 6))
+def test_blocks_put_equal_places_of_all_operators_on_one_device(seed: int, size: int, width: int) -> None:
+    balanced = random_case(np.random.default_rng(seed), size, 6).balanced
+    problem = problem_of(balanced, 6, Reach(6, "peers"), None, LINK)
+    (start,) = _blocks(problem, width, 0)
+    parts = np.diff(balanced.first).tolist()
+    expected = [place * width // n for n in parts for place in range(n)]
+    assert start.device.tolist() == expected

@@ -482,6 +482,7 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     assert step.sent_bytes == pytest.approx(plan.traffic.total[: plan.k].sum())
     assert np.isfinite(step.events.end).all()
     _check_timeline(step, step.timeline)
+    assert step.waited_for_circuits == pytest.approx(_dark_seconds(step, granted), rel=1e-6, abs=1e-12)
     # Bytes move at the rates that were granted, after the reconfiguration that sets them.
     nodes, dark = step.work.nodes, step.events.dark[:, 1]
     moved = np.zeros(len(nodes.amount))
@@ -493,6 +494,21 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     assert counted[0] == pytest.approx(np.bincount(nodes.pipe[hops], nodes.amount[hops], len(counted[0])))
     for bytes_waiting, start in zip(counted[1:], step.events.dark[1:, 0], strict=False):
         _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
+
+
+def _dark_seconds(step: PlacedStep, granted: list[Floats]) -> float:
+    """Seconds, summed over hops, from ready to end in which the pipe of the hop has no rate."""
+    nodes, events = step.work.nodes, step.events
+    changes = sorted({0.0, *events.dark.ravel().tolist(), step.step_time})
+    total = 0.0
+    for begin, until in pairwise(changes):
+        middle = (begin + until) / 2
+        hold = int(np.searchsorted(events.dark[:, 0], middle, "right")) - 1
+        lit = hold >= 0 and middle > events.dark[hold, 1]
+        for node in np.flatnonzero(nodes.pipe >= 0).tolist():
+            if not lit or granted[hold][nodes.pipe[node]] == 0:
+                total += max(0.0, min(until, events.end[node]) - max(begin, events.ready[node]))
+    return total
 
 
 def _check_counters(step: PlacedStep, granted: list[Floats], counted: Floats, now: float) -> None:
