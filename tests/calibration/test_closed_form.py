@@ -13,10 +13,11 @@ from lightloom.calibration.priors import kernel_model, priors_of
 from lightloom.clusters.settings import Attention
 from lightloom.parallelism.operators import graph_times
 from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import lower_pipelined
 from lightloom.workloads.catalog import ZOO
 from lightloom.workloads.resolve import resolve
 from tests.calibration.samples import step
+from tests.simulation.stages import stage_times
 
 
 @pytest.mark.parametrize("attention", ["flash", "unfused"])
@@ -45,18 +46,7 @@ def test_a_block_takes_as_long_as_its_operators(attention: Attention, hidden: in
 def test_the_bubble_is_that_of_the_pipeline_as_played(stages: int, micro_batches: int, virtual: int) -> None:
     chunks = stages * virtual
     forward, backward = 1.0 / virtual, 2.0 / virtual
-    none = np.zeros(chunks)
-    times = StageTimes(
-        forward=np.full(chunks, forward),
-        backward=np.full(chunks, backward),
-        forward_exchange=none,
-        backward_exchange=none,
-        forward_gather=none,
-        backward_gather=none,
-        send=none,
-        gather=np.zeros(stages),
-        exchange=np.zeros(stages),
-        update=np.zeros(stages),
-    )
+    chunk = np.ones(chunks)
+    times = stage_times(stages, virtual, given={"forward": forward * chunk, "backward": backward * chunk})
     played = run(lower_pipelined(times, micro_batches)).step_time
     assert played == pytest.approx((micro_batches + (stages - 1) / virtual) * 3.0, rel=0.01)

@@ -14,6 +14,7 @@ from lightloom.planner.bounds.strategies import pipeline_bound
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import transformer
+from tests.simulation.stages import stage_times
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.data())
@@ -67,19 +68,8 @@ def test_every_pass_runs_once_and_chunks_keep_what_is_said(stages: int, turns: i
 
 def equal_chunks(stages: int, forward: float, backward: float, virtual: int = 1) -> StageTimes:
     """Equal chunks without communication."""
-    none, chunk = np.zeros(stages), np.zeros(stages * virtual)
-    return StageTimes(
-        forward=chunk + forward,
-        backward=chunk + backward,
-        forward_exchange=chunk,
-        backward_exchange=chunk,
-        forward_gather=chunk,
-        backward_gather=chunk,
-        send=chunk,
-        gather=none,
-        exchange=none,
-        update=none,
-    )
+    chunks = np.ones(stages * virtual)
+    return stage_times(stages, virtual, given={"forward": forward * chunks, "backward": backward * chunks})
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.floats(1e-6, 1), st.floats(1e-6, 1))

@@ -28,6 +28,7 @@ from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer, verified_job
 from tests.simulation.prices import linear, prices
+from tests.simulation.stages import OF_STAGES
 
 ALGORITHMS = ("ring-two-way-striped", "optree-striped", "recursive-doubling-striped", "one-stage-striped")
 
@@ -72,11 +73,12 @@ def test_the_recurrence_holds_for_uneven_chunks(stages: int, turns: int, virtual
     micro_batches = turns if virtual == 1 else turns * stages
     seconds = st.sampled_from([0.0, 0.1, 1.0, 3.0, 10.0])
     counts = dict.fromkeys(StageTimes.__dataclass_fields__, stages * virtual)
-    counts |= dict.fromkeys(("gather", "exchange", "update"), stages)
+    counts |= dict.fromkeys(OF_STAGES, stages)
     times = {
         name: np.array(data.draw(st.lists(seconds, min_size=count, max_size=count))) for name, count in counts.items()
     }
     times["send"][0] = 0.0
+    times["lead"] = np.minimum(times["lead"], 1.0)
     simulated = run(lower_pipelined(StageTimes(**times), micro_batches)).step_time
     columns = StageTimes(**{name: each[None] for name, each in times.items()})
     assert pipeline_bound(columns, np.array([micro_batches]))[0] <= simulated * (1 + 1e-12)
@@ -186,10 +188,14 @@ def test_splitting_conserves_work_and_parameters() -> None:
         row = rows[index]
         edges = of.stages(row.pp * row.virtual_stages)
         whole, experts = of.held_parameters(Strategies.of(row), edges)
+        copied = of.held_blocks(Strategies.of(row)).total.sum() - whole.sum()
+        assert copied * row.tp == pytest.approx(of.graph.operators[0].parameters if row.pp > 1 else 0)
         assert whole.sum() * row.tp == pytest.approx(of.graph.parameters) and not experts.any()
         times = exact_stage_times(of, row)
         assert (times.forward_exchange.sum() > 0) == (row.tp > 1)
-        assert (times.exchange.sum() > 0) == (row.dp > 1 and row.sharding != "zero-3")
+        exchanged = times.early_exchange.sum() + times.late_exchange.sum() + times.exchange.sum()
+        assert (exchanged > 0) == (row.dp > 1 and row.sharding != "zero-3")
+        assert np.count_nonzero(times.tied) == (2 if row.pp > 1 else 0)
         assert (times.gather.sum() > 0) == (row.dp > 1 and row.sharding in ("zero-1", "zero-2"))
         assert (times.forward_gather.sum() > 0) == (row.dp > 1 and row.sharding == "zero-3")
         assert np.count_nonzero(times.send) == row.pp * row.virtual_stages - 1
@@ -239,7 +245,11 @@ def test_sharing_experts_sends_tokens_instead_of_gradients() -> None:
         assert (here.backward_exchange - there.backward_exchange).sum() == pytest.approx(8 * again * tokens / 1e10)
         assert (here.forward <= there.forward).all() and (here.backward <= there.backward).all()
         sent_here, sent_there = (
-            (each.exchange.sum(), each.forward_gather.sum() + each.backward_gather.sum()) for each in (here, there)
+            (
+                (each.early_exchange + each.late_exchange).sum() + each.exchange.sum(),
+                each.forward_gather.sum() + each.backward_gather.sum(),
+            )
+            for each in (here, there)
         )
         assert row.plain is False and (row.tp > 1 or row.dp > row.ep or sent_here < sent_there)
         if row.sharding == "none":

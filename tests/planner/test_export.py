@@ -38,6 +38,7 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
         precision="bf16",
         sequence_length=16,
         blocks=BLOCKS,
+        overlaps_gradients=True,
         node_replicas=2,
     )
     return found._replace(**facts)

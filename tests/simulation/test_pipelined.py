@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined import SPENT, PipelinedStep, StageTimes, lower_pipelined
-
-OF_STAGES = ("gather", "exchange", "update")
+from tests.simulation.stages import OF_STAGES, stage_times
 
 
 @st.composite
@@ -28,6 +27,7 @@ def steps(draw: st.DrawFn) -> PipelinedStep:
         sizes = {each.name: stages if each.name in OF_STAGES else stages * virtual for each in fields(StageTimes)}
         values = {name: rng.choice(choices, size) for name, size in sizes.items()}
         values["send"][0] = 0.0
+        values["lead"] = np.minimum(values["lead"], 1.0)
         return StageTimes(**values)
 
     micro_batches = turns if virtual == 1 else turns * stages
@@ -62,8 +62,28 @@ def test_a_rank_waits_for_sends_and_for_other_stages_apart() -> None:
     """Two stages, one micro-batch: the second waits for the first forward pass and the send, the first for both of the
     other's passes and two sends."""
     chunk = {"forward": np.array([1.0, 2.0]), "backward": np.array([3.0, 4.0]), "send": np.array([0.0, 0.5])}
-    none = {each.name: np.zeros(2) for each in fields(StageTimes) if each.name not in chunk}
-    played = PipelinedStep(times=StageTimes(**chunk, **none), micro_batches=1).play()
+    played = PipelinedStep(times=stage_times(2, given=chunk), micro_batches=1).play()
     assert played.step_time == 1 + 0.5 + 2 + 4 + 0.5 + 3
     assert played.spent["pipeline_send_s"].tolist() == [0.5, 0.5]
     assert played.spent["bubble_s"].tolist() == [0.5 + 2 + 4, 1 + 0.5 + 3]
+
+
+def test_gradients_are_exchanged_beside_the_last_backward_pass() -> None:
+    """A pass of 4 s in 4 units: from its first second on 6 s of exchange, then the first unit's."""
+    chunk = {"backward": 4.0, "early_exchange": 6.0, "late_exchange": 0.5, "lead": 0.75}
+    step = PipelinedStep(
+        times=stage_times(1, given={name: np.array([n]) for name, n in chunk.items()}), micro_batches=3
+    )
+    played = step.play()
+    assert played.step_time == 3 * 4 - 3 + 6 + 0.5
+    assert played.spent["gradient_exchange_s"].tolist() == [3.5]
+
+
+def test_stages_with_tied_tables_add_them_up_together() -> None:
+    """Stage 0 ends last; stage 2 waits for it before both add up, and stage 1 does not."""
+    exchange, tied = np.array([5.0, 1.0, 2.0]), np.array([3.0, 0.0, 3.0])
+    step = PipelinedStep(times=stage_times(3, given={"exchange": exchange, "tied": tied}), micro_batches=1)
+    played = step.play()
+    assert played.step_time == 8 == run(lower_pipelined(step.times, 1)).step_time
+    assert played.spent["gradient_exchange_s"].tolist() == [8, 1, 5]
+    assert played.spent["bubble_s"].tolist() == [0, 7, 3]

@@ -119,6 +119,7 @@ def plan(
     tp: int | None = None,
     pp: int | None = None,
     ep: int | None = None,
+    cp: int | None = None,
     micro_batches: int | None = None,
     micro_batch: int | None = None,
     virtual_stages: int | None = None,
@@ -159,7 +160,7 @@ def plan(
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
     """
-    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, micro_batches=micro_batches, virtual_stages=virtual_stages)
+    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, micro_batches=micro_batches, virtual_stages=virtual_stages)
     pins = replace(pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding)
     pins = replace(pins, sequence_parallel=sequence_parallel)
     clusters = _clusters(cluster, {**(set or {}), **fields})

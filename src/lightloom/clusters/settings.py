@@ -35,6 +35,10 @@ class TrainingSettings(Config):
     optimizer_traffic_bytes: Annotated[int, Field(ge=0, strict=True)] = 28
     """Bytes an update moves for one parameter (Adam in float32: reads parameter, gradient and two moments, writes all
     but the gradient)."""
+    overlap_gradients: bool = True
+    """Whether gradients that are exchanged once a step go block by block while the last backward pass of a stage
+    computes, where that is faster than afterwards: ``--overlap-grad-reduce`` of Megatron-LM, off by default there, and
+    what PyTorch's DDP and FSDP always do. On by default, an assumption."""
     bucket_size: Size = 25 * 2.0**20
     """Bytes after which a gradient bucket is closed (``bucket_cap_mb=25``, the default of PyTorch's DDP)."""
     first_bucket_size: Size = 2.0**20

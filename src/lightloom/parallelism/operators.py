@@ -14,6 +14,7 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator, Precision, Work
 from lightloom.clusters.settings import Attention
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.parallelism.context_parallel import key_value_elements
 from lightloom.parallelism.expert_parallel import ExpertSplit
 from lightloom.parallelism.operator_kernels import (
     Divisors,
@@ -86,22 +87,31 @@ class OperatorColumns:
         """Return the operators for which a mask is set."""
         return np.flatnonzero(self.values[name])
 
-    def outputs(self, samples: Ints) -> Floats:
-        """Return the bytes of every operator's output: [rows, operators]."""
-        return self._bytes(self._scaled("activation_bytes", "output_sampled", samples))
+    def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
+        """Return the bytes of every operator's output: [rows, operators].
 
-    def kept(self, samples: Ints) -> Floats:
+        Of ``samples`` [rows], a rank has the tokens of one of ``cp`` [rows] slices; so have the next three.
+        """
+        return self._bytes(self._scaled("activation_bytes", "output_sampled", samples, cp))
+
+    def kept(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes that every operator keeps for the backward pass: [rows, operators]."""
-        elements = self._scaled("saved_sampled_bytes", "sampled", samples) + self["saved_shared_bytes"]
-        return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples)
+        elements = self._scaled("saved_sampled_bytes", "sampled", samples, cp) + self["saved_shared_bytes"]
+        return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples, cp)
 
-    def regenerated(self, samples: Ints) -> Floats:
+    def regenerated(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes that the model's own checkpointed regions make again: [rows, operators]."""
-        return self._bytes(self._scaled("recomputed_bytes", "sampled", samples))
+        return self._bytes(self._scaled("recomputed_bytes", "sampled", samples, cp))
 
-    def inputs(self, samples: Ints) -> Floats:
+    def inputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes of every operator's first input: [rows, operators]."""
-        return self._bytes(self._scaled("read_bytes", "read_sampled", samples))
+        return self._bytes(self._scaled("read_bytes", "read_sampled", samples, cp))
+
+    def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
+        """Return the bytes of the keys and values of a rank's own tokens and heads: [rows, operators]."""
+        elements = self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None]
+        nbytes: Floats = elements * self.element_bytes
+        return nbytes
 
     def times(
         self,
@@ -112,20 +122,22 @@ class OperatorColumns:
         *,
         sequence_parallel: Mask | None = None,
         ep: Ints | None = None,
+        cp: Ints | None = None,
     ) -> tuple[Floats, Floats]:
         """Return the seconds of every operator forward and backward, each [rows, operators].
 
         As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
         parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
-        many tokens more for each as it has experts fewer. The host's launches are left out (:meth:`dispatch`).
+        many tokens more for each as it has experts fewer; one of a context group has its slice of the tokens. The
+        host's launches are left out (:meth:`dispatch`).
         """
         share = np.where(self["divided"], tp[:, None], 1)
         if sequence_parallel is not None and sequence_parallel.any():
             share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
-        flops = self._scaled("forward_flops", "sampled", samples).astype(np.float64)
-        backward_flops = self._scaled("backward_flops", "sampled", samples).astype(np.float64)
+        flops = self._scaled("forward_flops", "sampled", samples, cp).astype(np.float64)
+        backward_flops = self._scaled("backward_flops", "sampled", samples, cp).astype(np.float64)
         shared = self["shared_bytes"]
-        nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples) + shared)
+        nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples, cp) + shared)
         if ep is not None and (ep > 1).any():
             nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
         times = repetition(flops, backward_flops, self["is_input"])
@@ -164,9 +176,10 @@ class OperatorColumns:
         np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
-    def _scaled(self, counts: str, grows: str, samples: Ints) -> Ints:
+    def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
         """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
-        grown = -(-self[counts] * samples[:, None] // self.batch)
+        whole = self.batch if cp is None else self.batch * cp[:, None]
+        grown = -(-self[counts] * samples[:, None] // whole)
         return np.where(self[grows] == 1, grown, self[counts])
 
     def _bytes(self, stored: Ints) -> Floats:
@@ -198,6 +211,7 @@ def operator_columns(
     columns |= {
         "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
         "read_bytes": columns["activation_bytes"][source],
+        "key_values": key_value_elements(graph),
     }
     columns |= kernel_columns(operators, attention)
     return OperatorColumns(

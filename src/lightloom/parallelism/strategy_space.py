@@ -1,6 +1,6 @@
 """Strategies as columns: a row is one full assignment of degrees, batch, sharding, recomputation, collective and codec.
 
-    rank = (stage · dp + replica) · tp + shard        tensor shards are neighbours, stages lie farthest apart
+    rank = ((stage · dp + replica) · cp + slice) · tp + shard     tensor shards are neighbours, stages farthest apart
 
 Columns let a bound take a hundred thousand strategies at once. Names are those of Megatron and torchtitan.
 """
@@ -32,6 +32,7 @@ _DEGREES = (
     "micro_batches",
     "micro_batch",
     "ep",
+    "cp",
 )
 """Columns that depend on each other."""
 
@@ -55,6 +56,12 @@ class Strategy(NamedTuple):
     micro_batch: int = 0
     """Samples of a micro-batch where they do not divide a replica's batch, so that the last one is smaller; 0 where all
     are alike."""
+    cp: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        return self.dp * self.cp
 
     @property
     def samples(self) -> int:
@@ -69,7 +76,8 @@ class Strategy(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether it is data parallelism alone, replicated or fully sharded."""
-        return self.tp == self.pp == self.micro_batches == self.ep == 1 and self.sharding in KIND_OF_SHARDING
+        degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)
+        return max(degrees) == 1 and self.sharding in KIND_OF_SHARDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +109,11 @@ class Strategies:
     virtual_stages: Ints
     """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
     ep: Ints
-    """Expert-parallel degree: replicas that share the experts of a mixture; divides dp."""
+    """Expert-parallel degree: replicas that share the experts of a mixture; divides dp · cp."""
     micro_batch: Ints
     """Samples of a micro-batch where the last one is smaller; 0 where all are alike."""
+    cp: Ints
+    """Context-parallel degree: ranks that share the tokens of every sample."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Strategies:
@@ -129,6 +139,11 @@ class Strategies:
         return Strategy(**values)
 
     @property
+    def replicas(self) -> Ints:
+        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        return self.dp * self.cp
+
+    @property
     def samples(self) -> Ints:
         """Samples of one micro-batch, other than a smaller last one."""
         return np.where(self.micro_batch > 0, self.micro_batch, self.global_batch // (self.dp * self.micro_batches))
@@ -136,7 +151,7 @@ class Strategies:
     @property
     def plain(self) -> Mask:
         """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
-        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.micro_batches == 1) & (self.ep == 1)
+        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.cp == 1) & (self.micro_batches == 1) & (self.ep == 1)
         alone &= (self.sharding == NONE) | (self.sharding == ZERO_3)
         return alone
 
@@ -155,6 +170,7 @@ def strategy_space(
     algorithms: Sequence[str],
     sequence_degree: int = 1,
     expert_degree: int = 1,
+    contexts: Sequence[int] = (1,),
     ratios: Iterable[float] = (1.0,),
     recomputations: Sequence[str] = ("none", "full"),
     shardings: Sequence[str] = SHARDINGS,
@@ -172,7 +188,8 @@ def strategy_space(
         blocks: the most chunks of stages: pp · virtual_stages.
         algorithms: names that column ``algorithm`` indexes.
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
-        expert_degree: what ep must divide, as well as dp (``ExpertSplit.degree``).
+        expert_degree: what ep must divide, as well as dp · cp (``ExpertSplit.degree``).
+        contexts: context-parallel degrees.
         ratios: bytes of a gradient for each byte sent.
         shardings: some of :data:`SHARDINGS`.
         node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
@@ -187,13 +204,13 @@ def strategy_space(
     codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
     degrees = [
-        (batch, ranks // (tp * pp), tp, slices, pp, chunks, micro, size, ep)
+        (batch, ranks // (tp * pp * cp), tp, slices, pp, chunks, micro, size, ep, cp)
         for batch in batches
-        for tp, pp in product(_divisors(tensor_degree), range(1, blocks + 1))
-        if ranks % (tp * pp) == 0 and batch % (ranks // (tp * pp)) == 0
+        for tp, pp, cp in product(_divisors(tensor_degree), range(1, blocks + 1), contexts)
+        if ranks % (tp * pp * cp) == 0 and batch % (ranks // (tp * pp * cp)) == 0
         for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
         for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
-        for micro, size in _micro_batches(batch // (ranks // (tp * pp)), micro_batch, most_micro_batches)
+        for micro, size in _micro_batches(batch // (ranks // (tp * pp * cp)), micro_batch, most_micro_batches)
         if chunks == 1 or (micro % pp == 0 and not size)
         for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
     ]
@@ -213,8 +230,8 @@ def strategy_space(
         sequence_parallel=columns.pop("sequence_parallel") == 1,
         **columns,
     )
-    alone = (space.dp == 1) & ((space.sharding != sharding[:1]) | (space.ratio != ratio[:1]))
-    silent = (space.dp == 1) & (space.tp == 1) & (space.algorithm > 0)
+    alone = (space.replicas == 1) & ((space.sharding != sharding[:1]) | (space.ratio != ratio[:1]))
+    silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
     return space.rows(~alone & ~silent & _shardable(space, node_ranks))
 
 
@@ -224,8 +241,8 @@ def _shardable(rows: Strategies, node_ranks: int) -> Mask:
     Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
     ``zero-2`` and ``zero-3`` only.
     """
-    within = node_replicas(rows.dp, rows.tp, node_ranks)
-    hybrid = (within > 1) & (within < rows.dp) & (rows.ep == 1)
+    within = node_replicas(rows.replicas, rows.tp, node_ranks)
+    hybrid = (within > 1) & (within < rows.replicas) & (rows.ep == 1)
     codec = (rows.ratio == 1) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
     shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
     return shardable

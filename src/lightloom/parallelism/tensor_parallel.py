@@ -28,7 +28,7 @@ _SLICEWISE = frozenset(
     {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "softmax"}
 )
 """Kinds that take slices and give slices."""
-_TOKENWISE = frozenset(
+TOKENWISE = frozenset(
     {
         "activation",
         "add",
@@ -117,7 +117,7 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
         read = [within[name] for name in operator.inputs]
         if within[operator.name]:
             common = gcd(common, operator.dimensions["sequence"])
-            works = works and operator.kind in _TOKENWISE
+            works = works and operator.kind in TOKENWISE
         elif any(read):
             # A column-parallel layer gathers the sequence; nothing else may need it whole.
             works = works and operator.kind in _MULTIPLIES

@@ -18,17 +18,20 @@ FORWARD, BACKWARD = 0, 1
 
 @njit(cache=True)
 def play(
-    passes: Floats, send: Floats, gather: Floats, exchange: Floats, update: Floats, micro_batches: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return the second at which each stage ends, and its seconds of waiting for sends and for other stages: [stages].
+    passes: Floats, send: Floats, reduction: Floats, gather: Floats, closing: Floats, micro_batches: int
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the second at which each stage ends, and its seconds of waiting for sends, for other stages and for the
+    gradients that it exchanges beside its passes: [stages].
 
     Args:
         passes: seconds of a pass by direction, by whether it is that of the last micro-batch, and by chunk:
             [2, 2, chunks].
         send: seconds from the chunk before a chunk, by whether the micro-batch is the last: [2, chunks].
+        reduction: of the gradients of each chunk, seconds before the end of its last backward pass from which they are
+            exchanged, of the exchange from then on, and of that after the pass: [3, chunks].
         gather: seconds before the first pass of a stage: [stages].
-        exchange: seconds after its last pass: [stages].
-        update: seconds of the optimizer after that: [stages].
+        closing: seconds after its last pass, of the exchange of gradients, of the sums over tied tables, which all
+            stages with such seconds begin together, and of the optimizer: [3, stages].
         micro_batches: micro-batches of the step; a multiple of the stages where these are interleaved.
 
     Raises:
@@ -43,7 +46,7 @@ def play(
     arrived[BACKWARD, chunks - 1] = 0.0
     free = np.zeros((stages, stages))
     clock, done = gather.copy(), np.zeros(stages, np.int64)
-    sending, waiting = np.zeros(stages), np.zeros(stages)
+    sending, waiting, network = np.zeros(stages), np.zeros(stages), np.zeros(stages)
     remaining, sweep = 2 * total * stages, 0
     while remaining:
         before = remaining
@@ -62,6 +65,9 @@ def play(
                     clock[stage] = ready
                 last = 1 if micro == micro_batches - 1 else 0
                 clock[stage] += passes[direction, last, chunk]
+                if direction == BACKWARD and last and reduction[1, chunk] + reduction[2, chunk] > 0:
+                    early = max(network[stage], clock[stage] - reduction[0, chunk]) + reduction[1, chunk]
+                    network[stage] = max(early, clock[stage]) + reduction[2, chunk]
                 target = chunk + 1 if direction == FORWARD else chunk - 1
                 if 0 <= target < chunks:
                     left[direction, target, micro] = clock[stage]
@@ -73,7 +79,17 @@ def play(
         if remaining == before:
             raise RuntimeError("stages wait for each other")
         sweep += 1
-    return clock + exchange + update, sending, waiting
+    exchanging = np.maximum(network - clock, 0.0)
+    ends = clock + exchanging + closing[0]
+    together = 0.0
+    for stage in range(stages):
+        if closing[1, stage] > 0:
+            together = max(together, ends[stage])
+    for stage in range(stages):
+        if closing[1, stage] > 0:
+            waiting[stage] += together - ends[stage]
+            ends[stage] = together + closing[1, stage]
+    return ends + closing[2], sending, waiting, exchanging
 
 
 @njit(cache=True)

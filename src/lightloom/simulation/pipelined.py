@@ -6,9 +6,13 @@
 
 Interleaved stages hold several chunks of the model, and a pass is that of one micro-batch through one chunk.
 
+    last pass       [ unit 2 ][ unit 1 ][ unit 0 ]          gradients of a unit are exchanged while the units before
+    of a chunk               [ exchange of 2 and 1 ][ of 0 ]    it compute; or all of them after the pass
+
 One rank stands for all of its stage. Exchanges within a pass (tensor parallelism) are part of it; sends have links of
-their own in both directions; a stage gathers its parameters before its first pass and exchanges gradients after its
-last. What of the gathers within a pass is not hidden by computing stands before the pass.
+their own in both directions; a stage gathers its parameters before its first pass and exchanges gradients during the
+last pass of each chunk or after its last. Stages that hold copies of a tied table then add up its gradients, once all
+of them are there. What of the gathers within a pass is not hidden by computing stands before the pass.
 """
 
 from __future__ import annotations
@@ -32,32 +36,45 @@ class StageTimes:
     """
 
     forward: Floats
-    """One micro-batch through a chunk, as the next five."""
+    """One micro-batch through a chunk, as the next seven."""
     backward: Floats
     forward_exchange: Floats
     """Collectives of tensor and expert parallelism in a forward pass."""
     backward_exchange: Floats
+    forward_ring: Floats
+    """Keys and values that attention of a context group waits for."""
+    backward_ring: Floats
+    """The same in a backward pass, with their gradients."""
     forward_gather: Floats
     """Gathers of sharded parameters in a forward pass that computing does not hide."""
     backward_gather: Floats
     """The same in a backward pass, with the gradients' reduce-scatter."""
     send: Floats
     """From the chunk before this one, or its gradient back; 0 for the first."""
+    early_exchange: Floats
+    """Gradients of all units of a chunk but the first, exchanged while its last backward pass runs; of each chunk."""
+    late_exchange: Floats
+    """Those of the first unit, after that pass."""
+    lead: Floats
+    """Share of the pass that is left when the first of these gradients exist."""
     gather: Floats
-    """Before the first pass of a stage: sharded parameters; of each stage, as the next two."""
+    """Before the first pass of a stage: sharded parameters; of each stage, as the next three."""
     exchange: Floats
-    """After the last pass: gradients, all-reduced or reduce-scattered."""
+    """After the last pass: what is left of the gradients' exchange."""
+    tied: Floats
+    """After that, and once all stages with such seconds are as far: gradients of tied tables are added up."""
     update: Floats
 
     @property
     def passes(self) -> Floats:
         """Seconds of whole passes, forward and backward: [2, ..., chunks]."""
-        return np.stack(
-            [
-                self.forward + self.forward_gather + self.forward_exchange,
-                self.backward + self.backward_gather + self.backward_exchange,
-            ]
-        )
+        computed_forward = self.forward + self.forward_ring + self.forward_exchange
+        return np.stack([self.forward_gather + computed_forward, self.backward_gather + self.computed_backward])
+
+    @property
+    def computed_backward(self) -> Floats:
+        """Seconds of backward passes without what they wait for of sharded parameters: [..., chunks]."""
+        return self.backward + self.backward_ring + self.backward_exchange
 
     def row(self, index: int) -> Self:
         """Return one row of columns of strategies."""
@@ -86,12 +103,12 @@ class PipelinedStep:
         from lightloom.simulation._pipeline_kernels import play
 
         times, last = self.times, self.last or self.times
-        ends, sending, waiting = play(
+        ends, sending, waiting, exchanging = play(
             np.ascontiguousarray(np.stack([times.passes, last.passes], axis=1)),
             np.stack([times.send, last.send]),
+            np.stack([times.lead * last.computed_backward, times.early_exchange, times.late_exchange]),
             times.gather,
-            times.exchange,
-            times.update,
+            np.stack([times.exchange, times.tied, times.update]),
             self.micro_batches,
         )
         step_time = float(ends.max())
@@ -99,12 +116,13 @@ class PipelinedStep:
             "compute_s": self.pass_seconds("forward") + self.pass_seconds("backward"),
             "tensor_and_expert_exchange_s": self.pass_seconds("forward_exchange")
             + self.pass_seconds("backward_exchange"),
+            "context_exchange_s": self.pass_seconds("forward_ring") + self.pass_seconds("backward_ring"),
             "parameter_gather_s": self.pass_seconds("forward_gather")
             + self.pass_seconds("backward_gather")
             + times.gather,
             "pipeline_send_s": sending,
             "bubble_s": waiting + (step_time - ends),
-            "gradient_exchange_s": times.exchange,
+            "gradient_exchange_s": exchanging + times.exchange + times.tied,
             "update_s": times.update,
         }
         return PlayedStep(step_time, spent)
@@ -119,9 +137,12 @@ class PipelinedStep:
     @property
     def transmission(self) -> float:
         """Seconds of all tasks that transmit, hidden or not, as ``Timeline.busy_time`` counts them."""
-        passes = ("forward_exchange", "backward_exchange", "forward_gather", "backward_gather", "send", "send")
+        kinds = ("exchange", "ring", "gather")
+        passes = [f"{direction}_{kind}" for direction in ("forward", "backward") for kind in kinds] + ["send", "send"]
         within = sum(float(self.pass_seconds(name).sum()) for name in passes)
-        return within + float((self.times.gather + self.times.exchange).sum())
+        times = self.times
+        once = (times.gather, times.early_exchange, times.late_exchange, times.exchange, times.tied)
+        return within + sum(float(seconds.sum()) for seconds in once)
 
 
 class PlayedStep(NamedTuple):
@@ -144,6 +165,7 @@ SPENT: Mapping[str, str] = {
     "compute_s": "compute_s",
     "update_s": "compute_s",
     "tensor_and_expert_exchange_s": "exposed_communication_s",
+    "context_exchange_s": "exposed_communication_s",
     "parameter_gather_s": "exposed_communication_s",
     "pipeline_send_s": "exposed_communication_s",
     "gradient_exchange_s": "exposed_communication_s",
@@ -160,6 +182,7 @@ def lower_pipelined(times: StageTimes, micro_batches: int, last: StageTimes | No
     builder = _Builder(PipelinedStep(times=times, micro_batches=micro_batches, last=last))
     for stage in range(len(times.gather)):
         builder.stage(stage)
+    builder.close()
     return builder.linked()
 
 
@@ -176,18 +199,49 @@ class _Builder:
         micro-batch."""
         self._awaits: dict[int, tuple[str, int, int]] = {}
         """The pass of another stage that a task waits for; it may not be listed yet."""
+        self._last: list[tuple[int, ...]] = []
+        """The last tasks of each stage before the sums over tied tables and its update."""
 
     def stage(self, stage: int) -> None:
         times, last = self._times, None
         if times.gather[stage]:
             last = self._task(f"gather {stage}", f"replicas {stage}", "transmission", times.gather[stage], None)
         order = one_forward_one_backward(stage, self._stages, self._micro_batches, self._chunks // self._stages)
+        exchanged: tuple[int, ...] = ()
         for place, (direction, chunk, micro) in enumerate(order):
-            last = self._pass(direction, chunk, micro, last)
+            begins = self._pass(direction, chunk, micro, last)
+            last = len(self._tasks) - 1
             self._ends[direction, chunk, micro] = last, place
+            if direction == "backward" and micro == self._micro_batches - 1:
+                exchanged = self._gradients(chunk, begins, last) or exchanged
         if times.exchange[stage]:
-            last = self._task(f"exchange {stage}", f"replicas {stage}", "transmission", times.exchange[stage], last)
-        self._task(f"update {stage}", f"stage {stage}", "update", times.update[stage], last)
+            name, seconds = f"exchange {stage}", times.exchange[stage]
+            last, exchanged = self._task(name, f"replicas {stage}", "transmission", seconds, last, *exchanged), ()
+        self._last.append((*exchanged, *(() if last is None else (last,))))
+
+    def close(self) -> None:
+        """Add the sums over tied tables, and the update of each stage."""
+        tied = [end for seconds, ends in zip(self._times.tied, self._last, strict=True) if seconds for end in ends]
+        for stage, ends in enumerate(self._last):
+            seconds = self._times.tied[stage]
+            if seconds:
+                ends = (self._task(f"add up tied {stage}", f"replicas {stage}", "transmission", seconds, None, *tied),)
+            self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], None, *ends)
+
+    def _gradients(self, chunk: int, begins: int | None, end: int) -> tuple[int, ...]:
+        """Exchange the gradients of a chunk beside its last backward pass, from the task ``begins`` on, and after."""
+        times, resource = self._times, f"gradients {chunk % self._stages}"
+        found: tuple[int, ...] = ()
+        if times.early_exchange[chunk]:
+            seconds = times.early_exchange[chunk]
+            found = (
+                self._task(f"exchange all but the first unit of {chunk}", resource, "transmission", seconds, begins),
+            )
+        if times.late_exchange[chunk]:
+            seconds = times.late_exchange[chunk]
+            name = f"exchange the first unit of {chunk}"
+            found = (self._task(name, resource, "transmission", seconds, end, *found),)
+        return found
 
     def linked(self) -> list[Task]:
         """Return the tasks, those that wait for another stage included; a link sends in the order of its source."""
@@ -197,29 +251,43 @@ class _Builder:
             tasks[index] = replace(tasks[index], after=(*tasks[index].after, end), priority=place)
         return tasks
 
-    def _pass(self, direction: str, chunk: int, micro: int, last: int | None) -> int:
+    def _pass(self, direction: str, chunk: int, micro: int, last: int | None) -> int | None:
+        """Add a pass; return the task after which gradients of its first unit to compute exist, if they leave early."""
         forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
-        source = chunk - 1 if forward else chunk + 1
-        arrived: tuple[int, ...] = ()
-        if 0 <= source < self._chunks:
-            duration = times.send[max(chunk, source)]
-            name = f"send {direction} {micro} from {source} to {chunk}"
-            link = f"link {source % self._stages} to {stage}"
-            arrived = (self._task(name, link, "transmission", duration, None),)
-            self._awaits[arrived[0]] = (direction, source, micro)
+        arrived = self._arrival(forward, chunk, micro)
         compute = times.forward if forward else times.backward
         gathered = times.forward_gather if forward else times.backward_gather
         shared = times.forward_exchange if forward else times.backward_exchange
+        ring = times.forward_ring if forward else times.backward_ring
         name = f"{direction} {micro} on {chunk}"
         if gathered[chunk]:
             gather = self._task(
                 f"gather for {name}", f"replicas {stage}", "transmission", gathered[chunk], last, *arrived
             )
             last, arrived = gather, ()
-        end = self._task(name, f"stage {stage}", direction, compute[chunk], last, *arrived)
-        if shared[chunk]:
-            end = self._task(f"exchange in {name}", f"shards {stage}", "transmission", shared[chunk], end)
-        return end
+        early = not forward and micro == self._micro_batches - 1 and self._times.early_exchange[chunk] > 0
+        lead = float(self._times.lead[chunk])
+        begins, parts = None, (1 - lead, lead) if early else (1.0,)
+        for part in parts:
+            begins = last
+            last = self._task(name, f"stage {stage}", direction, part * compute[chunk], last, *arrived)
+            for kind, resource, seconds in (("ring", "context", ring), ("exchange", "shards", shared)):
+                if seconds[chunk]:
+                    wait = part * seconds[chunk]
+                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", wait, last)
+            arrived = ()
+        return begins if early else None
+
+    def _arrival(self, forward: bool, chunk: int, micro: int) -> tuple[int, ...]:
+        """Add the send that a pass waits for; none where it reads the model's inputs or follows the loss."""
+        source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
+        if not 0 <= source < self._chunks:
+            return ()
+        direction = "forward" if forward else "backward"
+        name, link = f"send {direction} {micro} from {source} to {chunk}", f"link {source % self._stages} to {stage}"
+        send = self._task(name, link, "transmission", self._step.of_micro_batch(micro).send[max(chunk, source)], None)
+        self._awaits[send] = (direction, source, micro)
+        return (send,)
 
     def _task(self, name: str, resource: str, category: str, duration: float, last: int | None, *after: int) -> int:
         before = () if last is None else (last,)

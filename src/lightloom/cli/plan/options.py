@@ -54,6 +54,7 @@ class PlanOptions:
     tp: Annotated[int | None, count_option("--tp", "Pin the tensor-parallel degree.", least=1)] = None
     pp: Annotated[int | None, count_option("--pp", "Pin the number of pipeline stages.", least=1)] = None
     ep: Annotated[int | None, count_option("--ep", "Pin the expert-parallel degree.", least=1)] = None
+    cp: Annotated[int | None, count_option("--cp", "Pin the slices of a sample's tokens.", least=1)] = None
     micro_batches: Annotated[
         int | None,
         count_option("--micro-batches", "Pin the micro-batches of a step: divisors of a replica's batch.", least=1),

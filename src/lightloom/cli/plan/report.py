@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
@@ -13,6 +13,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import find
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
@@ -61,11 +62,20 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
     )
 
 
-def in_percent(search: PlanSearch) -> str:
-    """The winner's share of the peak: of the model's FLOPs, and with recomputed ones where there are any."""
-    model, hardware = search.utilization(search.winner), search.utilization(search.winner, hardware=True)
-    repeated = "" if hardware == model else f" ({100 * hardware:.3g} % with recomputation)"
-    return f"{100 * model:.3g} %{repeated}"
+def utilization(search: PlanSearch) -> str:
+    """The winner's shares of the peak rate: of the model's FLOPs, and of all that the hardware computes."""
+    model, hardware = (search.utilization(search.winner, hardware=repeated) for repeated in (False, True))
+    return f"{100 * model:.3g} % model-FLOPs, {100 * hardware:.3g} % hardware-FLOPs utilization"
+
+
+def throughput(search: PlanSearch) -> str:
+    """The winner's samples per second, and for models of tokens those of all ranks and of one."""
+    winner, tokens = search.winner, search.sequence_length
+    rate = f"{format_rate(winner.samples_per_second)} samples/s"
+    if tokens is None:
+        return rate
+    total = winner.samples_per_second * tokens
+    return f"{rate}, {format_rate(total)} tokens/s, {format_rate(total / winner.cluster.ranks)} tokens/s a rank"
 
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
@@ -117,7 +127,8 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
         ("global batch", "the largest of each plan" if search.request.largest_batches else batches),
         ("a step", f"{format_time(winner.step_time)} for {winner.global_batch:,} samples"),
-        ("model-FLOPs utilization", in_percent(search)),
+        ("throughput", throughput(search)),
+        ("share of the peak rate", utilization(search)),
         ("memory of the fullest rank", format_size(winner.memory)),
         ("arithmetic", str(cluster.training.precision)),
         ("cost model", search.request.cost_model),
@@ -180,11 +191,27 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         "One step of many equal ones: circuits that the step before left in place are not set up again.",
         "Every plan in the table was simulated; by their bounds, those left out are no faster than the fastest of "
         "their cluster, or of a kind that cannot win. A placed plan's step is that of one group, all being alike.",
+        *_assumed(winner),
         *(f"{winner.algorithm}: {note}" for note in own),
         *codec_notes,
         *(f"Left out: {reason}." for reason in search.refusals),
         *((f"Refused: {'; '.join(refused)}.",) if refused else ()),
     )
+
+
+def _assumed(winner: Plan) -> Iterator[str]:
+    """Assumptions about how the ranks of a plan with stages work together, as far as they decide its step."""
+    if winner.spent is not None and winner.cluster.training.overlap_gradients:
+        yield (
+            "Assumption: gradients that are exchanged once a step leave block by block beside the last backward "
+            "passes, where that exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by "
+            "default there)."
+        )
+    if isinstance(winner.choice, Strategy) and winner.choice.cp > 1:
+        yield (
+            "Assumption: ranks of a context group have equal work; in causal attention each takes a piece from either "
+            "end of the sequence."
+        )
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:

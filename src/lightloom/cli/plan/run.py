@@ -15,7 +15,8 @@ from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
 from lightloom.cli.plan.assumed import assumed_lines
 from lightloom.cli.plan.pictures import save_figure, save_pictures
-from lightloom.cli.plan.report import in_percent, plan_report, ranking_rows
+from lightloom.cli.plan.report import plan_report, ranking_rows, throughput, utilization
+from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.units import format_size
@@ -24,7 +25,6 @@ from lightloom.planner.export.job import exported, expressible
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.reports.console import legend, make_console, ranking_table
 from lightloom.reports.html import write
-from lightloom.reports.numbers import format_rate
 from lightloom.reports.perfetto import write_perfetto_trace
 from lightloom.reports.report import FRONT
 
@@ -144,12 +144,9 @@ def _header(search: PlanSearch) -> str:
         batch = f"global batch {' or '.join(f'{samples:,}' for samples in batches)}"
         if len(batches) == 1 and search.request.global_batches is None:
             batch += f" ({winner.global_batch / winner.cluster.ranks:g} a rank, the largest up to 32 that a plan fits)"
-    tokens = search.sequence_length
-    rate = f"{format_rate(winner.samples_per_second)} samples/s"
-    rate += "" if tokens is None else f", {format_rate(winner.samples_per_second * tokens)} tokens/s"
     capacity = winner.cluster.accelerator.memory
     memory = f"{format_size(winner.memory)} a rank" + ("" if capacity is None else f" of {format_size(capacity)}")
-    return f"{batch} · {rate} · {in_percent(search)} model-FLOPs utilization · {memory}"
+    return f"{batch} · {throughput(search)} · {utilization(search)} · {memory}"
 
 
 def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[str]) -> Iterator[str | Text | Table]:
@@ -168,6 +165,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
         yield ranking_table(ranking_rows(search, search.reference[:3]), width, title=name)
     yield legend().append(f"  {FRONT} ", style="green").append("nothing is better in time and energy", style="dim")
     yield str(document["explanation"])
+    yield from spent_lines(search)
     yield from (Text(line, style="dim") for line in [*_notes(search, document), *messages])
 
 

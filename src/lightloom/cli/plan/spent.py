@@ -10,11 +10,28 @@ from lightloom.planner.search.plans import PlanSearch
 from lightloom.reports.report import Table
 
 
+def spent_lines(search: PlanSearch) -> Iterator[str]:
+    """Where the time of the winner goes, a line each: of the ranks of the first stage, and of its operators."""
+    winner = search.winner
+    if winner.spent is not None and winner.step_time:
+        parts = {_name(part): float(seconds[0]) / winner.step_time for part, seconds in winner.spent.items()}
+        told = ", ".join(f"{name} {100 * share:.3g} %" for name, share in parts.items() if share)
+        yield f"a rank of {'the first stage' if len(winner.spent['compute_s']) > 1 else 'the winner'} spends: {told}"
+    operators = costly_operators(search.graph, winner)
+    if operators:
+        told = ", ".join(f"{row.name} {100 * row.share:.3g} % ({row.bound})" for row in operators)
+        yield f"most of its computing, and what bounds it: {told}"
+
+
+def _name(part: str) -> str:
+    return part.removesuffix("_s").replace("_", " ")
+
+
 def spent_tables(search: PlanSearch) -> Iterator[Table]:
     """Seconds of each stage's rank, where the winner has stages, and its most expensive operators."""
     spent = search.winner.spent
     if spent is not None:
-        names = [name.removesuffix("_s").replace("_", " ") for name in spent]
+        names = [_name(part) for part in spent]
         yield Table(
             title="What the rank of each stage spends a step on",
             columns=("stage", *names),

@@ -5,6 +5,7 @@
     busy_s  = max(m Σ (F_c + B_c), ⌈m / f_s⌉ · trip_s)       at most f_s micro-batches are under way beyond chunk s,
     step   ≥  max over s of  start_s + busy_s + tail_s        each for the passes and sends of a round trip from there
 
+exchange_s is what of the gradients' exchange the stage's last pass cannot hide, and the sum over tied tables.
 F and B are passes, exchanges of tensor and expert parallelism included; the sum is over the chunks of stage s, of which
 chunk s is the first and the last to run. Without interleaving f_s = p − s.
 Equal chunks without communication give (m + (p − 1) / v) v (F + B), which 1F1B reaches. Data parallelism alone has its
@@ -24,6 +25,7 @@ from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_3, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.context_ring import has_ring
 from lightloom.planner.pricing.group_prices import Pricing
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
 from lightloom.planner.pricing.stage_exchanges import Group, distance, served, unique_groups
@@ -38,18 +40,19 @@ _BLOCK = 1 << 14
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
-    none, holders, shared = np.ones(len(strategies)), strategies.dp // strategies.ep, strategies.ep > 1
-    beside, tp, stride = np.ones_like(strategies.dp), strategies.tp, strategies.tp * strategies.ep
+    replicas = strategies.replicas
+    none, holders, shared = np.ones(len(strategies)), replicas // strategies.ep, strategies.ep > 1
+    beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     sharded, ratio = ~replicated & ~hybrid, strategies.ratio
-    within = node_replicas(strategies.dp, tp, job.fabric.node_ranks)
+    within = node_replicas(replicas, tp, job.fabric.node_ranks)
     kinds: tuple[tuple[Kind, Mask, Ints, Ints, Floats], ...] = (
-        ("all-reduce", replicated, strategies.dp, tp, ratio),
-        ("all-gather", sharded, strategies.dp, tp, ratio),
-        ("reduce-scatter", sharded, strategies.dp, tp, ratio),
+        ("all-reduce", replicated, replicas, tp, ratio),
+        ("all-gather", sharded, replicas, tp, ratio),
+        ("reduce-scatter", sharded, replicas, tp, ratio),
         ("all-gather", hybrid, within, tp, ratio),
         ("reduce-scatter", hybrid, within, tp, ratio),
-        ("all-reduce", hybrid, strategies.dp // within, tp * within, ratio),
+        ("all-reduce", hybrid, replicas // within, tp * within, ratio),
         ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
         ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
@@ -60,6 +63,7 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
+    found &= has_ring(job.fabric, strategies.cp, tp)
     for kind, wanted, ranks, between, by in kinds:
         which = np.flatnonzero(wanted & (ranks > 1))
         spread = distance(job.fabric, between[which])
@@ -98,9 +102,12 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
     """The recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
     forward, backward = times.passes
-    closing = times.exchange + times.update
     both = forward + backward
-    stages, chunks = closing.shape[1], both.shape[1]
+    stages, chunks = times.update.shape[1], both.shape[1]
+    # Of the gradients that passes hide, those of a stage's last chunk are exchanged last.
+    hidden = (times.lead * times.computed_backward)[:, :stages]
+    exposed = times.late_exchange[:, :stages] + np.maximum(times.early_exchange[:, :stages] - hidden, 0.0)
+    closing = exposed + times.exchange + times.tied + times.update
     # From a micro-batch's first pass on a stage until its gradient has left it.
     trip = both + 2 * np.concatenate([times.send[:, 1:], np.zeros_like(both[:, :1])], axis=1)
     trip = trip[:, ::-1].cumsum(axis=1)[:, ::-1]

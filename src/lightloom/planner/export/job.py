@@ -33,6 +33,9 @@ class ExportedJob(NamedTuple):
     node_replicas: int
     """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
 
+    overlaps_gradients: bool
+    """Whether gradients are exchanged while the last backward passes compute."""
+
     @property
     def per_chunk(self) -> int | None:
         """Blocks of a stage's chunk; None where they do not divide evenly."""
@@ -74,7 +77,10 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
         precision=plan.cluster.training.precision,
         sequence_length=sequence_length(graph),
         blocks=len(block_starts(graph)),
-        node_replicas=int(node_replicas(np.array(strategy.dp), np.array(strategy.tp), plan.cluster.fabric.node_ranks)),
+        overlaps_gradients=plan.cluster.training.overlap_gradients,
+        node_replicas=int(
+            node_replicas(np.array(strategy.replicas), np.array(strategy.tp), plan.cluster.fabric.node_ranks)
+        ),
     )
 
 
@@ -86,6 +92,11 @@ def common_notes(job: ExportedJob) -> list[str]:
         notes.append(
             f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
             f"{strategy.samples}: frameworks want equal ones"
+        )
+    if strategy.cp > 1:
+        notes.append(
+            "ranks of a context group are taken to have equal work: each takes one piece from either end of a causal "
+            "sequence"
         )
     if strategy.ratio != 1:
         notes.append(f"gradients are sent {strategy.ratio:.3g} times smaller by a codec: register its hook yourself")

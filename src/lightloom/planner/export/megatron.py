@@ -32,6 +32,8 @@ def arguments(job: ExportedJob) -> list[str]:
         found.append(f"--seq-length {job.sequence_length}")
     if strategy.sequence_parallel:
         found.append("--sequence-parallel")
+    if strategy.cp > 1:
+        found += [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]
     if strategy.ep > 1:
         found.append(f"--expert-model-parallel-size {strategy.ep}")
     if strategy.virtual_stages > 1:
@@ -42,13 +44,14 @@ def arguments(job: ExportedJob) -> list[str]:
         found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
     elif strategy.recomputation == "selective":
         found.append("--recompute-granularity selective")
-    if strategy.sharding in _FSDP_SHARDING and strategy.dp > 1:
+    if strategy.sharding in _FSDP_SHARDING and strategy.replicas > 1:
         found += [option.format(_FSDP_SHARDING[strategy.sharding]) for option in _FSDP]
         if strategy.sharding == "hybrid":
-            found.append(f"--num-distributed-optimizer-instances {strategy.dp // job.node_replicas}")
-    elif strategy.sharding == "zero-1" and strategy.dp > 1:
+            found.append(f"--num-distributed-optimizer-instances {strategy.replicas // job.node_replicas}")
+    elif strategy.sharding == "zero-1" and strategy.replicas > 1:
         found.append(_DISTRIBUTED_OPTIMIZER)
-    elif strategy.dp > 1 and strategy.tp * strategy.pp * strategy.micro_batches == 1:
+    overlaps = job.overlaps_gradients or strategy.plain
+    if strategy.replicas > 1 and strategy.sharding not in _FSDP_SHARDING and overlaps:
         found.append("--overlap-grad-reduce")
     return found + _PRECISIONS.get(job.precision, [])
 

@@ -18,14 +18,15 @@ _ENDS = 2
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     """Section, key, value."""
     strategy = job.strategy
-    sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas}.get(strategy.sharding, strategy.dp)
+    sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
+    sharers = max(sharers, 1)
     staged = strategy.pp > 1
     parallelism: dict[str, Value] = {
         "data_parallel_replicate_degree": strategy.dp // sharers,
         "data_parallel_shard_degree": sharers,
         "tensor_parallel_degree": strategy.tp,
         "pipeline_parallel_degree": strategy.pp,
-        "context_parallel_degree": 1,
+        "context_parallel_degree": strategy.cp,
     }
     if strategy.ep > 1:
         parallelism["expert_parallel_degree"] = strategy.ep
@@ -64,6 +65,10 @@ def notes(job: ExportedJob) -> list[str]:
         found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
     if strategy.ep > 1 and strategy.sharding in ("none", "zero-1"):
         found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
+    if strategy.cp > 1 and strategy.sharding in ("none", "zero-1"):
+        found.append("torchtitan shards over the ranks of a context group; the plan's hold everything")
+    if strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp:
+        found.append("torchtitan shards over whole context groups; the plan's nodes have a part of one each")
     if strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
     if strategy.virtual_stages > 2 and _layers_per_stage(job) is None:

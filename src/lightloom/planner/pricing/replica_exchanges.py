@@ -6,6 +6,9 @@
     in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
                      hybrid    the same inside a node
 
+With ``overlap_gradients`` what is exchanged after the last pass is exchanged chunk by chunk instead, unit by unit while
+the chunk's last backward pass computes the units before it, or after the pass: whichever exposes less.
+
 A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the others.
 The network serves a unit while the one before it computes. The first gather of a pass and the last reduce-scatter are
 exposed, and between them what takes longer than a unit computes.
@@ -39,6 +42,10 @@ class Held(NamedTuple):
         """All of them: [rows, chunks]."""
         return self.dense + self.experts
 
+    def of(self, chosen: Mask) -> Held:
+        """Return the parameters of some chunks [rows, chunks], and none of the others."""
+        return Held(*(held * chosen for held in self))
+
     def by_stage(self, stages: int) -> Held:
         """Return the sums over the chunks of each stage: [rows, stages]."""
         return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
@@ -53,6 +60,15 @@ class UnitExchanges(NamedTuple):
     """Reduce-scatter of its gradients, once in each micro-batch."""
 
 
+class UnitGradients(NamedTuple):
+    """Seconds of the exchange of a unit's gradients, once a step, each [rows, chunks]."""
+
+    first: Floats
+    """Of the first unit of each chunk."""
+    other: Floats
+    """Of each other unit, on average."""
+
+
 class ReplicaExchanges(NamedTuple):
     """Seconds of exchanges between replicas."""
 
@@ -63,7 +79,10 @@ class ReplicaExchanges(NamedTuple):
     gather: Floats
     """All-gather of a stage's parameters, once a step: [rows, stages]."""
     exchange: Floats
-    """All-reduce or reduce-scatter of a stage's gradients, once a step: [rows, stages]."""
+    """All-reduce or reduce-scatter of the gradients of a stage, or where they may overlap passes of a chunk, once a
+    step: [rows, stages] or [rows, chunks]."""
+    unit_exchange: UnitGradients | None = None
+    """The same unit by unit; None where gradients are exchanged after the last pass."""
 
 
 class _Group(NamedTuple):
@@ -96,31 +115,44 @@ class ReplicaPrices:
         self._fabric = fabric
         self._exchange_time = exchange_time
         self._sharing = sharing
-        self._within = node_replicas(rows.dp, rows.tp, fabric.node_ranks)
+        self._within = node_replicas(rows.replicas, rows.tp, fabric.node_ranks)
 
-    def exchanges(self, held: Held, first: Held, units: Ints) -> ReplicaExchanges:
+    def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges.
 
         Args:
             held: parameters of each chunk.
             first: those of its first unit.
             units: units of each chunk: [chunks].
+            by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
+                Without it both ways are, where gradients may overlap passes.
         """
         rows, settings = self._rows, self._settings
-        sharding, stages = rows.sharding, int(rows.pp[0])
-        gather, exchange = np.zeros((len(rows), stages)), np.zeros((len(rows), stages))
+        stages = int(rows.pp[0])
+        gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | (rows.sharding == ZERO_2)
         for group in self._holders(held.by_stage(stages)):
-            self._add("all-reduce", group, sharding == NONE, settings.gradient_bytes, exchange)
-            once = (sharding == ZERO_1) | (sharding == ZERO_2)
             self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
-            self._add("reduce-scatter", group, sharding == ZERO_1, settings.gradient_bytes, exchange)
-            self._add("reduce-scatter", group, sharding == ZERO_2, settings.sharded_gradient_bytes, exchange)
-        within, hybrid = self._within, sharding == HYBRID
-        across = _Group(held.by_stage(stages).dense / within[:, None], hybrid, rows.dp // within, rows.tp * within)
-        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, exchange)
         others = np.maximum(units - 1, 1)
         other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
-        return ReplicaExchanges(self._unit(first), self._unit(other), gather, exchange)
+        in_passes = self._unit(first), self._unit(other)
+        if not settings.overlap_gradients:
+            return ReplicaExchanges(*in_passes, gather, self._gradients(held.by_stage(stages)))
+        if by_unit is not None:
+            held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
+        parts = UnitGradients(self._gradients(first), self._gradients(other))
+        return ReplicaExchanges(*in_passes, gather, self._gradients(held), parts)
+
+    def _gradients(self, held: Held) -> Floats:
+        """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
+        rows, settings, seconds = self._rows, self._settings, np.zeros_like(held.dense)
+        for group in self._holders(held):
+            self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, rows.sharding == ZERO_2, settings.sharded_gradient_bytes, seconds)
+        within, hybrid = self._within, rows.sharding == HYBRID
+        across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
+        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
+        return seconds
 
     def _unit(self, held: Held) -> UnitExchanges:
         """Return the seconds of the exchanges of one unit of each chunk."""
@@ -137,8 +169,8 @@ class ReplicaPrices:
         """Replicas of what all hold, and of experts, whose exchanges follow."""
         rows = self._rows
         return (
-            _Group(held.dense, np.ones(len(rows), np.bool_), rows.dp, rows.tp),
-            _Group(held.experts, rows.ep > 1, rows.dp // rows.ep, rows.tp * rows.ep),
+            _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
+            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep),
         )
 
     def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
@@ -181,6 +213,35 @@ def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints
     several = other.gather + (units - 2) * between + to_first + first.scatter
     waiting: Floats = np.where(units > 1, several, first.gather + first.scatter)
     return waiting
+
+
+class Overlap(NamedTuple):
+    """When the gradients of chunks are exchanged, each [rows, chunks]; as fields of ``StageTimes``."""
+
+    early: Floats
+    late: Floats
+    lead: Floats
+
+
+def overlapped(computing: Floats, exchanges: ReplicaExchanges, units: Ints, by_unit: Mask | None = None) -> Overlap:
+    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
+
+    Args:
+        computing: seconds of the backward pass: [rows, chunks].
+        exchanges: those of the chunks and of their units.
+        units: units of each chunk: [chunks].
+        by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks], where that is known.
+    """
+    none = np.zeros_like(computing)
+    parts = exchanges.unit_exchange
+    if parts is None:
+        return Overlap(none, none, none)
+    early = (units - 1) * parts.other
+    if by_unit is None:
+        exposed = parts.first + np.maximum(early - (units - 1) * computing / units, 0.0)
+        by_unit = (exposed <= exchanges.exchange) & (units > 1)
+    late = np.where(by_unit, parts.first, exchanges.exchange)
+    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, 1 - 1 / units, none))
 
 
 def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:

@@ -29,7 +29,7 @@ def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
 ) -> tuple[Floats, Floats]:
     """Seconds of every operator's collectives in tensor and expert groups, each [rows, operators]."""
-    output, read = columns.outputs(rows.samples), columns.inputs(rows.samples)
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind = columns.where("forward"), columns.where("backward")
     # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of

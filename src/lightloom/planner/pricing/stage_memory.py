@@ -34,9 +34,11 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """
     settings, stages = job.settings, int(rows.pp[0])
     combination, row = combinations(rows)
-    held = Held(*(column[row] for column in job.held_parameters(combination, edges).by_stage(stages)))
+    begins = np.searchsorted(job.starts, edges[:-1])
+    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.held_blocks(combination)))
+    held = Held(*(column[row] for column in chunks.by_stage(stages)))
     held.dense[:, 0] += job.graph.unused_parameters
-    sharers = state_sharers(rows.sharding, rows.dp, rows.tp, job.fabric.node_ranks)
+    sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     shared = shares(rows, held, sharers)
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
@@ -56,7 +58,7 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Parameters of the largest block of each stage: [rows, stages]."""
     combination, row = combinations(rows)
-    blocks = job.held_parameters(combination, np.append(job.starts, len(job.graph.operators))).total
+    blocks = job.held_blocks(combination).total
     chunks = np.maximum.reduceat(blocks, np.searchsorted(job.starts, edges[:-1]), axis=1)
     largest: Floats = chunks.reshape(len(chunks), -1, int(rows.pp[0])).max(axis=1)[row]
     return largest
@@ -78,11 +80,11 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     columns, starts = job.sorts[0], job.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
     divisor = np.where(in_slices, rows.tp[:, None], 1)
-    saved, regenerated = columns.kept(rows.samples) / divisor, columns.regenerated(rows.samples) / divisor
+    saved, regenerated = (nbytes(rows.samples, rows.cp) / divisor for nbytes in (columns.kept, columns.regenerated))
     ends, first = np.append(starts, len(job.graph.operators)), np.searchsorted(starts, edges[:-1])
     # What is recomputed is dropped, except outputs of attention's inside that other operators read.
     dropped = repetitions(columns["in_block"], columns["inside_core"], rows.recomputation)
-    scores = columns["scores"] * rows.samples[:, None] / columns.batch / rows.tp[:, None]
+    scores = columns["scores"] * (rows.samples / columns.batch / rows.tp / rows.cp)[:, None]
     score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
     again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
     kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)

@@ -17,6 +17,7 @@ from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.context_parallel import context_degree, searched_degrees
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operator_kernels import passes
@@ -27,6 +28,8 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS, recomputation_co
 from lightloom.parallelism.sharding import SHARDINGS, state_sharers
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, Strategy, strategy_space
 from lightloom.parallelism.tensor_parallel import TensorSplit, tensor_split
+from lightloom.parallelism.tied import TiedTable, copied_parameters, tied_tables
+from lightloom.planner.pricing.context_ring import ring_waits
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.replica_exchanges import (
     Held,
@@ -34,6 +37,7 @@ from lightloom.planner.pricing.replica_exchanges import (
     ReplicaPrices,
     exposed_backward,
     exposed_forward,
+    overlapped,
     shares,
 )
 from lightloom.planner.pricing.stage_exchanges import (
@@ -43,6 +47,7 @@ from lightloom.planner.pricing.stage_exchanges import (
     token_gradients,
 )
 from lightloom.planner.pricing.stage_sends import Crossing, Gathers, Sends, gathers, sends
+from lightloom.planner.pricing.tied_exchange import TiedSum, tied_seconds, tied_sums
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
 
@@ -59,6 +64,8 @@ class StageExchanges(NamedTuple):
     replicas: ReplicaExchanges
     token_gradients: Floats
     """Once a step, gradients that the ranks of a tensor group have of their own tokens only: [rows, stages]."""
+    tied: list[TiedSum]
+    """Once a step, after these, gradients of tables of which several stages hold copies."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,16 @@ class Job:
     def experts(self) -> ExpertSplit:
         """How expert parallelism divides the operators."""
         return expert_split(self.graph, self.split)
+
+    @cached_property
+    def context_degree(self) -> int:
+        """What the context-parallel degree must divide."""
+        return context_degree(self.graph)
+
+    @cached_property
+    def tied(self) -> tuple[TiedTable, ...]:
+        """Tables that several operators read."""
+        return tied_tables(self.graph)
 
     @cached_property
     def starts(self) -> Ints:
@@ -123,16 +140,21 @@ class Job:
         recomputations: Sequence[str] = ("none", "full"),
         shardings: Sequence[str] = SHARDINGS,
         micro_batch: int | None = None,
+        cp: int | None = None,
         most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = 4,
     ) -> Strategies:
-        """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`)."""
+        """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
+
+        Context-parallel degrees are tried where sequences are long, or the one that is given.
+        """
         return strategy_space(
             self.fabric.ranks,
             batches,
             tensor_degree=self.split.degree,
             sequence_degree=self.split.sequence_degree,
             expert_degree=self.experts.degree,
+            contexts=searched_degrees(self.graph) if cp is None else (cp,),
             blocks=len(self.starts),
             algorithms=algorithms,
             ratios=ratios,
@@ -198,39 +220,56 @@ class Job:
             combination.tp,
             sequence_parallel=combination.sequence_parallel,
             ep=combination.ep,
+            cp=combination.cp,
         )
+        ring = ring_waits(columns, combination, self.fabric, (forward, backward), sharing=sharing)
         again = repetitions(columns["in_block"], columns["core"], combination.recomputation)
         launched, launched_backward = columns.dispatch(self.accelerator)
+        context = self.sums(ring.forward, edges)[row], self.sums(ring.backward + again * ring.forward, edges)[row]
         forward, backward = self.sums(forward, edges), self.sums(backward + again * forward, edges)
         forward = np.maximum(forward, self.sums(launched[None, :], edges))[row]
         backward = np.maximum(backward, self.sums(launched_backward + again * launched, edges))[row]
         exchanges = self.stage_exchanges(rows, exchange_time, sharing=sharing)
         within, units = exchanges.replicas, self.units(edges)
-        sharers = state_sharers(rows.sharding, rows.dp, rows.tp, self.fabric.node_ranks)
+        sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, self.fabric.node_ranks)
         updated = shares(rows, exchanges.held.by_stage(int(rows.pp[0])), sharers)
         updated[:, 0] += self.graph.unused_parameters / sharers
+        after = exchanges.token_gradients if within.unit_exchange else within.exchange + exchanges.token_gradients
+        waiting = exchanges.forward + context[0], exchanges.backward + context[1]
+        gradients = overlapped(backward + waiting[1], within, units)
         return StageTimes(
             forward=forward,
             backward=backward,
             forward_exchange=exchanges.forward,
             backward_exchange=exchanges.backward,
-            forward_gather=exposed_forward(forward + exchanges.forward, within, units),
-            backward_gather=exposed_backward(backward + exchanges.backward, within, units),
+            forward_ring=context[0],
+            backward_ring=context[1],
+            forward_gather=exposed_forward(forward + waiting[0], within, units),
+            backward_gather=exposed_backward(backward + waiting[1], within, units),
             send=(self.sends(rows, exchange_time) if sends is None else sends).seconds,
+            early_exchange=gradients.early,
+            late_exchange=gradients.late,
+            lead=gradients.lead,
             gather=within.gather,
-            exchange=within.exchange + exchanges.token_gradients,
+            exchange=after,
+            tied=tied_seconds(exchanges.tied, len(rows), int(rows.pp[0])),
             update=self.accelerator.update_time(updated * float(self.settings.optimizer_traffic_bytes)),
         )
 
-    def stage_exchanges(self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True) -> StageExchanges:
-        """Seconds of everything that the ranks of a stage exchange with each other; as :meth:`stage_times`."""
+    def stage_exchanges(
+        self, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True, by_unit: Mask | None = None
+    ) -> StageExchanges:
+        """Seconds of everything that the ranks of a stage exchange with each other; as :meth:`stage_times`.
+
+        Where ``by_unit`` says which chunks exchange gradients unit by unit, the other way is not priced.
+        """
         edges, columns = self.chunks(rows), self.sorts[0]
         combination, row = combinations(rows)
         forward, backward = pass_exchanges(columns, combination, self.fabric, exchange_time, sharing=sharing)
         backward = backward + repetitions(columns["in_block"], columns["core"], combination.recomputation) * forward
         forward, backward = (self.sums(seconds, edges)[row] for seconds in (forward, backward))
         begins = np.searchsorted(self.starts, edges[:-1])
-        blocks = self.held_parameters(combination, np.append(self.starts, len(self.graph.operators)))
+        blocks = self.held_blocks(combination)
         held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
         first = Held(*(parameters[:, begins][row] for parameters in blocks))
         prices = ReplicaPrices(self.settings, rows, self.fabric, exchange_time, sharing=sharing)
@@ -240,13 +279,23 @@ class Job:
             forward=forward,
             backward=backward,
             held=held,
-            replicas=prices.exchanges(held, first, self.units(edges)),
+            replicas=prices.exchanges(held, first, self.units(edges), by_unit),
             token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
+            tied=tied_sums(self.tied, edges, rows, self.fabric, self.settings),
         )
 
     def units(self, edges: Ints) -> Ints:
         """Blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
         return np.diff(np.searchsorted(self.starts, edges))
+
+    def held_blocks(self, rows: Strategies) -> Held:
+        """Parameters of each block of a rank when nothing is sharded, copies of tied tables included: [rows, blocks].
+
+        All rows have the same number of stages and of chunks.
+        """
+        blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
+        copies = copied_parameters(self.tied, self.starts, self.chunks(rows), int(rows.pp[0]))
+        return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
         """Parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
@@ -258,7 +307,7 @@ class Job:
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
         """Bytes of a micro-batch that these operators and later ones read from before them: [rows, starts]."""
-        total, slices = (rows.samples[:, None] * nbytes[starts] for nbytes in self._crossing)
+        total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
@@ -287,7 +336,7 @@ class Job:
         """
         if int(rows.pp[0]) == 1:
             return np.full(len(rows), np.inf), np.zeros(len(rows))
-        stride, row = np.unique(distance(self.fabric, rows.dp * rows.tp), return_inverse=True)
+        stride, row = np.unique(distance(self.fabric, rows.replicas * rows.tp), return_inverse=True)
         rate, latency = np.array([self.fabric.pair(int(each)) for each in stride]).T
         return rate[row], latency[row]
 
@@ -298,6 +347,7 @@ def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
         return rows, np.zeros(1, np.int64)
     key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
     key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
+    key = key * (int(rows.cp.max()) + 1) + rows.cp
     _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
     return rows.rows(first), row
 

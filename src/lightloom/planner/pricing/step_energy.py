@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.cost.price import Cost
+from lightloom.parallelism.recomputation import repetitions
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.stage_exchanges import tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER
@@ -46,7 +47,9 @@ def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEne
 def _staged(job: Job, strategy: Strategy) -> float | None:
     """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
     rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
-    exchanges = job.stage_exchanges(rows, joules, sharing=False)
+    # The same bytes unit by unit or all at once.
+    at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
+    exchanges = job.stage_exchanges(rows, joules, sharing=False, by_unit=at_once)
     replicas, units = exchanges.replicas, job.units(job.chunks(rows))
     # Parameters of a unit are gathered for the forward and for the backward pass.
     first, other = (2 * unit.gather + unit.scatter for unit in (replicas.first, replicas.other))
@@ -54,12 +57,27 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     # A smaller last micro-batch counts by its samples, as bytes do.
     whole = strategy.global_batch / strategy.dp / strategy.samples
     passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
-    once = float((replicas.gather + replicas.exchange + exchanges.token_gradients).sum())
+    once = sum(float(each.sum()) for each in (replicas.gather, replicas.exchange, exchanges.token_gradients))
     sent = job.sends(rows, exchange_seconds(job, strategy.algorithm))
     gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
-    ranks = strategy.dp * strategy.tp
-    sends = _sends(job, whole * float(sent.nbytes.sum()), ranks)
+    ranks = strategy.replicas * strategy.tp
+    sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
+    for each in exchanges.tied:
+        away = (each.stages[-1] - each.stages[0]) * ranks
+        tied = _sends(job, len(each.stages) * float(each.nbytes[0]), ranks, away)
+        sends = None if sends is None or tied is None else sends + tied
+    ring = _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
+    sends = None if sends is None or ring is None else sends + ring
     return None if sends is None else sends + ranks * (passes + once + 2 * whole * gathered)
+
+
+def _ring_bytes(job: Job, rows: Strategies) -> float:
+    """Bytes that a rank of every stage together sends around its context group in a micro-batch, of one row."""
+    columns, sent = job.columns, np.float64(rows.cp[0] - 1)
+    nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
+    repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
+    passes = sent * (1 + repeated) + 2 * sent + 1
+    return float((nbytes * passes).sum()) if sent else 0.0
 
 
 def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
@@ -67,11 +85,10 @@ def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
     return None if cost.energy is None else cost.energy / ranks
 
 
-def _sends(job: Job, nbytes: float, ranks: int) -> float | None:
-    """Joules of the sends between stages of so many ranks, each of which sends so many bytes forward and back."""
-    source = np.arange(job.fabric.ranks)
-    away = (source + ranks) % job.fabric.ranks
-    both_ways = 2 * nbytes * ranks
-    if not both_ways:
+def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float | None:
+    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each."""
+    if not nbytes:
         return 0.0
-    return sending_energy(job.fabric, np.full(len(source), both_ways / len(source)), source, away)
+    source = np.arange(job.fabric.ranks)
+    away = (source + stride) % job.fabric.ranks
+    return sending_energy(job.fabric, np.full(len(source), nbytes * ranks / len(source)), source, away)

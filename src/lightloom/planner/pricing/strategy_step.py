@@ -114,9 +114,12 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     """
     rows = Strategies.of(strategy)
     sends = job.sends(rows, exchange_seconds(job, strategy.algorithm))
-    recorded = exchange_seconds(job, strategy.algorithm, uses)
-    tensor_exchange(GATHER, rows, sends.gathered, recorded)
-    return job.stage_times(rows, recorded, sends).row(0)
+    times = job.stage_times(rows, exchange_seconds(job, strategy.algorithm), sends)
+    if uses is not None:
+        recorded = exchange_seconds(job, strategy.algorithm, uses)
+        tensor_exchange(GATHER, rows, sends.gathered, recorded)
+        job.stage_exchanges(rows, recorded, by_unit=times.lead > 0)
+    return times.row(0)
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:

@@ -21,7 +21,7 @@ from lightloom.planner.search.plans import Plan, RefusedPlan
 from lightloom.planner.search.request import SearchRequest
 
 _KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
-_PLAIN = dict.fromkeys(("tp", "pp", "ep", "micro_batches", "virtual_stages"), 1)
+_PLAIN = dict.fromkeys(("tp", "pp", "ep", "cp", "micro_batches", "virtual_stages"), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,13 @@ def label(choice: Strategy | PlacedChoice) -> str:
             parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
     else:
         sizes = f" of {choice.micro_batch}" if choice.micro_batch else ""
-        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("ep", choice.ep))
+        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("cp", choice.cp), ("ep", choice.ep))
         parts = [f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "dp"]
         parts += [
             "sequence" if choice.sequence_parallel else "",
             f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
             f"{choice.micro_batches} micro-batches{sizes}" if choice.micro_batches > 1 else "",
-            KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.dp > 1 else "",
+            KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.replicas > 1 else "",
             {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
         ]
     return " · ".join(filter(None, parts))

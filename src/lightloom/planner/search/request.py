@@ -11,6 +11,7 @@ from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import find
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies
@@ -36,6 +37,7 @@ class Pins:
     tp: int | None = None
     pp: int | None = None
     ep: int | None = None
+    cp: int | None = None
     micro_batches: int | None = None
     micro_batch: int | None = None
     """Samples of a micro-batch; the last one may be smaller."""
@@ -67,7 +69,7 @@ class Pins:
                 names = {"recomputation": RECOMPUTATIONS, "sharding": SHARDINGS}.get(name)
                 number = value if names is None else names.index(str(value))
                 # One replica is neither sharded nor not.
-                free = (rows.dp == 1) if name == "sharding" else False
+                free = (rows.replicas == 1) if name == "sharding" else False
                 column = rows.samples if name == "micro_batch" else getattr(rows, name)
                 matching &= (column == number) | free
         return matching
@@ -78,10 +80,11 @@ class Pins:
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
         ranks, given = job.fabric.ranks, {name: value for name, value in self if isinstance(value, int)}
-        degrees = {name: given[name] for name in ("dp", "tp", "pp") if name in given}
+        degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
         product, text = int(np.prod([*degrees.values()])), " ".join(f"--{name} {n}" for name, n in degrees.items())
-        if ranks % product or (len(degrees) == 3 and product != ranks):
-            expected = f"{ranks}" if len(degrees) == 3 else f"a divisor of {ranks}"
+        all_given = {"dp", "tp", "pp"} <= degrees.keys() and (self.cp or len(searched_degrees(job.graph)) == 1)
+        if ranks % product or (all_given and product != ranks):
+            expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
             yield f"{text}: {product} ranks in all, expected {expected}"
         if self.tp and job.split.degree % self.tp:
             yield f"--tp {self.tp}: expected a divisor of {job.split.degree}, the parts that every block can have"
@@ -96,11 +99,13 @@ class Pins:
             yield f"--micro-batch {self.micro_batch} and --micro-batches {self.micro_batches}: expected one of them"
         if self.ep and job.experts.degree % self.ep:
             yield f"--ep {self.ep}: expected a divisor of {job.experts.degree}, the experts that the model can spread"
-        if self.ep and self.dp and self.dp % self.ep:
+        if self.cp and job.context_degree % self.cp:
+            yield f"--cp {self.cp}: expected a divisor of {job.context_degree}, the slices that a sequence can have"
+        if self.ep and self.dp and self.dp * (self.cp or 1) % self.ep:
             yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
         if self.sequence_parallel and self.tp and (self.tp == 1 or job.split.sequence_degree % self.tp):
             yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {job.split.sequence_degree} above 1"
-        dp = self.dp or (ranks // (self.tp * self.pp) if self.tp and self.pp else 1)
+        dp = self.dp or (ranks // (self.tp * self.pp * (self.cp or 1)) if self.tp and self.pp else 1)
         parts = dp * (self.micro_batches or 1)
         if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):
             yield f"--micro-batch {self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"

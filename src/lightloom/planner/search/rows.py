@@ -187,6 +187,7 @@ class ClusterRows:
             shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
             recomputations=self._recomputations() if pins.recomputation is None else (pins.recomputation,),
             micro_batch=pins.micro_batch,
+            cp=pins.cp,
             most_micro_batches=self._request.most_micro_batches,
         )
         space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
