@@ -53,6 +53,12 @@ def test_a_dropped_send_names_the_rank_left_without() -> None:
         verify(without_row(schedule, last), FABRIC)
 
 
+def test_a_schedule_without_a_row_names_a_rank_left_without() -> None:
+    empty = {name: column[:0] for name, column in optree().columns().items()}
+    with pytest.raises(VerificationError, match=r"rank \d+ does not end with"):
+        verify(optree().with_columns(empty), FABRIC)
+
+
 def test_a_dropped_early_send_names_the_sender_that_lacks_it() -> None:
     with pytest.raises(VerificationError, match=r"rank \d+ does not (hold the chunk|end with)"):
         verify(without_row(optree(), 0), FABRIC)

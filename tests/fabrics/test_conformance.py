@@ -73,6 +73,8 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, links=property(lambda self: self.ranks)), "link_bandwidth has shape|outside"),
         (_mutated(Mesh, footprint=_first_link_twice), "occupies a link twice"),
         (_mutated(Mesh, hops=lambda self, a, b, route: Mesh.hops(self, a, b, route) + 1), "other hops than links"),
+        (_mutated(Mesh, route=lambda self, a, b: np.ones(len(a), np.int64)), r"outside 0\.\.0"),
+        (_mutated(Mesh, route=lambda self, a, b: np.full(len(a), -1)), r"outside 0\.\.0"),
         (_mutated(Ring, reverse_route=lambda self, route: route), "reverse_route"),
         (_mutated(Mesh, latency=lambda self, a, b, route: 1e-6 * (a + 1.0)), "of the way back"),
         (_mutated(Mesh, latency=lambda self, a, b, route: a - b + 0.0), "negative"),

@@ -58,6 +58,7 @@ def test_energy_follows_once_every_part_has_a_figure() -> None:
     made = averager_for(16, 8, servers=4).energy_per_bit(Parts(**numbers))
     assert made.complete and found.energy_per_bit == pytest.approx(made.value / 2)
     assert "lower bound" not in found.sources["averaging_latency"]
+    assert found.sources["energy_per_bit"] == "derived: " + ", ".join(made.known)
     del devices["averaging.amplifier_power"]
     assert fabric("optinc-16", **devices).energy_per_bit is None
 

@@ -156,6 +156,14 @@ def test_the_table_covers_every_kind_and_prefers_what_exchanges_least() -> None:
     assert not many.synchronised.any()
 
 
+def test_parameters_are_copied_unless_they_are_cut_along_one_of_their_own_axes() -> None:
+    """Weights have input and output channels, and the heads of a packed projection; nothing else is theirs."""
+    for kind in ("conv", "linear", "experts", "batch_norm", "embedding", "recurrent", "norm"):
+        for split in SPLITS[kind]:
+            assert split.copied == (split.dimension not in ("channel", "in_channel")), (kind, split)
+            assert split.partial == (split.dimension == "in_channel"), (kind, split)
+
+
 def test_aligned_slices_stay_and_broadcasts_go_everywhere() -> None:
     graph = network("linear", "activation", parameters=10)
     balanced = partition(graph, seconds(graph), 4, 0.0)

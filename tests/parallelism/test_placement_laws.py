@@ -13,7 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Int32s
-from lightloom.parallelism.placement._pass_kernels import _most_votes, forward_pass, settle, unreachable_pairs
+from lightloom.parallelism.placement._pass_kernels import (
+    _arrivals,
+    _most_votes,
+    forward_pass,
+    settle,
+    unreachable_pairs,
+)
 from lightloom.parallelism.placement._search_kernels import _conflicts, anneal, reconcile
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
@@ -274,3 +280,23 @@ def test_blocks_put_equal_places_of_all_operators_on_one_device(seed: int, size:
     parts = np.diff(balanced.first).tolist()
     expected = [place * width // n for n in parts for place in range(n)]
     assert start.device.tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 30), devices=st.integers(3, 8))
+def test_arrivals_are_the_latest_and_the_latest_from_elsewhere(seed: int, size: int, devices: int) -> None:
+    problem, device = drawn(seed, size, devices)
+    rng, before = np.random.default_rng(seed), problem.rows.before
+    state = initial_state(problem, device)
+    state.end[:] = rng.integers(0, 4, size) * LINK.latency
+    x = int(np.argmax(np.diff(before.start)))
+    edges = [e for e in range(before.start[x], before.start[x + 1]) if before.delay[e] >= 0]
+    sent = [(int(device[before.node[e]]), float(state.end[before.node[e]]), float(before.delay[e])) for e in edges]
+    found = _arrivals(before, state, x)
+    first = max((end + delay for _, end, delay in sent), default=0.0)
+    assert found.first == first
+    assert found.first_device in ([at for at, end, delay in sent if end + delay == first] or [-1])
+    assert found.second == max((end + delay for at, end, delay in sent if at != found.first_device), default=0.0)
+    assert found.home == max(sent, key=lambda each: each[2], default=(-1,))[0]
+    latest = [max((end for at, end, _ in sent if at == to), default=0.0) for to in range(devices)]
+    assert state.latest.tolist() == latest

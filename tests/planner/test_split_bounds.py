@@ -95,6 +95,11 @@ def test_bounds_are_near_where_computing_decides() -> None:
     steps = np.array([plans.simulate(rows[row]).step_time for row in range(len(rows))])
     tight = np.array([plans.structure_bound(rows[row]) for row in range(len(rows))])
     assert np.all(tight >= look.bound)
+    for row, bound in enumerate(tight):
+        placed = plans.plan(rows[row])
+        balanced = placed.balanced
+        busiest = np.bincount(placed.placement.device, balanced.forward + balanced.backward).max()
+        assert bound >= busiest * (1 - 1e-8)
     assert min(steps / look.bound) == pytest.approx(1, rel=1e-3)
     assert np.median(steps / tight) < 1.1
 

@@ -247,6 +247,7 @@ def test_one_device_takes_the_sum_of_its_passes(seed: int) -> None:
     assert step.step_time == pytest.approx(graph.forward.sum() + graph.backward.sum() + _update_seconds(plan).sum())
     assert step.memory.tolist() == pytest.approx([graph.memory.sum()])
     assert step.sent_bytes == 0
+    assert {each.resource for each in step.timeline.intervals} == {"device 0"}
 
 
 @pytest.mark.parametrize("groups", [2, 3, 8])
