@@ -7,14 +7,17 @@ from typing import overload
 
 from lightloom.accelerators.load import load_accelerator
 from lightloom.api.calibrations import Fitted, LinksCalibration, StepsCalibration
+from lightloom.api.profiles import ProfileCalibration
 from lightloom.calibration.calibrate import calibrate as fit_to
 from lightloom.calibration.calibrate import fits_of
 from lightloom.calibration.collective_rows import read_collectives
+from lightloom.calibration.priors import kernel_model
 from lightloom.calibration.rows import read_steps
 from lightloom.calibration.tiers import fit_tiers
 from lightloom.clusters.measured_links import FittedLinks
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
+from lightloom.interchange.kineto import read_profile
 from lightloom.reports.progress import progress
 
 
@@ -27,11 +30,16 @@ def calibrate(*, accelerator: str, collectives: str | Path, gpus: int | None = N
 
 
 @overload
+def calibrate(*, accelerator: str, profile: str | Path) -> ProfileCalibration: ...
+
+
+@overload
 def calibrate(
     rows: str | Path | None = None,
     *,
     accelerator: str,
     collectives: str | Path | None = None,
+    profile: str | Path | None = None,
     gpus: int | None = None,
 ) -> Fitted: ...
 
@@ -41,9 +49,10 @@ def calibrate(
     *,
     accelerator: str,
     collectives: str | Path | None = None,
+    profile: str | Path | None = None,
     gpus: int | None = None,
 ) -> Fitted:
-    """Fit an accelerator's parameters to steps measured on it, or its links to timed collectives.
+    """Fit an accelerator's parameters to measured steps or to a profile of one, or its links to timed collectives.
 
     >>> calibrate("steps.csv", accelerator="a100").save("my-a100.yaml")
     >>> plan("gpt2-355m", cluster="a100-1024-two-tier", accelerator="my-a100.yaml")
@@ -52,22 +61,37 @@ def calibrate(
         rows: a table of measured steps, a file or a name in the folder ``LIGHTLOOM_MEASURED``.
         accelerator: what was measured on: a name of the catalog, or a YAML file.
         collectives: timed collectives instead of steps: a table, or what nccl-tests prints.
+        profile: a profile of ``torch.profiler`` instead (.json, .json.gz): its operators beside predictions, and the
+            parameters of the kernel model that they determine.
         gpus: number of GPUs of the collectives, where their file does not say it.
 
     Raises:
         ConfigError: a file is missing, or a row cannot be expressed (names file, row and column).
         UnsupportedError: the accelerator has no kernel model.
     """
-    if (rows is None) == (collectives is None):
-        raise ConfigError("expected a table of measured steps or --collectives, one of the two")
+    if sum(source is not None for source in (rows, collectives, profile)) != 1:
+        raise ConfigError("expected a table of measured steps, --collectives or --profile: one of the three")
+    if gpus is not None and collectives is None:
+        raise ConfigError(f"--gpus {gpus}: the GPUs of collectives, of which there are none: expected --collectives")
     if collectives is not None:
-        measured = read_collectives(collectives, gpus=gpus)
-        tiers = fit_tiers(measured, load_accelerator(accelerator))
-        links = FittedLinks(accelerator=accelerator, tiers=tiers)
-        return LinksCalibration(links, provenance([measured.sha256, accelerator]))
-    if gpus is not None:
-        raise ConfigError(f"--gpus {gpus}: a table of steps states the GPUs of each row: expected --collectives too")
+        return _on_collectives(collectives, accelerator, gpus)
+    if profile is not None:
+        return _on_profile(Path(profile), accelerator)
     steps = read_steps(str(rows))
     with progress("Fits", fits_of(len(steps))) as advance:
         calibration = fit_to(steps, accelerator, advance)
     return StepsCalibration(calibration, provenance([steps.sha256, accelerator], seed=0))
+
+
+def _on_collectives(collectives: str | Path, accelerator: str, gpus: int | None) -> LinksCalibration:
+    measured = read_collectives(collectives, gpus=gpus)
+    tiers = fit_tiers(measured, load_accelerator(accelerator))
+    links = FittedLinks(accelerator=accelerator, tiers=tiers)
+    return LinksCalibration(links, provenance([measured.sha256, accelerator]))
+
+
+def _on_profile(path: Path, accelerator: str) -> ProfileCalibration:
+    machine = load_accelerator(accelerator)
+    kernel_model(machine)
+    profile = read_profile(path)
+    return ProfileCalibration(profile, accelerator, machine, provenance([profile.sha256, accelerator], seed=0))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lightloom.api.calibrations import Fitted
 
 
+_SHOWN = 30
+"""Rows on the terminal; JSON holds all."""
+
+
 def calibrate(
     *,
     rows: Annotated[
@@ -29,15 +33,19 @@ def calibrate(
     collectives: Annotated[
         Path | None, option("Timed collectives instead of steps: a table, or what nccl-tests prints.")
     ] = None,
+    profile: Annotated[
+        Path | None,
+        option("A profile of torch.profiler instead: operators beside predictions, and what they determine."),
+    ] = None,
     gpus: Annotated[int | None, count_option("--gpus", "GPUs of the collectives, if the file does not say.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the calibration (.yaml).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit an accelerator's parameters to steps measured on it, or its links to timed collectives."""
+    """Fit an accelerator's parameters to measured steps or a profile, or its links to timed collectives."""
     from lightloom.api.calibrating import calibrate as fit_to
 
     check_outputs(files=[out])
-    fitted = fit_to(rows, accelerator=accelerator, collectives=collectives, gpus=gpus)
+    fitted = fit_to(rows, accelerator=accelerator, collectives=collectives, profile=profile, gpus=gpus)
     if out is not None:
         fitted.save(out)
     print_result(fitted.to_json(), as_json, _parts(fitted), {"calibration": out})
@@ -46,6 +54,8 @@ def calibrate(
 def _parts(fitted: Fitted) -> Iterator[str | Table]:
     """The table of fitted values, and what is to be said about them."""
     rows = fitted.display_rows()
-    cells = [[str(cell) for cell in row.values()] for row in rows]
+    cells = [[str(cell) for cell in row.values()] for row in rows[:_SHOWN]]
     yield plain_table(list(rows[0]), cells, title=fitted.title, left=fitted.left_columns)
+    if len(rows) > _SHOWN:
+        yield f"... and {len(rows) - _SHOWN} more rows, in --json"
     yield from fitted.remarks()

@@ -48,6 +48,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             Path(aside).unlink()
 
 
+def cannot_read(path: Path | str, error: Exception) -> ConfigError:
+    """Return the complaint about a file that could not be opened, or that is not UTF-8 text."""
+    return ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}")
+
+
 def check_writable(path: Path) -> None:
     """Check before the work that a file can be written; leaves nothing behind.
 

@@ -34,9 +34,9 @@ class Step(NamedTuple):
 def cut(roots: Sequence[Call]) -> list[Step]:
     """Return the steps of a trace; one without a forward call is none."""
     differentiated = {number for call in walk(roots) if call.name.startswith(BACKWARD) for number in _inside(call)}
-    marked = _marked(roots)
+    marked = marked_steps(roots)
     if not marked:
-        calls = sorted(_leaves(roots), key=lambda call: call.id)
+        calls = sorted(leaves(roots), key=lambda call: call.id)
         return [Step(number, run) for number, run in enumerate(_passes(calls, differentiated))]
     steps = []
     for number, calls in marked:
@@ -62,14 +62,14 @@ def _inside(call: Call) -> Iterator[int]:
     yield from (inner.sequence for inner in call.calls if inner.sequence >= 0)
 
 
-def _marked(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
+def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     """The calls of each step that the profiler has marked, by the step's number; none without marks."""
     marks = sorted((call for call in walk(roots) if _MARK.match(call.name)), key=lambda call: call.id)
     if not marks:
         return []
-    inside = [list(_leaves(mark.calls)) for mark in marks]
+    inside = [list(leaves(mark.calls)) for mark in marks]
     begins = [mark.id for mark in marks]
-    for leaf in _leaves(roots, without_marks=True):
+    for leaf in leaves(roots, without_marks=True):
         begun = bisect_left(begins, leaf.id)
         if begun:
             inside[begun - 1].append(leaf)
@@ -77,14 +77,14 @@ def _marked(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     return [(number, sorted(calls, key=lambda call: call.id)) for number, calls in zip(numbers, inside, strict=True)]
 
 
-def _leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
+def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
     """Yield operators, backward nodes and optimizer steps, outside of each other: what processes, threads and
     annotations hold. ``without_marks`` leaves out threads on which steps are marked."""
     for call in calls:
         if call.schema or call.name.startswith((BACKWARD, "Optimizer.")) or not call.calls:
             yield call
         elif not (without_marks and any(_MARK.match(inner.name) for inner in call.calls)):
-            yield from _leaves(call.calls, without_marks=without_marks)
+            yield from leaves(call.calls, without_marks=without_marks)
 
 
 def _passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
