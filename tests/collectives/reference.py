@@ -12,9 +12,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 def is_right(schedule: Schedule, fabric: WdmRing) -> bool:
     """Whether a barrier-stepped schedule on a WDM ring delivers exactly what it promises, legally."""
     return (
-        _channels_are_exclusive(schedule, fabric)
-        and _transceivers_suffice(schedule, fabric)
-        and _data_arrives(schedule)
+        _channels_are_exclusive(schedule, fabric) and _transceivers_suffice(schedule, fabric) and data_arrives(schedule)
     )
 
 
@@ -51,7 +49,8 @@ def _transceivers_suffice(schedule: Schedule, fabric: WdmRing) -> bool:
     return fabric.transceivers is None or most <= fabric.transceivers
 
 
-def _data_arrives(schedule: Schedule) -> bool:
+def data_arrives(schedule: Schedule) -> bool:
+    """Whether a barrier-stepped schedule delivers exactly what it promises, legally or not."""
     n, kind = schedule.collective.ranks, schedule.collective.kind
     rooted, stores = kind in ("broadcast", "reduce"), kind in ("all-gather", "all-to-all", "broadcast")
     pieces = schedule.chunks if rooted else max(schedule.chunks // n, 1)

@@ -122,7 +122,7 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], str]] = [
         "field 'folding.channel': [[0], [0, 1]]: copy 1 has 2 channels: expected 1",
     ),
     (put("folding", value={"period": 0, "channel": [[0]]}), "field 'folding.period': 0"),
-    (put("folding", value={"period": 1, "channel": [[0]]}), "only queued schedules can be folded"),
+    (put("folding", value={"period": 1, "channel": [[0]]}), "only those of packets, steps in order, can be folded"),
     (put("fabric", value="ring"), "field 'fabric': 'ring': Input should be a valid dictionary"),
     (put("fabric", "kind", value="rings"), "unknown fabric kind 'rings'"),
     (put("fabric", "wavelengths", value=0), "fabric: field 'wavelengths'"),

@@ -34,6 +34,9 @@ class Algorithm:
     """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
     by_size: bool = False
     """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
+    pipelined: bool = False
+    """Whether its schedules are pipelines, whose number of pieces follows from the size; a price is then the least of
+    some that each grow linearly with the size."""
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
     """Why it cannot serve a kind on a fabric, beside what the other fields say."""
     longest_lightpath: Callable[[str, Fabric], int] | None = None

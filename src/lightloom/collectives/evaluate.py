@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import CircuitChanges, CodecTimes, cost
-from lightloom.collectives.registry import Algorithm, algorithms, build
+from lightloom.collectives.cost.stepped import CodecTimes, Invariants, cost
+from lightloom.collectives.registry import Algorithm, algorithms, build_with_invariants
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import BoundError, LightloomError
@@ -38,8 +38,8 @@ def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model
         VerificationError: the schedule is wrong.
         BoundError: the cost lies below the bound, so that one of the two is wrong.
     """
-    schedule = build(algorithm, collective, fabric)
-    return Evaluation(algorithm, schedule, *costed(schedule, fabric, model))
+    schedule, known = build_with_invariants(algorithm, collective, fabric)
+    return Evaluation(algorithm, schedule, *costed(schedule, fabric, model, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ def costed(
     schedule: Schedule,
     fabric: Fabric,
     model: CostModel = "physical",
-    changes: CircuitChanges | None = None,
+    known: Invariants | None = None,
     codec: CodecTimes | None = None,
 ) -> tuple[Cost, Bound]:
     """Cost of a schedule that was verified, checked against its bound."""
-    price, bound = cost(schedule, fabric, model, changes, codec), lower_bound(schedule.collective, fabric, model)
+    price, bound = cost(schedule, fabric, model, known, codec), lower_bound(schedule.collective, fabric, model)
     if price.time < bound.time * (1 - _ROUNDING):
         raise BoundError(
             f"{schedule.algorithm} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of "

@@ -6,6 +6,7 @@ from functools import cache
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.stepped import Invariants, at_size, invariants
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
@@ -26,6 +27,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
+        hierarchical,
         in_network,
         neighbour_exchange,
         one_stage,
@@ -49,7 +51,7 @@ def _built_in() -> list[Algorithm]:
         wrht.WRHT,
         optree.OPTREE,
     ]
-    alone = [neighbour_exchange.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, in_network.IN_NETWORK]
+    alone = [neighbour_exchange.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, in_network.IN_NETWORK, hierarchical.HIERARCHICAL]
     return [*plain, *(algorithm.bundled() for algorithm in plain), *alone]
 
 
@@ -70,7 +72,19 @@ def admitted(kind: str, fabric: Fabric, model: CostModel = "physical") -> list[A
 
 
 def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
-    """Build a schedule and verify it.
+    """Build a schedule, a pipeline in as many pieces as suit its size, and verify it.
+
+    Raises:
+        UnsupportedError: the algorithm cannot serve this (says why).
+        VerificationError: the algorithm is wrong.
+    """
+    return build_with_invariants(algorithm, collective, fabric)[0]
+
+
+def build_with_invariants(
+    algorithm: Algorithm, collective: Collective, fabric: Fabric
+) -> tuple[Schedule, Invariants | None]:
+    """The verified schedule, and what its cost rests on whatever its size.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -81,7 +95,18 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
         raise UnsupportedError(refusal)
     schedule = algorithm.build(collective, fabric, striped=algorithm.striped)
     verify(schedule, fabric)
-    return schedule
+    known = invariants(schedule, fabric)
+    return at_size(schedule, collective.nbytes, known), known
 
 
-__all__ = ["KINDS", "Algorithm", "Collective", "Kind", "admitted", "algorithms", "build", "find"]
+__all__ = [
+    "KINDS",
+    "Algorithm",
+    "Collective",
+    "Kind",
+    "admitted",
+    "algorithms",
+    "build",
+    "build_with_invariants",
+    "find",
+]

@@ -42,6 +42,8 @@ class Cut:
     name: str
     ranks: int
     capacity: float
+    sets: int = 1
+    """Sets of as many ranks, with the same limit, into which all ranks fall; 1 where they do not so."""
 
 
 class Fabric(Capabilities):

@@ -1,6 +1,7 @@
 """A schedule as plain values: a header, and columns of whole numbers. What JSON, Arrow and Parquet files hold.
 
-    header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, notes, fabric
+    header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, pipeline, notes,
+               fabric
     columns    step, lightpath, source, ... as in ``collectives.schedule.columns.COLUMNS``, one entry a row
 
 Errors name the file, the field, and the row or entry.
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import numpy as np
 from pydantic import Field, create_model, field_validator
 
-from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Folding, Pipeline, Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
@@ -26,6 +27,8 @@ from lightloom.fabrics.load import fabric_from, kinds
 SCHEMA: Literal["lightloom.schedule/1"] = "lightloom.schedule/1"
 _MOST_STEPS_IN_ORDER = 20_000
 """Largest number of steps with dependencies, which are checked in a square table."""
+_MOST_PIECES = 1 << 16
+"""Largest number of pieces of a pipeline, whose steps are priced one by one."""
 
 Natural = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
@@ -45,8 +48,8 @@ class FoldingEntry(Config):
     """How the rows of a folded schedule repeat around the ring (``collectives.schedule.columns.Folding``)."""
 
     period: Positive
-    channel: Annotated[list[Annotated[list[Natural], Field(min_length=1)]], Field(min_length=1)]
-    """First channel of every lightpath, a list for each copy."""
+    channel: Annotated[list[list[Natural]], Field(min_length=1)]
+    """First channel of every lightpath, a list for each copy; empty lists where packets are switched."""
 
     @field_validator("channel")
     @classmethod
@@ -55,6 +58,13 @@ class FoldingEntry(Config):
             if len(line) != len(channel[0]):
                 raise ValueError(f"copy {copy} has {len(line)} channels: expected {len(channel[0])}")
         return channel
+
+
+class PipelineEntry(Config):
+    """How the rows of a pipeline repeat for every piece (``collectives.schedule.columns.Pipeline``)."""
+
+    pieces: Annotated[Positive, Field(le=_MOST_PIECES)]
+    interval: Positive
 
 
 class Header(Config):
@@ -69,6 +79,8 @@ class Header(Config):
     dependencies: list[tuple[Natural, Natural]] | None
     """Pairs of a step and a step that must end before it; null where steps follow each other."""
     folding: FoldingEntry | None
+    pipeline: PipelineEntry | None = None
+    """Null, and absent from older documents, where rows are those of all pieces."""
     notes: list[str]
     fabric: dict[str, Any] | None
 
@@ -101,7 +113,7 @@ def schema() -> dict[str, Any]:
 
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     """Return everything but the columns."""
-    collective, folding = schedule.collective, schedule.folding
+    collective, folding, pipeline = schedule.collective, schedule.folding, schedule.pipeline
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()
     return {
         "schema": SCHEMA,
@@ -112,6 +124,7 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "queued": bool(schedule.queued),
         "dependencies": dependencies,
         "folding": None if folding is None else {"period": int(folding.period), "channel": folding.channel.tolist()},
+        "pipeline": None if pipeline is None else {"pieces": int(pipeline.pieces), "interval": int(pipeline.interval)},
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
@@ -126,9 +139,14 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     fields = _checked(Header, header, where)
     rows, entry = len(columns["step"]), fields.folding
     folding = None if entry is None else Folding(entry.period, np.array(entry.channel, dtype=np.int32))
-    copies = 1 if folding is None else folding.copies
+    pipeline = None if fields.pipeline is None else Pipeline(fields.pipeline.pieces, fields.pipeline.interval)
+    pieces = 1 if pipeline is None else pipeline.pieces
+    repeated = pieces * (1 if folding is None else folding.copies)
     # Every step moves something, and so does every chunk that is not local: larger numbers would only fill memory.
-    for name, value, most in (("chunks", fields.chunks, max(2 * rows * copies, 1)), ("steps", fields.steps, rows)):
+    for name, value, most in (
+        ("chunks", fields.chunks, max(2 * rows * repeated, 1)),
+        ("steps", fields.steps, rows * pieces),
+    ):
         if value > most:
             raise ConfigError(f"{where}: field {name!r}: {value}: expected at most {most} with {rows} rows")
     dependencies = None
@@ -148,6 +166,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         dependencies=dependencies,
         queued=fields.queued,
         folding=folding,
+        pipeline=pipeline,
         notes=tuple(fields.notes),
     )
     return schedule, None if fields.fabric is None else fabric_from(fields.fabric, None, where=f"{where}: fabric")

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.cost.stepped import circuit_changes
+from lightloom.collectives.cost.stepped import at_size
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build_with_invariants, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.planner.search.request import Pins, SearchRequest
@@ -66,9 +66,10 @@ def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
     if reason:
         return _refused(reason)
     if not built or algorithm.by_size:
-        schedule = build(algorithm, Collective(cast(Any, point.kind), fabric.ranks, point.nbytes), fabric)
-        built |= {"schedule": schedule, "changes": circuit_changes(schedule, fabric) if fabric.exclusive else None}
-    cost, bound = costed(built["schedule"].resized(point.nbytes), fabric, point.cost_model, built["changes"])
+        collective = Collective(cast(Any, point.kind), fabric.ranks, point.nbytes)
+        built["schedule"], built["known"] = build_with_invariants(algorithm, collective, fabric)
+    resized = at_size(built["schedule"], point.nbytes, built["known"])
+    cost, bound = costed(resized, fabric, point.cost_model, built["known"])
     return {
         "time_s": cost.time,
         "energy_j": cost.energy,

@@ -4,6 +4,8 @@ With M bytes held in the end, N ranks and d = M / N:
 
 * cut: across a cut with k ranks inside, all-gather must bring in (N − k)·d, all-reduce M, reduce-scatter must let out
   (N − k)·d, all-to-all both k·(N − k)·d; M leaves the side with the root in a broadcast, and enters it in a reduce;
+* domains: m sets of ranks, each with a cut of its own, together take in 2(m − 1)·M bytes of an all-reduce without
+  in-network reduction;
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
   without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; all
   other kinds (N − 1)·M;
@@ -82,9 +84,20 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[floa
     if fabric.blocked() is None or collective.kind not in ROOTED:
         bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
     if not fabric.in_network_reduction:
+        if collective.kind == "all-reduce":
+            bounds += _across_domains(nbytes, fabric)
         received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds
+
+
+def _across_domains(nbytes: float, fabric: Fabric) -> list[tuple[float, str]]:
+    """What all domains together must take in for an all-reduce, one domain's ranks being as good as one rank."""
+    return [
+        (2 * (cut.sets - 1) * nbytes / (cut.sets * cut.capacity), f"{cut.name}, of all {cut.sets} together")
+        for cut in fabric.cuts()
+        if cut.sets > 1
+    ]
 
 
 def _crossing(collective: Collective, inside: int) -> float:

@@ -84,6 +84,18 @@ def busiest(
 
 
 @njit(cache=True)
+def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
+    """Add the chunks of each transfer to ``load`` [link] of the links that it crosses; return the sum of all."""
+    crossings = 0
+    for i in range(len(chunks)):
+        for run in range(runs.base.shape[1]):
+            crossings += runs.length[i, run] * chunks[i]
+            for k in range(runs.length[i, run]):
+                load[runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]] += chunks[i]
+    return crossings
+
+
+@njit(cache=True)
 def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: int, tuned: Ints, changed: Mask) -> bool:
     """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
 

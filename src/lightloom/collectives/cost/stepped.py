@@ -19,11 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from hashlib import sha256
-from typing import cast, get_args
+from typing import TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.cost.pipelined import StepLoads, in_best_pieces, slot_seconds, step_loads
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.queued import queued_cost
 from lightloom.collectives.schedule.columns import Schedule
@@ -82,21 +83,42 @@ class CircuitChanges:
     """Whether one set of circuits serves every step, so that only the first changes them."""
 
 
+Invariants: TypeAlias = CircuitChanges | StepLoads
+"""What the cost of a schedule rests on whatever its size: circuits that change, or loads of folded packets."""
+
+
+def invariants(schedule: Schedule, fabric: Fabric) -> Invariants | None:
+    """What need not be found again for another size; None where finding it is all that costs."""
+    if fabric.exclusive:
+        return circuit_changes(schedule, fabric)
+    return step_loads(schedule, fabric) if schedule.folding or schedule.pipeline else None
+
+
+def at_size(schedule: Schedule, nbytes: float, known: Invariants | None) -> Schedule:
+    """The same movement of ``nbytes``, a pipeline in the pieces that suit them."""
+    schedule = schedule.resized(nbytes)
+    if schedule.pipeline is None or not isinstance(known, StepLoads):
+        return schedule
+    return in_best_pieces(schedule, known)
+
+
 def cost(
     schedule: Schedule,
     fabric: Fabric,
     model: CostModel = "physical",
-    changes: CircuitChanges | None = None,
+    known: Invariants | None = None,
     codec: CodecTimes | None = None,
 ) -> Cost:
-    """Time and energy of one run from dark fibres; ``changes`` saves finding them again for another size.
+    """Time and energy of one run from dark fibres; ``known`` saves finding the invariants again for another size.
 
     Raises:
         UnknownNameError: no such cost model.
     """
     if schedule.queued:
         return queued_cost(schedule, fabric, model)
-    times = step_times(schedule, fabric, model, changes, codec)
+    if known is None and not fabric.exclusive:
+        known = invariants(schedule, fabric)
+    times = step_times(schedule, fabric, model, known, codec)
     if schedule.dependencies is None:
         critical = np.ones(schedule.steps, np.bool_)
     else:
@@ -113,7 +135,7 @@ def cost(
         reconfiguration=reconfiguration,
         setup=min(fabric.setup_time, reconfiguration),
         static=times.static,
-        energy=_energy(schedule, fabric),
+        energy=_energy(schedule, fabric, known),
         encode=encode,
         decode=decode,
     )
@@ -123,7 +145,7 @@ def step_times(
     schedule: Schedule,
     fabric: Fabric,
     model: CostModel = "physical",
-    changes: CircuitChanges | None = None,
+    known: Invariants | None = None,
     codec: CodecTimes | None = None,
 ) -> StepTimes:
     """The seconds of each step and what they go to.
@@ -134,13 +156,13 @@ def step_times(
     model, steps = known_cost_model(model), schedule.steps
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
     if not fabric.exclusive:
-        transmission = _packet_steps(schedule, fabric)
+        transmission = _packet_steps(schedule, fabric, known)
     else:
         transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
         if model == "paper":
             setups, static = np.full(steps, fabric.setup_time), False
         else:
-            circuits = changes or circuit_changes(schedule, fabric)
+            circuits = known if isinstance(known, CircuitChanges) else circuit_changes(schedule, fabric)
             setups, static = np.where(circuits.changed, fabric.setup_time, 0.0), circuits.static
     encode = decode = np.zeros(steps)
     if codec is not None and codec.in_line:
@@ -203,9 +225,11 @@ def steps_before(schedule: Schedule) -> list[list[int]]:
     return before
 
 
-def _packet_steps(schedule: Schedule, fabric: Fabric) -> Floats:
+def _packet_steps(schedule: Schedule, fabric: Fabric, known: Invariants | None) -> Floats:
     from lightloom.collectives.cost import _cost_kernels as kernels
 
+    if schedule.folding or schedule.pipeline:
+        return slot_seconds(known if isinstance(known, StepLoads) else step_loads(schedule, fabric), schedule)
     per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
     seconds, used = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
     busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
@@ -261,10 +285,12 @@ def _critical_steps(schedule: Schedule, duration: Floats) -> NDArray[np.bool_]:
     return critical
 
 
-def _energy(schedule: Schedule, fabric: Fabric) -> float | None:
+def _energy(schedule: Schedule, fabric: Fabric, known: Invariants | None) -> float | None:
     if fabric.energy_per_bit is None:
         return None
-    if fabric.exclusive:
+    if isinstance(known, StepLoads):
+        crossings = known.crossings * (1 if schedule.pipeline is None else schedule.pipeline.pieces)
+    elif fabric.exclusive:
         crossings = float(_chunks(schedule).sum())
     else:
         crossings = float(sum(fabric.hops(*schedule.ends(rows)).sum() for rows in _blocks(np.arange(len(schedule)))))

@@ -35,18 +35,35 @@ class Folding:
         copy r     the same by rank + r · period, to rank + r · period, of chunks owned by rank + r · period, and of
                    blocks of an all-to-all that go to rank + r · period
 
-    Only wavelengths differ from copy to copy, since chords that overlap need different ones.
+    Only wavelengths differ from copy to copy, since chords that overlap need different ones. Packets have none.
     """
 
     period: int
     """Ranks after which everything repeats; divides the ranks."""
     channel: NDArray[np.int32]
-    """First channel (fibre · wavelengths + wavelength) of every lightpath's copy, shape [copy, lightpath]."""
+    """First channel (fibre · wavelengths + wavelength) of every lightpath's copy, shape [copy, lightpath]; [copy, 0]
+    where packets are switched."""
 
     @property
     def copies(self) -> int:
         """Times that the rows are repeated, the rows themselves included."""
         return len(self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How rows of one piece of the data stand for all pieces: each follows the one before after ``interval`` steps.
+
+    step             0    1    2    3    4          rows say what piece 0 does in steps 0, 1 and 2;
+    piece 0          a    b    c                    chunk k of piece p is chunk k · pieces + p
+    piece 1               a    b    c
+    piece 2                    a    b    c
+    """
+
+    pieces: int
+    """Pieces into which every chunk that the rows name is cut."""
+    interval: int
+    """Steps from piece to piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +82,8 @@ class Schedule:
     A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
     after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
     or has received all that is to be added (a row that adds). Rows that follow each other there with the same ``step``
-    and chunk are one transmission, a multicast. With ``folding`` the rows are those of a few ranks.
+    and chunk are one transmission, a multicast. With ``folding`` the rows are those of a few ranks, with ``pipeline``
+    those of the first of many pieces; on packet fabrics schedules of steps have both.
 
     In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
     """
@@ -92,6 +110,8 @@ class Schedule:
     queued: bool = False
     folding: Folding | None = None
     """How the rows repeat around the ring; None where they are all there is."""
+    pipeline: Pipeline | None = None
+    """How the rows repeat for every piece of the data; None where they are all there is."""
     notes: tuple[str, ...] = ()
     """What the algorithm has to say about its choices, for reports."""
 
@@ -137,26 +157,64 @@ class Schedule:
         rows |= {"lightpath": path, "step": np.zeros(len(first), np.int32)}
         return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
 
+    def in_pieces(self, pieces: int) -> Schedule:
+        """The same movement with the data cut into so many pieces that follow each other.
+
+        Raises:
+            ValueError: the schedule is no pipeline.
+        """
+        if self.pipeline is None:
+            raise ValueError(f"{self.algorithm} is no pipeline: expected rows of one piece")
+        before, interval = self.pipeline.pieces, self.pipeline.interval
+        return replace(
+            self,
+            chunks=self.chunks // before * pieces,
+            steps=self.steps + (pieces - before) * interval,
+            pipeline=Pipeline(pieces, interval),
+        )
+
+    def first_piece(self) -> Schedule:
+        """The rows of a pipeline as a schedule of one piece's bytes."""
+        if self.pipeline is None:
+            return self
+        nbytes = self.collective.nbytes / self.pipeline.pieces
+        return replace(self.in_pieces(1).resized(nbytes), pipeline=None)
+
     def unfolded(self, fibre_channels: int) -> Schedule:
-        """The same with a row for every rank, on fibres of so many channels."""
+        """The same with a row for every rank and every piece, on fibres of so many channels."""
+        return self._of_all_ranks(fibre_channels)._of_all_pieces()
+
+    def _of_all_pieces(self) -> Schedule:
+        if self.pipeline is None:
+            return self
+        pieces, interval = self.pipeline.pieces, self.pipeline.interval
+        piece = np.repeat(np.arange(pieces, dtype=np.int64), len(self))
+        columns = {name: np.tile(column, pieces) for name, column in self.columns().items()}
+        columns["step"] = columns["step"] + piece * interval
+        columns["chunk"] = columns["chunk"].astype(np.int64) * pieces + piece
+        columns["lightpath"] = columns["lightpath"] + piece * (int(self.lightpath.max(initial=-1)) + 1)
+        order = np.argsort(columns["step"], kind="stable")
+        return self.with_columns({name: column[order] for name, column in columns.items()}, pipeline=None)
+
+    def _of_all_ranks(self, fibre_channels: int) -> Schedule:
         folding = self.folding
         if folding is None:
             return self
         ranks, rows, copies = self.collective.ranks, len(self), folding.copies
-        shift = np.repeat(np.arange(copies, dtype=np.int64), rows) * folding.period
-        paths = folding.channel.shape[1]
+        copy = np.repeat(np.arange(copies, dtype=np.int64), rows)
+        shift = copy * folding.period
         columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
-        channel = folding.channel[shift // folding.period, columns["lightpath"]]
+        if folding.channel.shape[1]:
+            channel = folding.channel[copy, columns["lightpath"]]
+            columns |= {"fibre": channel // fibre_channels, "first_wavelength": channel % fibre_channels}
         return replace(
             self,
             **columns
             | {
-                "lightpath": columns["lightpath"] + shift // folding.period * paths,
+                "lightpath": columns["lightpath"] + copy * (int(self.lightpath.max(initial=-1)) + 1),
                 "source": columns["source"] + shift,
                 "destination": (columns["destination"] + shift) % ranks,
                 "chunk": self.rotated(columns["chunk"].astype(np.int64), shift),
-                "fibre": channel // fibre_channels,
-                "first_wavelength": channel % fibre_channels,
             },
             folding=None,
         )
@@ -164,7 +222,7 @@ class Schedule:
     def rotated(self, chunk: Any, shift: Any) -> Any:
         """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
         ranks = self.collective.ranks
-        pieces = self.chunks // ranks
+        pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)
         owner, inner = np.divmod(chunk, pieces)
         if self.collective.kind == "all-to-all":
             block = pieces // ranks

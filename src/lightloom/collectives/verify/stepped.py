@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify import checks
+from lightloom.collectives.verify.folded import first_piece, verify_folded
 from lightloom.collectives.verify.queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -36,12 +37,14 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     """
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")
+    schedule = first_piece(schedule, fabric)
     checks.ranges(schedule, fabric)
     if schedule.queued:
         verify_queued(schedule, fabric)
         return
     if schedule.folding is not None:
-        raise VerificationError("only queued schedules can be folded")
+        verify_folded(schedule, fabric)
+        return
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     rows = _in_step_order(schedule, fabric, step)

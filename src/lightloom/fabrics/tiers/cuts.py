@@ -50,7 +50,12 @@ def cuts(levels: Sequence[Level], rate: DataRate) -> list[Cut]:
     """Cuts around one rank, around what each tier joins, and through the middle of grids and full meshes."""
     result = [Cut(_name_of_rank_cut(levels), 1, _from_outside(levels, 0, 1, rate))]
     result += [
-        Cut(_name(levels, level), level.group, _from_outside(levels, level.number, level.group, rate))
+        Cut(
+            _name(levels, level),
+            level.group,
+            _from_outside(levels, level.number, level.group, rate),
+            level.ranks // level.group,
+        )
         for level in levels[:-1]
         if 1 < level.group < level.ranks
     ]

@@ -20,7 +20,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression, gradient_bytes
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
-from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, price_line, sized_line
+from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, chords, price_line, sized_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Price, Priced
 
@@ -222,6 +222,8 @@ class GroupPrices(Pricing):
         if key not in self._lines:
             if prices.algorithm.by_size:
                 self._lines[key] = sized_line(kind, prices.fabric, prices.model)
+            elif prices.algorithm.pipelined:
+                self._lines[key] = chords(prices, kind)
             else:
                 self._lines[key] = price_line(prices, kind, hidden_setup=hidden_setup)
         return self._lines[key]
@@ -247,7 +249,7 @@ class GroupPrices(Pricing):
         return self._compressed[key]
 
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, ratio: float) -> str | None:
-        if algorithm.by_size and ratio != 1:
+        if (algorithm.by_size or algorithm.pipelined) and ratio != 1:
             return f"{algorithm.name} has no steps between which a codec could be charged"
         return algorithm.refusal(kind, part, self.model)
 

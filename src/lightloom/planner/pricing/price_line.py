@@ -2,8 +2,10 @@
 
 A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
 convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
-and above all that occur, bound every size between them. Schedules that are built anew for each size have no such law;
-the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their prices.
+and above all that occur, bound every size between them. A pipeline takes the number of pieces that suits the size: the
+least of linear functions, which is concave, so that chords lie below it. Schedules that are built anew for each size
+have no such law; the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their
+prices.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ _SMALL, _LARGE = 2.0**12, 2.0**37
 LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
 """Bytes of the collectives whose prices lines are drawn through."""
 _OCTAVES, _PARTS = 44, 4
+_CHORD_SIZES = (0.0, *(4.0**power for power in range(5, 21)))
+"""Bytes of the collectives between whose prices chords are drawn; larger ones are bounded by the last."""
+_ROUNDING = 1 - 1e-12
 
 
 class PriceLine(NamedTuple):
@@ -79,7 +84,24 @@ class SizedLine(NamedTuple):
         return bound
 
 
-LowerPrice: TypeAlias = PriceLine | SizedLine
+class Chords(NamedTuple):
+    """Chords below a concave price."""
+
+    seconds: tuple[float, ...]
+    """At ``_CHORD_SIZES``."""
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+        bound: Floats = np.interp(nbytes, _CHORD_SIZES, self.seconds)
+        return bound
+
+
+def chords(price: Price, kind: Kind) -> Chords:
+    """The chords below the prices of a pipeline on a packet fabric, which sets up no circuits."""
+    return Chords(tuple(price(kind, nbytes).cost.time * _ROUNDING for nbytes in _CHORD_SIZES))
+
+
+LowerPrice: TypeAlias = PriceLine | SizedLine | Chords
 """A lower bound of the price of one algorithm."""
 
 

@@ -16,9 +16,9 @@ from math import floor, log2
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.codec_work import CodecWork, codec_work
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import CircuitChanges, circuit_changes, circuits_key
+from lightloom.collectives.cost.stepped import CircuitChanges, Invariants, at_size, circuits_key
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import Algorithm, build
+from lightloom.collectives.registry import Algorithm, build_with_invariants
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
@@ -31,7 +31,7 @@ class _Built:
     """A verified schedule and what does not depend on its size."""
 
     schedule: Schedule
-    changes: CircuitChanges | None
+    known: Invariants | None
     circuits: str | None
     work: dict[bool, CodecWork] = field(default_factory=dict)
     """What a codec has to do, by whether it is in line with the links."""
@@ -95,7 +95,8 @@ class SchedulePrices:
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of one collective."""
-        return self._build(kind, nbytes).schedule.resized(self.sent_nbytes(kind, nbytes))
+        built = self._build(kind, nbytes)
+        return at_size(built.schedule, self.sent_nbytes(kind, nbytes), built.known)
 
     def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
         """The prices that serve a collective: these."""
@@ -117,23 +118,25 @@ class SchedulePrices:
     def _build(self, kind: Kind, nbytes: float) -> _Built:
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
-            schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric)
-            changes = circuit_changes(schedule, self.fabric) if self.fabric.exclusive else None
-            circuits = circuits_key(schedule, self.fabric) if changes is not None and changes.static else None
-            self._built[kind, size] = _Built(schedule, changes, circuits)
+            schedule, known = build_with_invariants(
+                self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric
+            )
+            static = isinstance(known, CircuitChanges) and known.static
+            circuits = circuits_key(schedule, self.fabric) if static else None
+            self._built[kind, size] = _Built(schedule, known, circuits)
         return self._built[kind, size]
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, nbytes
         if key not in self._priced:
             built = self._build(kind, nbytes)
-            fabric, schedule = self.fabric, built.schedule.resized(self.sent_nbytes(kind, nbytes))
+            fabric, schedule = self.fabric, at_size(built.schedule, self.sent_nbytes(kind, nbytes), built.known)
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.compression is not None and values is not None:
                 codec = self._work(built).times(values, self.compression.engine.encode, self.compression.engine.decode)
                 if self.compression.in_line and schedule.collective.nbytes:
                     fabric = fabric.with_smaller_packets(nbytes / schedule.collective.nbytes)
-            price, bound = costed(schedule, fabric, self.model, built.changes, codec)
+            price, bound = costed(schedule, fabric, self.model, built.known, codec)
             self._priced[key] = Priced(cost=price, circuits=built.circuits if price.static else None), bound
         return self._priced[key]
 

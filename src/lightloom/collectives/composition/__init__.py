@@ -1,0 +1,1 @@
+"""Collectives of groups of ranks that follow each other and together serve all ranks."""

@@ -1,0 +1,292 @@
+"""Lower phases to one schedule: rows of flat schedules, repeated in every group, follow each other.
+
+A chunk is named by the shares that it lies in, one for each axis along which phases scatter or gather, and by a part of
+that share. Where the outermost axis looks the same from each of its ranks, only the rows of its first ones are made and
+the schedule is folded, and the data goes through the phases in pieces, one behind the other: what building, proving and
+costing take depends on neither the copies nor the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.composition.phases import Phase, check_phases, strides
+from lightloom.collectives.schedule.build import Rows, assemble, joined
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
+from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+
+_SHORT = 2
+"""Steps of phases short enough that a new piece begins in every step."""
+
+
+class _Flat(NamedTuple):
+    """A flat schedule, rows in the order of their steps: arrays [row]."""
+
+    step: Column
+    lightpath: Column
+    source: Column
+    destination: Column
+    chunk: Column
+    reduces: Column
+    chunks: int
+    steps: int
+
+    def rows(self, which: Ints | Mask) -> _Flat:
+        """The same with some rows only, lightpaths numbered anew."""
+        _, lightpath = np.unique(self.lightpath[which], return_inverse=True)
+        return self._replace(
+            step=self.step[which],
+            lightpath=lightpath.astype(np.int32),
+            source=self.source[which],
+            destination=self.destination[which],
+            chunk=self.chunk[which],
+            reduces=self.reduces[which],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How chunks are numbered, and which groups rows are made for."""
+
+    kind: str
+    sizes: Sequence[int]
+    place: Mapping[int, int]
+    """Chunks from one share of an axis to the next, by axis; of destinations, in an all-to-all."""
+    parts: int
+    """Chunks of a share of all axes."""
+    folded: bool
+
+    @property
+    def chunks(self) -> int:
+        return self.parts * prod(self.sizes[axis] for axis in self.place) ** (2 if self.kind == "all-to-all" else 1)
+
+
+def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], phases: Sequence[Phase]) -> Schedule:
+    """The schedule of these phases, a pipeline of one piece, not yet verified.
+
+    Raises:
+        ConfigError: the phases do not serve the collective.
+        UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
+    """
+    check_phases(collective.kind, collective.ranks, sizes, phases)
+    if fabric.exclusive:
+        raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
+    flats = [_flat(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
+    layout = _layout(collective.kind, sizes, phases, flats)
+    begins, interval, steps = _timing(phases, flats)
+    parts: list[Rows] = []
+    paths = 0
+    for number, (phase, flat) in enumerate(zip(phases, flats, strict=True)):
+        rows = _phase_rows(phase, flat, layout, phases[:number])
+        parts.append(rows._replace(step=rows.step + begins[number], lightpath=rows.lightpath + paths))
+        paths += int(rows.lightpath.max()) + 1
+    rows = joined(parts)
+    rows = rows._replace(route=fabric.route(rows.source.astype(np.int64), rows.destination.astype(np.int64)))
+    schedule = assemble(name, collective, fabric, rows, chunks=layout.chunks, steps=steps)
+    period = collective.ranks // sizes[-1]
+    folding = Folding(period, np.zeros((sizes[-1], 0), np.int32)) if layout.folded else None
+    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, phases))
+
+
+def _notes(sizes: Sequence[int], phases: Sequence[Phase]) -> tuple[str, ...]:
+    apart = strides(sizes)
+    return tuple(
+        f"{phase.kind} in groups of {sizes[phase.axis]} ranks, {apart[phase.axis]} apart, by {phase.algorithm.name}"
+        for phase in phases
+    )
+
+
+def _flat(phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]) -> _Flat:
+    ranks, stride = sizes[phase.axis], strides(sizes)[phase.axis]
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
+    if part is None:
+        raise UnsupportedError(f"the fabric has no groups of {ranks} ranks that lie {stride} apart")
+    why = phase.algorithm.refusal(phase.kind, part)
+    if why:
+        raise UnsupportedError(f"{phase}: {why}")
+    flat = phase.algorithm.build(
+        Collective(phase.kind, ranks, _nbytes(phase, collective, sizes, before)), part, striped=phase.algorithm.striped
+    )
+    if flat.queued or flat.dependencies is not None:
+        raise UnsupportedError(f"{phase}: expected steps in order")
+    flat = flat.unfolded(part.fibre_channels)
+    columns = (flat.step, flat.lightpath, flat.source, flat.destination, flat.chunk, flat.reduces)
+    return _Flat(*columns, flat.chunks, flat.steps).rows(np.argsort(flat.step, kind="stable"))
+
+
+def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
+    """Bytes of the collective of one group, as its kind counts them."""
+    nbytes = collective.nbytes
+    if collective.kind == "all-gather":
+        gathered = {other.axis for other in before} | {phase.axis}
+        return nbytes / prod(size for axis, size in enumerate(sizes) if axis not in gathered)
+    scattered = {other.axis for other in before if other.kind == "reduce-scatter"}
+    scattered -= {other.axis for other in (*before, phase) if other.kind == "all-gather"}
+    return nbytes / prod(sizes[axis] for axis in scattered)
+
+
+def _layout(kind: str, sizes: Sequence[int], phases: Sequence[Phase], flats: Sequence[_Flat]) -> _Layout:
+    axes = range(len(sizes))
+    if kind in ROOTED:
+        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for flat in flats)), False)
+    whole = {
+        phase.axis
+        for phase, flat in zip(phases, flats, strict=True)
+        if phase.kind == "all-reduce" and flat.chunks % sizes[phase.axis]
+    }
+    shared = [axis for axis in axes if axis not in whole]
+    parts = lcm(
+        *(flat.chunks // _shares(phase, sizes, phase.axis in whole) for phase, flat in zip(phases, flats, strict=True))
+    )
+    place = {axis: parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
+    outer = [
+        _same_from_everywhere(phase.kind, flat, sizes[-1])
+        for phase, flat in zip(phases, flats, strict=True)
+        if phase.axis == axes[-1]
+    ]
+    return _Layout(kind, sizes, place, parts, folded=not whole and len(sizes) > 1 and all(outer))
+
+
+def _shares(phase: Phase, sizes: Sequence[int], whole: bool) -> int:
+    """Shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall."""
+    if whole:
+        return 1
+    return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
+
+
+def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
+    """Whether each rank's rows are those of rank 0, with everything so much further on."""
+    if flat.chunks % ranks or len(flat.step) % ranks:
+        return False
+    share = flat.chunks // ranks
+    owner, inner = np.divmod(flat.chunk.astype(np.int64), share)
+    if kind == "all-to-all":
+        block = share // ranks
+        inner = (inner // block - flat.source) % ranks * block + inner % block
+    key = flat.step.astype(np.int64)
+    for column, limit in (
+        ((flat.destination - flat.source) % ranks, ranks),
+        ((owner - flat.source) % ranks, ranks),
+        (inner, share),
+        (flat.reduces, 2),
+    ):
+        key = key * limit + column
+    ordered = key[np.lexsort((key, flat.source))]
+    counts = np.bincount(flat.source, minlength=ranks)
+    return bool(np.all(counts == counts[0]) and np.all(ordered.reshape(ranks, -1) == ordered[: counts[0]]))
+
+
+def _timing(phases: Sequence[Phase], flats: Sequence[_Flat]) -> tuple[list[int], int, int]:
+    """First step of each phase, steps from piece to piece, and steps of a piece.
+
+    Where phases are short, a new piece begins in each step. Else every phase has a window as long as the longest, and
+    phases along the same axis, which use the same links, take different parts of their windows where they fit.
+    """
+    lengths = [flat.steps for flat in flats]
+    if max(lengths) <= _SHORT:
+        ends = np.cumsum(lengths).tolist()
+        return [end - length for end, length in zip(ends, lengths, strict=True)], 1, ends[-1]
+    interval, taken = max(lengths), dict.fromkeys((phase.axis for phase in phases), 0)
+    begins: list[int] = []
+    for window, (phase, length) in enumerate(zip(phases, lengths, strict=True)):
+        offset = taken[phase.axis] if taken[phase.axis] + length <= interval else 0
+        taken[phase.axis] = offset + length
+        begins.append(window * interval + offset)
+    return begins, interval, begins[-1] + lengths[-1]
+
+
+def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase]) -> Rows:
+    """The rows of a phase in all groups, or in those of the first period: [flat row, group, free shares, parts]."""
+    sizes, apart = layout.sizes, strides(layout.sizes)
+    axis, outer = phase.axis, len(sizes) - 1
+    if layout.folded and axis == outer:
+        flat = flat.rows(flat.source == 0)
+    others = [other for other in range(len(sizes)) if other != axis]
+    active = [_coordinates(layout, phase, other, before) for other in others]
+    groups = np.indices(active).reshape(len(others), -1) if others else np.zeros((0, 1), np.int64)
+    base = sum((groups[i] * apart[other] for i, other in enumerate(others)), np.zeros(groups.shape[1], np.int64))
+    held, free = _shares_of_groups(layout, phase, others, groups, before)
+    part = flat.chunks // _shares(phase, sizes, axis not in layout.place)
+    inner = np.arange(layout.parts // part)
+    shape = (len(flat.step), len(base), len(free), len(inner))
+
+    def rows(columns: Ints) -> Ints:
+        spread: Ints = np.broadcast_to(columns, shape).ravel()
+        return spread
+
+    chunk = _flat_chunks(layout, phase, flat, part)[:, None, None, None] + held[:, None, None] + free[:, None] + inner
+    at = (slice(None), None, None, None)
+    zeros = np.zeros(prod(shape), np.int8)
+    return Rows(
+        step=rows(flat.step[at]),
+        lightpath=rows(flat.lightpath[at] * np.int32(len(base)) + np.arange(len(base), dtype=np.int32)[:, None, None]),
+        source=rows((flat.source[:, None] * apart[axis] + base)[:, :, None, None]),
+        destination=rows((flat.destination[:, None] * apart[axis] + base)[:, :, None, None]),
+        route=zeros,
+        channel=zeros,
+        width=zeros,
+        chunk=rows(chunk),
+        reduces=rows(flat.reduces[at]),
+    )
+
+
+def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
+    """Groups along another axis that take part in a phase, from coordinate 0 on."""
+    done = any(earlier.axis == other for earlier in before)
+    if layout.folded and other == len(layout.sizes) - 1:
+        return 1
+    if (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done):
+        return 1
+    return layout.sizes[other]
+
+
+def _shares_of_groups(
+    layout: _Layout, phase: Phase, others: Sequence[int], groups: Ints, before: Sequence[Phase]
+) -> tuple[Ints, Ints]:
+    """First chunks of what each group holds [group], and of all shares that it holds beside each other [share]."""
+    held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
+    ranks = prod(layout.sizes)
+    for i, other in enumerate(others):
+        if other not in layout.place:
+            continue
+        place, number = layout.place[other], np.arange(layout.sizes[other])
+        done = any(earlier.axis == other for earlier in before)
+        if phase.kind == "all-to-all":
+            # From its source to its destination on this axis: the one is the group's own, the other any.
+            own, any_other = (place, place * ranks) if done else (place * ranks, place)
+            held, free = held + groups[i] * own, (free[:, None] + number * any_other).ravel()
+        elif _holds_own(layout.kind, other, before):
+            held = held + groups[i] * place
+        else:
+            free = (free[:, None] + number * place).ravel()
+    return held, free
+
+
+def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
+    """Whether a rank holds nothing but its own share of an axis."""
+    along = [phase.kind for phase in before if phase.axis == axis]
+    if kind == "all-gather":
+        return not along
+    return bool(along) and along[-1] == "reduce-scatter"
+
+
+def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, part: int) -> Ints:
+    """First chunk of each flat row's share of the axis and part: [flat row]."""
+    inner = layout.parts // part
+    share, number = np.divmod(flat.chunk.astype(np.int64), part)
+    if phase.axis not in layout.place:
+        return flat.chunk.astype(np.int64) * inner
+    place = layout.place[phase.axis]
+    if phase.kind == "all-to-all":
+        source, share = np.divmod(share, layout.sizes[phase.axis])
+        share = share + source * prod(layout.sizes)
+    chunk: Ints = share * place + number * inner
+    return chunk

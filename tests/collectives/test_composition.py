@@ -1,0 +1,201 @@
+"""Composed collectives: every kind on every product of axes is right, folded as unfolded, and never below its bound."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.hierarchical import hierarchical_phases
+from lightloom.collectives.composition.lower import lower
+from lightloom.collectives.composition.phases import Phase
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.evaluate import costed, evaluate
+from lightloom.collectives.registry import find
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
+from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Torus
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.interchange.document import columns_from, header_of, schedule_from
+from tests.collectives.reference import data_arrives
+
+GIB = float(1 << 30)
+AXES = ((2, 2), (3, 5), (7, 2), (8, 8), (2, 31), (2, 3, 2), (3, 2, 5))
+FLAT: dict[str, tuple[str, ...]] = {
+    "all-gather": ("one-stage", "ring", "ring-two-way", "recursive-doubling", "binomial-tree"),
+    "reduce-scatter": ("one-stage", "ring", "ring-two-way", "recursive-doubling"),
+    "all-reduce": ("one-stage", "ring-two-way-striped", "halving-doubling", "binomial-tree", "worker-aggregator"),
+    "all-to-all": ("one-stage", "ring-two-way"),
+    "broadcast": ("ring", "binomial-tree"),
+    "reduce": ("ring-two-way", "binomial-tree"),
+}
+
+
+def two_tiers(ranks: int, domain: int, latency: float = 1e-6) -> TwoTierSwitch:
+    return TwoTierSwitch(ranks=ranks, domain_size=domain, domain_latency=latency, hop_latency=3 * latency)
+
+
+def composed(kind: str, axes: tuple[int, ...], flat: Algorithm, nbytes: float = 1e6) -> tuple[Schedule, Fabric]:
+    ranks = prod(axes)
+    fabric = two_tiers(ranks, axes[0])
+    collective = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
+    phases = hierarchical_phases(collective.kind, [flat] * len(axes))
+    return lower("composed", collective, fabric, axes, phases), fabric
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_on_every_axes_is_right_folded_and_unfolded(kind: Kind, axes: tuple[int, ...]) -> None:
+    schedule, fabric = composed(kind, axes, find(FLAT[kind][0]))
+    verify(schedule, fabric)
+    costed(schedule, fabric)
+    plain = schedule.in_pieces(2).unfolded(1)
+    verify(plain, fabric)
+    if prod(axes) <= 16:
+        assert data_arrives(plain)
+
+
+@st.composite
+def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], list[Phase]]:
+    """Any valid phases, in any order of axes and by any flat algorithms."""
+    axes = draw(st.sampled_from(AXES))
+    kind: Kind = draw(st.sampled_from(KINDS))
+    algorithm = {one: st.sampled_from(names).map(find) for one, names in FLAT.items()}
+    whole = [axis for axis in range(len(axes)) if kind == "all-reduce" and draw(st.booleans())]
+    order = draw(st.permutations(range(len(axes))))
+    phases = []
+    if kind == "all-reduce":
+        scattered = [axis for axis in order if axis not in whole]
+        phases = [Phase("reduce-scatter", axis, draw(algorithm["reduce-scatter"])) for axis in scattered]
+        middle = draw(st.permutations(whole))
+        phases += [Phase("all-reduce", axis, draw(algorithm["all-reduce"])) for axis in middle]
+        gathered = draw(st.permutations(scattered))
+        phases += [Phase("all-gather", axis, draw(algorithm["all-gather"])) for axis in gathered]
+    else:
+        phases = [Phase(kind, axis, draw(algorithm[kind])) for axis in order]
+    fabric = draw(st.sampled_from([two_tiers(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
+    return Collective(kind, prod(axes), draw(st.sampled_from([0.0, 1e3, 1e6, 1e9]))), fabric, axes, phases
+
+
+@given(compositions(), st.sampled_from([1, 2, 5]))
+@settings(max_examples=40, deadline=None)
+def test_any_composition_is_right_and_costs_what_its_rows_cost(
+    composition: tuple[Collective, Fabric, tuple[int, ...], list[Phase]], pieces: int
+) -> None:
+    collective, fabric, axes, phases = composition
+    schedule = lower("drawn", collective, fabric, axes, phases).in_pieces(pieces)
+    verify(schedule, fabric)
+    price, _ = costed(schedule, fabric)
+    plain = schedule.unfolded(1)
+    verify(plain, fabric)
+    assert price.time == pytest.approx(cost(plain, fabric).time, rel=1e-9)
+
+
+def test_a_gibibyte_on_64_h100_takes_less_than_5_ms() -> None:
+    """Across the boundaries of 8 domains 2 · 7 · 1 GiB must be received, by 64 ports of 50 GB/s: 4.698 ms."""
+    fabric = TwoTierSwitch(ranks=64, domain_size=8, domain_bandwidth=450e9, bandwidth=50e9)
+    evaluation = evaluate(find("hierarchical"), Collective("all-reduce", 64, GIB), fabric)
+    assert 2 * 7 * GIB / 64 / 50e9 < evaluation.cost.time < 4.75e-3
+    assert evaluate(find("ring"), Collective("all-reduce", 64, GIB), fabric).cost.time > 20e-3
+
+
+def test_the_number_of_pieces_is_the_best_at_every_size() -> None:
+    fabric = two_tiers(32, 8)
+    for nbytes in (0.0, 1e4, 1e6, 1e9):
+        best = evaluate(find("hierarchical"), Collective("all-reduce", 32, nbytes), fabric)
+        for pieces in (1, 2, 8, 64):
+            assert best.cost.time <= cost(best.schedule.in_pieces(pieces), fabric).time * (1 + 1e-12)
+
+
+def test_energy_counts_every_copy_and_piece() -> None:
+    fabric = two_tiers(8, 4).model_copy(update={"energy_per_bit": 1e-12})
+    schedule, _ = composed("all-reduce", (4, 2), find("one-stage"))
+    schedule = schedule.in_pieces(3)
+    assert schedule.folding is not None
+    assert cost(schedule, fabric).energy == pytest.approx(cost(schedule.unfolded(1), fabric).energy)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
+def test_a_folded_schedule_with_a_changed_row_is_judged_as_its_rows_are(kind: str) -> None:
+    schedule, fabric = composed(kind, (4, 3), find("one-stage"))
+    assert schedule.folding is not None
+    rejected = 0
+    for column, row in product(("destination", "chunk", "step", "reduces"), (0, 5, len(schedule) // 2, -1)):
+        values = getattr(schedule, column).copy()
+        limit = {"destination": 12, "chunk": schedule.chunks, "step": schedule.steps, "reduces": 2}[column]
+        values[row] = (values[row] + 1) % limit
+        if column == "destination" and values[row] == schedule.source[row]:
+            values[row] = (values[row] + 1) % limit
+        changed = schedule.with_columns({column: values, "lightpath": np.arange(len(schedule))})
+        assert accepted(changed, fabric) == accepted(changed.unfolded(1), fabric) == data_arrives(changed.unfolded(1))
+        rejected += not accepted(changed, fabric)
+    assert rejected >= 13
+
+
+def accepted(schedule: Schedule, fabric: Fabric) -> bool:
+    try:
+        verify(schedule, fabric)
+    except VerificationError:
+        return False
+    return True
+
+
+def test_what_cannot_be_folded_or_cut_is_rejected() -> None:
+    schedule, fabric = composed("all-reduce", (4, 3), find("one-stage"))
+    wrong = [
+        (replace(schedule, folding=Folding(5, np.zeros((3, 0), np.int32))), "a divisor of the ranks"),
+        (replace(schedule, folding=Folding(2, np.zeros((6, 0), np.int32))), "beyond the first period"),
+        (replace(schedule, pipeline=Pipeline(5, 1)), "in 5 pieces"),
+        (replace(schedule, pipeline=Pipeline(4, 2)), "do not end in"),
+    ]
+    for changed, message in wrong:
+        with pytest.raises(VerificationError, match=message):
+            verify(changed, fabric)
+
+
+def test_phases_that_do_not_serve_the_collective_are_refused() -> None:
+    straight, fabric = find("one-stage"), two_tiers(12, 4)
+    collective = Collective("all-reduce", 12, 1e6)
+    cases = [
+        ((4, 3), [Phase("all-reduce", 0, straight)], "all-reduce along axis 1 of 3 ranks by nothing"),
+        ((4, 3), [Phase("all-gather", 0, straight), Phase("all-reduce", 1, straight)], "by all-gather: expected"),
+        ((4, 4), [Phase("all-reduce", 0, straight), Phase("all-reduce", 1, straight)], "hold 16 ranks"),
+        ((4, 3), [Phase("all-reduce", 2, straight)], "expected an axis from 0 to 1"),
+    ]
+    for axes, phases, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            lower("wrong", collective, fabric, axes, phases)
+    ring = WdmRing(ranks=12)
+    with pytest.raises(UnsupportedError, match="circuit-switched"):
+        lower("wrong", collective, ring, (4, 3), hierarchical_phases("all-reduce", [straight] * 2))
+    assert find("hierarchical").refusal("all-reduce", PacketSwitch(ranks=12)) is not None
+
+
+def test_a_torus_is_served_row_by_row_and_column_by_column() -> None:
+    fabric = Torus(ranks=16, hop_latency=1e-7)
+    assert [axis.size for axis in fabric.axes] == [4, 4]
+    for kind in KINDS:
+        if find("hierarchical").refusal(kind, fabric) is None:
+            evaluate(find("hierarchical"), Collective(kind, 16, 1e7), fabric)  # type: ignore[arg-type]
+
+
+def test_a_folded_pipeline_reads_as_it_was_written() -> None:
+    schedule, fabric = composed("all-reduce", (4, 3), find("one-stage"))
+    schedule = schedule.in_pieces(4)
+    columns = {name: column.tolist() for name, column in schedule.columns().items()}
+    read, _ = schedule_from(json.loads(json.dumps(header_of(schedule, fabric))), columns_from(columns, "here"), "here")
+    assert (read.pipeline, read.folding is not None) == (schedule.pipeline, True)
+    verify(read, fabric)
+    assert cost(read, fabric) == cost(schedule, fabric)
