@@ -30,8 +30,12 @@ LEAST_OPERATORS = 4
 """Operators from which an error can be cross-validated."""
 _NOISE = 0.15
 """Standard deviation of the logarithm of one operator's time around the model: an assumption."""
+_LEAST_NOISE = 0.02
+"""Least noise that a fit assumes: few operators can lie on the model by chance."""
 _STEP = 1e-4
-_REWEIGHTINGS = 3
+_MOST_REWEIGHTINGS = 12
+_SETTLED = 0.02
+"""Relative change of the noise that ends a fit."""
 
 
 class _Rows:
@@ -127,7 +131,7 @@ def _fit(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Fl
     logarithms, noise = start, _NOISE
     highest = np.array([0.0 if name in _FRACTIONS else np.inf for name in FITTED])
     weights = np.ones(len(rows.measured))
-    for _ in range(_REWEIGHTINGS):
+    for _ in range(_MOST_REWEIGHTINGS):
         scale = np.sqrt(weights) / noise
 
         def residuals(point: Floats, scale: Floats = scale) -> Floats:
@@ -140,8 +144,10 @@ def _fit(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Fl
         solved = least_squares(residuals, inside, slopes, (-np.inf, highest), x_scale=spread, xtol=1e-5, max_nfev=30)
         logarithms = solved.x
         errors = rows.predicted(logarithms) - rows.measured
-        noise = max(float(np.median(np.abs(errors))) * 1.4826, 0.02)
+        before, noise = noise, max(float(np.median(np.abs(errors))) * 1.4826, _LEAST_NOISE)
         weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2)
+        if abs(noise / before - 1) < _SETTLED:
+            break
     # Operators of one name share what the model gets wrong about it, and count as one for what stays uncertain.
     share = rows.kinds / len(rows.operators)
     slope = rows.slopes(logarithms)
