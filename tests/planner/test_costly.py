@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.costly import costly_operators
 from lightloom.planner.search.document import plan_document
 from lightloom.planner.search.plans import PlanSearch
@@ -40,6 +41,19 @@ def test_equally_expensive_operators_go_by_name(staged: PlanSearch) -> None:
     rows = costly_operators(replace(staged.graph, operators=alike), staged.winner)
     assert [row.name for row in rows] == ["a", "b", "c"]
     assert len({row.share for row in rows}) == 1
+
+
+def test_what_tensor_groups_do_not_share_takes_more_of_a_rank(staged: PlanSearch) -> None:
+    """Sums are computed whole by every rank of a tensor group, products at their share."""
+    on = staged.winner.cluster
+    plan = replace(staged.winner, cluster=replace(on, accelerator=on.accelerator.flat()))
+    assert isinstance(plan.choice, Strategy)
+    shared = replace(plan, choice=plan.choice._replace(tp=4, pp=1))
+    alone, beside = ({row.name: row.share for row in costly_operators(staged.graph, each)} for each in (plan, shared))
+    assert beside["layers.*.add"] > 2 * alone["layers.*.add"]
+    sliced = replace(plan, choice=plan.choice._replace(tp=4, pp=1, sequence_parallel=True))
+    shares = {row.name: row.share for row in costly_operators(staged.graph, sliced)}
+    assert shares["layers.*.add"] < beside["layers.*.add"]
 
 
 def test_the_document_tells_time_by_rank(staged: PlanSearch) -> None:

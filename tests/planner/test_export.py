@@ -39,6 +39,7 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
         sequence_length=16,
         blocks=BLOCKS,
         overlaps_gradients=True,
+        zero_2_exchange="step",
         node_replicas=2,
     )
     return found._replace(**facts)
@@ -148,6 +149,32 @@ def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
     assert (read.data_parallel_sharding_strategy if read.use_megatron_fsdp else None) == sharded
     assert read.use_distributed_optimizer == (strategy.sharding != "none" and strategy.dp > 1)
     assert read.bf16 and not read.fp16
+
+
+@given(rows)
+def test_both_exports_shard_the_same(found: ExportedJob) -> None:
+    """What torchtitan shards among replicas Megatron's FSDP shards, on as many ranks; ZeRO-1 is Megatron's alone."""
+    strategy, arguments = found.strategy, " ".join(megatron.arguments(found))
+    parallel = torchtitan.settings(found)["parallelism"]
+    sharded = strategy.dp > 1 and strategy.sharding in ("zero-2", "zero-3", "hybrid")
+    assert ("fsdp_reshard_after_forward" in parallel) >= sharded == ("--use-megatron-fsdp" in arguments)
+    assert parallel["tensor_parallel_degree"] == strategy.tp
+    assert f"--tensor-model-parallel-size {strategy.tp}" in arguments
+    if sharded:
+        kept = parallel["fsdp_reshard_after_forward"] == "never"
+        assert kept == ("--data-parallel-sharding-strategy optim_grads " in arguments)
+
+
+def test_llama_70b_is_exported_with_tensor_and_sharded_parallelism_to_both() -> None:
+    """tp 8, dp 128: torchtitan's memory of a share of the state each, in the settings of both frameworks."""
+    row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring", 1.0, sequence_parallel=True)
+    found = exported_row(row, ranks=1024)
+    parallel, arguments = torchtitan.settings(found)["parallelism"], megatron.arguments(found)
+    assert (parallel["data_parallel_shard_degree"], parallel["tensor_parallel_degree"]) == (128, 8)
+    assert parallel["fsdp_reshard_after_forward"] == "always"
+    assert "--data-parallel-sharding-strategy optim_grads_params" in arguments
+    assert "--tensor-model-parallel-size 8" in arguments and "--sequence-parallel" in arguments
+    assert not torchtitan.notes(found)[1:] and not megatron.notes(found)[1:]  # but for the library's algorithms
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8", "fp32", "tf32", "fp64", "fixed32"])

@@ -75,11 +75,30 @@ def test_once_a_step_or_in_every_pass() -> None:
 
 def test_exposed_exchanges_are_those_that_computing_does_not_hide() -> None:
     computing, none = np.array([[8.0, 8.0, 8.0]]), np.zeros((1, 3))
-    first, other = (UnitExchanges(np.array([gather]), np.array([gather])) for gather in ([1, 3, 5], [0.5, 3, 0]))
+    first, other = (UnitExchanges(*[np.array([seconds])] * 3) for seconds in ([1, 3, 5], [0.5, 3, 0]))
     exchanges, units = ReplicaExchanges(first, other, none, none), np.array([4, 4, 1])
     assert exposed_forward(computing, exchanges, units).tolist() == [[1, 3 + 3 * 1, 5]]
     # The gather of the first unit, while the second computes, follows the second's reduce-scatter.
     assert exposed_backward(computing, exchanges, units).tolist() == [[0.5 + 1, 3 + 2 * 4 + 4 + 3, 5 + 5]]
+
+
+def test_zero_2_exchanges_once_a_step_or_in_every_micro_batch() -> None:
+    """In every micro-batch it gathers as zero-3 does forward, and reduces as zero-3 does backward, without a gather."""
+    made, row = job(4, price=linear(1e7)), ROW._replace(dp=8, tp=1, sharding="zero-2")
+    often = replace(made, settings=made.settings.model_copy(update={"zero_2_exchange": "micro-batch"}))
+    once, times = exact_stage_times(made, row), exact_stage_times(often, row)
+    resharded = exact_stage_times(made, row._replace(sharding="zero-3"))
+    assert once.gather.all() and not once.forward_gather.any() and once.late_exchange.any()
+    assert not times.gather.any() and not times.late_exchange.any() and not times.exchange.any()
+    assert times.forward_gather.tolist() == resharded.forward_gather.tolist()
+    assert 0 < times.backward_gather.sum() < resharded.backward_gather.sum()
+    # Exchanges take so long that all waits: as many bytes are reduced as are gathered for a pass.
+    assert times.backward_gather + times.backward == pytest.approx(
+        resharded.backward_gather + resharded.backward - once.gather, rel=1e-3
+    )
+    held = [memory(of, Strategies.of(row))[0] for of in (made, often)]
+    assert held[1] < held[0]
+    assert bounds(often, Strategies.of(row))[0] <= simulate(often, row).step_time
 
 
 def test_sharding_more_holds_less() -> None:

@@ -35,6 +35,10 @@ class TrainingSettings(Config):
     optimizer_traffic_bytes: Annotated[int, Field(ge=0, strict=True)] = 28
     """Bytes an update moves for one parameter (Adam in float32: reads parameter, gradient and two moments, writes all
     but the gradient)."""
+    zero_2_exchange: Literal["step", "micro-batch"] = "step"
+    """How often replicas that shard gradients but not parameters (ZeRO-2) gather parameters and reduce gradients: once
+    a step, as torchtitan's pipelines and Megatron-FSDP do, or unit by unit in every micro-batch, as FSDP with
+    ``reshard_after_forward=False`` does (without stages; an assumption where it is not stated)."""
     overlap_gradients: bool = True
     """Whether gradients that are exchanged once a step go block by block while the last backward pass of a stage
     computes, where that is faster than afterwards: ``--overlap-grad-reduce`` of Megatron-LM, off by default there, and

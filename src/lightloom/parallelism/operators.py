@@ -131,6 +131,20 @@ class OperatorColumns:
         many tokens more for each as it has experts fewer; one of a context group has its slice of the tokens. The
         host's launches are left out (:meth:`dispatch`).
         """
+        forward, backward = self.work(accelerator, samples, tp, sequence_parallel=sequence_parallel, ep=ep, cp=cp)
+        return accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+
+    def work(
+        self,
+        accelerator: Accelerator,
+        samples: Ints,
+        tp: Ints,
+        *,
+        sequence_parallel: Mask | None = None,
+        ep: Ints | None = None,
+        cp: Ints | None = None,
+    ) -> tuple[Work, Work]:
+        """Return what a rank computes and moves forward and backward, arrays [rows, operators]; as :meth:`times`."""
         share = np.where(self["divided"], tp[:, None], 1)
         if sequence_parallel is not None and sequence_parallel.any():
             share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
@@ -147,7 +161,7 @@ class OperatorColumns:
             divisors = self._divisors(share, tp, np.ones_like(tp) if ep is None else ep)
             kernels = kernel_shapes(self.values, flops, times, self.element_bytes, divisors)
             forward, backward = forward._replace(kernels=kernels[0]), backward._replace(kernels=kernels[1])
-        return accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+        return forward, backward
 
     def dispatch(self, accelerator: Accelerator) -> tuple[Floats, Floats]:
         """Return the seconds in which the host launches every operator forward and backward, each [operators].

@@ -35,6 +35,8 @@ class ExportedJob(NamedTuple):
 
     overlaps_gradients: bool
     """Whether gradients are exchanged while the last backward passes compute."""
+    zero_2_exchange: str
+    """How often ZeRO-2 exchanges: "step" or "micro-batch"."""
 
     @property
     def per_chunk(self) -> int | None:
@@ -78,6 +80,7 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
         sequence_length=sequence_length(graph),
         blocks=len(block_starts(graph)),
         overlaps_gradients=plan.cluster.training.overlap_gradients,
+        zero_2_exchange=plan.cluster.training.zero_2_exchange,
         node_replicas=int(
             node_replicas(np.array(strategy.replicas), np.array(strategy.tp), plan.cluster.fabric.node_ranks)
         ),

@@ -65,6 +65,9 @@ def notes(job: ExportedJob) -> list[str]:
         found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
     if strategy.ep > 1 and strategy.sharding in ("none", "zero-1"):
         found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
+    accumulates = strategy.pp == 1 and strategy.micro_batches > 1
+    if strategy.sharding == "zero-2" and job.zero_2_exchange == "step" and accumulates:
+        found.append("without stages torchtitan gathers and reduces for every micro-batch; the plan does once a step")
     if strategy.cp > 1 and strategy.sharding in ("none", "zero-1"):
         found.append("torchtitan shards over the ranks of a context group; the plan's hold everything")
     if strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp:

@@ -5,6 +5,7 @@
                      hybrid    all-reduce of shares of gradients between nodes after the last pass
     in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
                      hybrid    the same inside a node
+    in every pass    zero-2    gathers forward, reduce-scatters backward, where ``zero_2_exchange`` is "micro-batch"
 
 With ``overlap_gradients`` what is exchanged after the last pass is exchanged chunk by chunk instead, unit by unit while
 the chunk's last backward pass computes the units before it, or after the pass: whichever exposes less.
@@ -55,7 +56,9 @@ class UnitExchanges(NamedTuple):
     """Seconds of the exchanges of one unit, each [rows, chunks]; 0 where parameters stay for the whole step."""
 
     gather: Floats
-    """All-gather of its parameters, once in each pass."""
+    """All-gather of its parameters in a forward pass."""
+    regather: Floats
+    """All-gather of its parameters in a backward pass."""
     scatter: Floats
     """Reduce-scatter of its gradients, once in each micro-batch."""
 
@@ -129,7 +132,7 @@ class ReplicaPrices:
         """
         rows, settings = self._rows, self._settings
         stages = int(rows.pp[0])
-        gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | (rows.sharding == ZERO_2)
+        gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
         for group in self._holders(held.by_stage(stages)):
             self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
         others = np.maximum(units - 1, 1)
@@ -148,7 +151,7 @@ class ReplicaPrices:
         for group in self._holders(held):
             self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
             self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
-            self._add("reduce-scatter", group, rows.sharding == ZERO_2, settings.sharded_gradient_bytes, seconds)
+            self._add("reduce-scatter", group, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
         within, hybrid = self._within, rows.sharding == HYBRID
         across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
         self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
@@ -158,12 +161,18 @@ class ReplicaPrices:
         """Return the seconds of the exchanges of one unit of each chunk."""
         rows, settings = self._rows, self._settings
         gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
-        chosen = gathers_in_passes(rows.sharding)
+        resharded = gathers_in_passes(rows.sharding)
+        chosen = resharded | self._zero_2("micro-batch")
         for group in self._holders(held):
             inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
             self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
             self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
-        return UnitExchanges(gather, scatter)
+        return UnitExchanges(gather, np.where(resharded[:, None], gather, 0.0), scatter)
+
+    def _zero_2(self, often: str) -> Mask:
+        """Rows that shard gradients but not parameters, if these exchange so often: [rows]."""
+        chosen: Mask = (self._rows.sharding == ZERO_2) & (self._settings.zero_2_exchange == often)
+        return chosen
 
     def _holders(self, held: Held) -> tuple[_Group, _Group]:
         """Replicas of what all hold, and of experts, whose exchanges follow."""
@@ -208,10 +217,10 @@ def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints
     Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
     """
     first, other, each = exchanges.first, exchanges.other, computing / units
-    between = np.maximum(other.gather + other.scatter - each, 0.0)
-    to_first = np.maximum(first.gather + other.scatter - each, 0.0)
-    several = other.gather + (units - 2) * between + to_first + first.scatter
-    waiting: Floats = np.where(units > 1, several, first.gather + first.scatter)
+    between = np.maximum(other.regather + other.scatter - each, 0.0)
+    to_first = np.maximum(first.regather + other.scatter - each, 0.0)
+    several = other.regather + (units - 2) * between + to_first + first.scatter
+    waiting: Floats = np.where(units > 1, several, first.regather + first.scatter)
     return waiting
 
 

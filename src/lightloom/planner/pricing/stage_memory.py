@@ -43,14 +43,15 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
     alike = shared * (master + settings.stored_parameter_bytes)
+    largest, once = _largest_unit(job, rows, edges), settings.zero_2_exchange == "step"
     states = [
         (NONE, held.total * (master + settings.gradient_bytes)),
         (ZERO_1, shared * master + held.total * (parameter + settings.gradient_bytes)),
-        (ZERO_2, alike + held.total * (parameter + gradient)),
+        (ZERO_2, alike + held.total * parameter + (held.total if once else largest) * gradient),
     ]
     # Units that are gathered for the moment, and the gradients of one that are reduced.
     at_once = (settings.prefetch + 1) * parameter + gradient
-    gathered = np.where(rows.plain[:, None], 0.0, _largest_unit(job, rows, edges) * at_once)
+    gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
     return np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
 

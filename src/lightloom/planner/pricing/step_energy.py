@@ -51,8 +51,7 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
     exchanges = job.stage_exchanges(rows, joules, sharing=False, by_unit=at_once)
     replicas, units = exchanges.replicas, job.units(job.chunks(rows))
-    # Parameters of a unit are gathered for the forward and for the backward pass.
-    first, other = (2 * unit.gather + unit.scatter for unit in (replicas.first, replicas.other))
+    first, other = (unit.gather + unit.regather + unit.scatter for unit in (replicas.first, replicas.other))
     in_units = float((first + (units - 1) * other).sum())
     # A smaller last micro-batch counts by its samples, as bytes do.
     whole = strategy.global_batch / strategy.dp / strategy.samples

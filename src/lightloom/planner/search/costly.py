@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.plan import local_graph
+from lightloom.accelerators.base import ELEMENT_BYTES
+from lightloom.parallelism.expert_parallel import expert_split
+from lightloom.parallelism.operators import operator_columns
 from lightloom.parallelism.recomputation import repeated_operators
-from lightloom.parallelism.strategy_space import Strategy
+from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.parallelism.tensor_parallel import tensor_split
 from lightloom.planner.search.plans import Plan
 from lightloom.workloads.graph import ComputeGraph
 
@@ -35,21 +35,24 @@ class CostlyOperator(NamedTuple):
 
 
 def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, ...]:
-    """Return the operators that take most seconds of a plan's micro-batch, the most expensive first; none of placed
-    plans, whose operators are cut."""
+    """Return the operators that take most seconds of a plan's micro-batch on the ranks that hold them, each at its
+    share, the most expensive first; none of placed plans, whose operators are cut."""
     choice, accelerator, settings = plan.choice, plan.cluster.accelerator, plan.cluster.training
     if not isinstance(choice, Strategy):
         return ()
-    local = local_graph(graph, settings.model_copy(update={"batch_per_rank": choice.samples}))
-    forward, backward = graph_times(local, accelerator, settings.precision, settings.attention)
+    split, row = tensor_split(graph), Strategies.of(choice)
+    element_bytes = ELEMENT_BYTES[settings.precision]
+    columns = operator_columns(graph, split, expert_split(graph, split), element_bytes, settings.attention)
+    forward, backward = columns.work(
+        accelerator, row.samples, row.tp, sequence_parallel=row.sequence_parallel, ep=row.ep, cp=row.cp
+    )
     times = 1 + repeated_operators(graph, choice.recomputation)
-    seconds = forward * times + backward
-    flops = np.array([op.forward_flops * n + op.backward_flops for op, n in zip(local.operators, times, strict=True)])
-    arithmetic = accelerator.compute_time(flops.astype(np.float64), settings.precision)
-    moved = np.array([operator.forward_bytes for operator in local.operators], np.float64)
-    memory = accelerator.memory_time(moved) * np.divide(seconds, forward, out=np.ones_like(forward), where=forward > 0)
+    passes = [accelerator.operator_times(work, settings.precision)[0] for work in (forward, backward)]
+    seconds = times * passes[0] + passes[1]
+    arithmetic = accelerator.compute_time(times * forward.flops[0] + backward.flops[0], settings.precision)
+    memory = accelerator.memory_time(times * forward.nbytes[0] + backward.nbytes[0])
     groups: dict[tuple[str, str], list[int]] = {}
-    for index, operator in enumerate(local.operators):
+    for index, operator in enumerate(graph.operators):
         groups.setdefault((re.sub(r"\d+", "*", operator.name), operator.kind), []).append(index)
     rows = [
         CostlyOperator(
