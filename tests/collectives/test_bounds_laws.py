@@ -121,12 +121,13 @@ def test_circuits_set_twice_and_light_that_does_not_reach(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(("taps", "kind", "uses"), [(1, "all-to-all", 72), (2, "all-gather", 16), (2, "broadcast", 16)])
-def test_links_that_data_must_use(taps: int, kind: Kind, uses: int) -> None:
+@pytest.mark.parametrize("nbytes", [1e3, 1e6, 1e9])
+def test_links_that_data_must_use(taps: int, kind: Kind, uses: int, nbytes: float) -> None:
     """Blocks of an all-to-all pass floor(N²/4) links for every byte held in the end; tapped light passes N − 1."""
     fabric = wdm_ring(17, 3, multicast_taps=taps, conversion_time=1e-6)
-    bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 17, 1e9), fabric)}
+    bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 17, nbytes), fabric)}
     total = 2 * 17 * 3 * fabric.channel_bandwidth
-    expected = 1e-6 + fabric.neighbour_latency() + 1e9 * uses / total
+    expected = 1e-6 + fabric.neighbour_latency() + nbytes * uses / total
     assert bounds["the links that so few hops must use"] == pytest.approx(expected, rel=1e-12)
 
 
