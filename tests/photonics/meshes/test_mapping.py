@@ -88,6 +88,7 @@ def test_p_takes_the_mean_of_the_digits_and_t_gives_it_to_all() -> None:
     np.testing.assert_allclose(found, (digits[:, 0::2] * 4 + digits[:, 1::2]).mean(0))
     odd = preprocessing_matrix(2, 5, 3)  # the first group has one digit
     np.testing.assert_allclose(odd[:, :5] * 2, [[1, 0, 0, 0, 0], [0, 4, 1, 0, 0], [0, 0, 0, 4, 1]])
+    assert splitting_matrix(1, 3).tolist() == np.eye(3).tolist()
     split = splitting_matrix(3, 4)
     np.testing.assert_allclose(split.T @ split, np.eye(4), atol=1e-15)
     for matrix in (preprocessing_matrix(3, 6, 3), split):

@@ -85,8 +85,7 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
 @njit(cache=True)
 def first_places(lightpath: Column) -> Ints:
     """Place of the first row of each lightpath in an order by lightpath: [lightpath + 1]."""
-    paths = lightpath.max() + 1 if len(lightpath) else 0
-    place = np.zeros(paths + 1, np.int64)
+    place = np.zeros(lightpath.max() + 2 if len(lightpath) else 1, np.int64)
     for path in lightpath:
         place[path + 1] += 1
     return np.cumsum(place)
