@@ -149,7 +149,7 @@ def test_the_schema_knows_every_field_and_every_kind() -> None:
     document = schema()
     definitions, properties = document["$defs"], document["properties"]
     assert document["required"] == ["ranks", "accelerator", "fabric"]
-    consts = {definition["properties"].get("kind", {}).get("const") for definition in definitions.values()}
+    consts = {definition.get("properties", {}).get("kind", {}).get("const") for definition in definitions.values()}
     assert set(kinds()) <= consts
     wavelength = definitions["WdmRing"]["properties"]["wavelength_bandwidth"]
     assert {"number", "string"} == {entry["type"] for entry in wavelength["anyOf"]}

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lightloom.collectives.registry import Algorithm, admitted
 from lightloom.collectives.spec import KINDS, Collective
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.graph.edges import Edge
+from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.load import kinds
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
@@ -59,6 +61,8 @@ def _tier(draw: st.DrawFn, size: int, child: int, beneath: Tier | None) -> Tier:
     }
     if shape in ("torus", "mesh", "circuit-switch") and size % 2 == 0 and size > 2:
         fields |= {"size": None, "dims": (2, size // 2)}
+    if shape == "circuit-switch" and beneath is not None and beneath.shape in ("torus", "mesh"):
+        fields |= {"bandwidth": beneath.bandwidth, "ports": beneath.ports, "latency": None}
     if shape == "switch":
         fields["separate_rails"] = draw(st.booleans())
         if not fields["separate_rails"] or fields["through_switch"]:
@@ -78,6 +82,23 @@ def tier_fabrics(draw: st.DrawFn, largest: int = 40) -> Tiers:
 
 
 @st.composite
+def graphs(draw: st.DrawFn, largest: int = 40) -> Graph:
+    """Ranks and up to three switches on a random tree, with some more links."""
+    ranks = draw(st.integers(2, largest))
+    names: list[int | str] = [*range(ranks), *(f"switch {number}" for number in range(draw(st.integers(0, 3))))]
+    bandwidth = st.sampled_from([1e9, 8e9])
+    edges = [
+        Edge(name, names[draw(st.integers(0, place - 1))], draw(bandwidth), draw(st.none() | LATENCY))
+        for place, name in enumerate(names)
+        if place
+    ]
+    for _ in range(draw(st.integers(0, 5))):
+        one, other = draw(st.permutations(range(len(names))))[:2]
+        edges.append(Edge(names[one], names[other], draw(bandwidth)))
+    return Graph(ranks=ranks, edges=tuple(edges), hop_latency=draw(LATENCY))
+
+
+@st.composite
 def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
     kind = draw(st.sampled_from(sorted(set(kinds()) - {"damaged-wdm-ring"})))
     if kind == "wdm-ring":
@@ -87,6 +108,8 @@ def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
         size = draw(st.integers(1, 8))
         fields |= {"domain_size": size, "ranks": size * draw(st.integers(1 if size > 1 else 2, 5))}
         fields["domain_latency"] = draw(LATENCY)
+    if kind == "graph":
+        return draw(graphs(largest))
     if kind == "tiers":
         return draw(tier_fabrics(largest))
     if kind in ("mesh", "torus") and draw(st.booleans()):

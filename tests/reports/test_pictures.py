@@ -25,9 +25,14 @@ from lightloom.simulation.timeline import Interval, Timeline
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
 
+_FIELDS: dict[str, dict[str, object]] = {
+    "tiers": {"tiers": [{"shape": "switch", "size": 4, "bandwidth": 1e9}, {"shape": "ring", "bandwidth": 1e9}]},
+    "graph": {"edges": [[rank, "hub", 1e9] for rank in range(8)]},
+}
+
 
 def small(kind: str) -> Fabric:
-    return kinds()[kind].model_validate({"ranks": 8})
+    return kinds()[kind].model_validate({"ranks": 8, **_FIELDS.get(kind, {})})
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))

@@ -18,6 +18,7 @@ from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.graph.edges import with_edge_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
     part, links = _links(part, place)
-    fields = _fields(part, place, fabrics.description)
+    fields = with_edge_file(_fields(part, place, fabrics.description), place.folder)
     kinds = fabrics.kinds()
     kind = fields.get("kind")
     if kind is None:
@@ -152,7 +153,7 @@ def _laid_over(below: Any, value: Any, where: str) -> Any:
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    is_file = name.endswith((".yaml", ".yml"))
+    is_file = name.endswith((".yaml", ".yml", ".csv"))
     try:
         found = describe(str(place.folder / name) if is_file else name)
     except InputError as error:

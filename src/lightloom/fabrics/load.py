@@ -13,6 +13,8 @@ from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.graph.edges import read_edges, with_edge_file
+from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -30,6 +32,7 @@ _BUILT_IN: tuple[type[Fabric], ...] = (
     PacketSwitch,
     TwoTierSwitch,
     Tiers,
+    Graph,
     CircuitSwitch,
     OpticalAverager,
 )
@@ -50,12 +53,12 @@ def description(name: str) -> dict[str, Any]:
     """A catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
     kind = _plugin(name)
     if kind is None:
-        return read_yaml(_find(name))
+        return _read(_find(name))
     return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
 
 
 def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
-    """A fabric from the catalog or a YAML file, with ``ranks`` attached and single fields replaced.
+    """A fabric from the catalog, a YAML file or an edge list (CSV), with ``ranks`` attached and single fields replaced.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -64,7 +67,7 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
     if _plugin(name) is not None:
         return fabric_from({"kind": name}, ranks, settings, where=name)
     path = _find(name)
-    return fabric_from(read_yaml(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
+    return fabric_from(_read(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
@@ -82,6 +85,7 @@ def fabric_from(
 ) -> Fabric:
     """Build a fabric from the mapping that a YAML file holds."""
     fields = {key: value for key, value in data.items() if key != "description"} | dict(settings or {})
+    fields = with_edge_file(fields, Path())
     if ranks is not None:
         fields["ranks"] = ranks
     if "kind" not in fields:
@@ -97,8 +101,15 @@ def _plugin(name: str) -> type[Fabric] | None:
     return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
+def _read(path: Path) -> dict[str, Any]:
+    """The fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
+    if path.suffix == ".csv":
+        return {"kind": "graph", "edges": read_edges(path)}
+    return with_edge_file(read_yaml(path), path.parent)
+
+
 def _find(name: str) -> Path:
-    path = catalog_file(name, CATALOG)
+    path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("fabric", name, names())
     return path

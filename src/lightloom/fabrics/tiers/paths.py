@@ -25,7 +25,7 @@ def joining(levels: Sequence[Level], source: Ints, destination: Ints) -> Ints:
     return tier
 
 
-def _crossings(levels: Sequence[Level], source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
+def crossings(levels: Sequence[Level], source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
     """The tiers that transfers cross, outermost first: which transfers do, and between which ranks."""
     source, target = np.asarray(source, np.int64), np.asarray(destination, np.int64)
     for level in reversed(levels):
@@ -39,7 +39,7 @@ def footprint(levels: Sequence[Level], source: Ints, destination: Ints) -> Footp
     """The links of transfers; tiers of which a transfer takes at most one have their runs in the same columns."""
     columns: list[list[Ints]] = []
     first = 0
-    for level, crosses, gateway, target in _crossings(levels, source, destination):
+    for level, crosses, gateway, target in crossings(levels, source, destination):
         if crosses.any():
             runs = [run for run, _ in level.runs(gateway, target)]
             for number, run in enumerate(runs, first):
@@ -57,7 +57,7 @@ def footprint(levels: Sequence[Level], source: Ints, destination: Ints) -> Footp
 
 
 def _run_lengths(levels: Sequence[Level], source: Ints, destination: Ints) -> Iterator[tuple[Ints, float]]:
-    for level, crosses, gateway, target in _crossings(levels, source, destination):
+    for level, crosses, gateway, target in crossings(levels, source, destination):
         if crosses.any():
             for run, seconds in level.runs(gateway, target):
                 yield np.where(crosses, run.length, 0), seconds
