@@ -13,8 +13,8 @@ run: $(VENV)/installed  ## the main job on its default: ranking on the terminal,
 test: $(VENV)/installed-for-development  ## everything but the slow tests, warnings as errors
 	$(BIN)/python -m pytest --numprocesses auto
 
-test-slow: $(VENV)/installed-for-development  ## the slow tests alone
-	$(BIN)/python -m pytest -m slow
+test-slow: $(VENV)/installed-for-development  ## all tests, the slow ones too, with all random examples of each law
+	LIGHTLOOM_EXAMPLES=1 $(BIN)/python -m pytest -m 'slow or not slow' --numprocesses auto
 
 check: $(VENV)/installed-for-development  ## lint, format, types, layers
 	$(BIN)/ruff check .

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
+
+EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.4"))
+"""Share of each law's random examples that is drawn; ``make test-slow`` draws them all."""
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# Before NumPy and PyTorch are imported: as many processes run tests as there are cores, and threads that wait for cores
+# spin, so that small networks take ten times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if sys.dont_write_bytecode:
+    # Tests start processes that import the package: each of them would compile it anew.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if not Path("/dev/nvidiactl").exists():
     # Before anything imports Triton: without a GPU its kernels run in its interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache that the processes of a run share, so that tests neither read nor fill the user's."""
+    folder = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        own = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+        patch.setenv("LIGHTLOOM_CACHE", str(own / "lightloom-cache"))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,8 +52,43 @@ def little_effort() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than twenty."""
+    for law in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
+        stated: settings = law._hypothesis_internal_use_settings
+        count = max(round(EXAMPLES * stated.max_examples), min(20, stated.max_examples))
+        law._hypothesis_internal_use_settings = settings(stated, max_examples=count)
+
+
+_LONGEST = (
+    "tests/collectives/test_every_algorithm.py",
+    "tests/workloads/test_zoo.py",
+    "tests/planner/test_exact_search.py",
+    "tests/workloads/test_library_models.py",
+    "tests/parallelism/test_placement.py",
+    "tests/calibration/test_fit.py",
+    "tests/simulation/test_placed_step.py",
+    "launch",
+    "tests/examples/test_plugins.py",
+    "tests/reports/test_pictures.py",
+    "tests/sweeps/test_kills.py",
+    "tests/sweeps/test_dask.py",
+    "tests/training/runs/test_digits.py",
+)
+
+
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks."""
+    """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks.
+
+    The longest files come first, so that no process is left with one of them at the end; files that compile kernels and
+    files that do not take turns, and processes that are launched find the kernels compiled.
+    """
+
+    def _assign_work_unit(self, node: object) -> None:
+        longest = next((scope for scope in _LONGEST if scope in self.workqueue), None)
+        if longest is not None:
+            self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)

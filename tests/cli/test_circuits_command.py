@@ -47,7 +47,7 @@ def granted(document: dict[str, Any]) -> Circuits:
 
 
 @pytest.mark.parametrize("fabric", ["sip-ring", "circuit-switch"])
-@pytest.mark.parametrize("peers", [1, 4, 7])
+@pytest.mark.parametrize("peers", [1, 7])
 def test_circuits_exist_and_carry_everything(circuits: Command, tmp_path: Path, fabric: str, peers: int) -> None:
     matrix = random_traffic(8, peers, seed=peers)
     done = circuits(str(written(tmp_path, matrix)), "--fabric", fabric, "--set", "reconfiguration_time=25us", "--json")

@@ -122,7 +122,7 @@ def _held_against_the_optimum(name: str, kind: str, ranks: int, lag: int, pieces
     return asked, bound
 
 
-@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("lag", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FABRICS)
 def test_the_bound_never_exceeds_the_exhaustive_optimum(name: str, kind: str, lag: int) -> None:

@@ -37,12 +37,15 @@ def small(kind: str) -> Fabric:
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
 def test_every_admitted_schedule_is_drawn(kind: str) -> None:
-    fabric = small(kind)
+    """Each algorithm's for one collective, and some algorithm's for each collective."""
+    fabric, drawn = small(kind), set[str]()
     for what in KINDS:
         for algorithm in admitted(what, fabric):
             schedule = build(algorithm, Collective(what, 8, 1e6), fabric)  # type: ignore[arg-type]
-            assert wavelength_map(schedule, fabric).axes
             assert f"{algorithm.name} runs" in wavelength_caption(schedule, fabric)
+            if algorithm.name not in drawn or what not in drawn:
+                assert wavelength_map(schedule, fabric).axes
+            drawn |= {algorithm.name, what}
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))

@@ -115,6 +115,12 @@ def timm_model(model: str, size: int = 64, **options: Any) -> Example:
     return Example(library("timm").create_model(model, **options).train(), images(size))
 
 
+def convnext() -> Example:
+    """Two stages of ``torchvision``'s ConvNeXt."""
+    block = library("torchvision.models.convnext").CNBlockConfig
+    return vision("ConvNeXt", block_setting=[block(32, 64, 2), block(64, None, 1)], stochastic_depth_prob=0.1)
+
+
 class Recurrent(nn.Module):
     """Two bidirectional LSTM layers over embedded tokens."""
 
@@ -215,10 +221,20 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "dlrm": lambda: Example(Dlrm(), (torch.zeros(BATCH, 13), torch.zeros(BATCH, 3, 4, dtype=torch.long))),
     "torchvision-resnet50": lambda: vision("resnet50"),
     "torchvision-efficientnet": lambda: vision("efficientnet_b0"),
-    "torchvision-swin": lambda: vision("swin_t"),
-    "torchvision-convnext": lambda: vision("convnext_tiny"),
-    "torchvision-vit": lambda: vision("vit_b_32", 224),
-    "timm-deit": lambda: timm_model("deit_tiny_patch16_224", 224, depth=4),
+    "torchvision-swin": lambda: vision(
+        "SwinTransformer",
+        patch_size=[4, 4],
+        embed_dim=48,
+        depths=[2, 2],
+        num_heads=[3, 6],
+        window_size=[7, 7],
+        stochastic_depth_prob=0.2,
+    ),
+    "torchvision-convnext": convnext,
+    "torchvision-vit": lambda: vision(
+        "VisionTransformer", 64, image_size=64, patch_size=32, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=128
+    ),
+    "timm-deit": lambda: timm_model("deit_tiny_patch16_224", 224, depth=2),
     "timm-mixer": lambda: timm_model("mixer_s32_224", 224),
     "timm-poolformer": lambda: timm_model("poolformer_s12"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -40,6 +41,12 @@ def traced(name: str, example: Example) -> ComputeGraph:
     return trace(example.module, example.inputs, batch=BATCH, name=name)
 
 
+@cache
+def graph_of(name: str) -> ComputeGraph:
+    """The graph of an example that is not needed otherwise."""
+    return traced(name, built(name))
+
+
 def counted(example: Example, *, backward: bool = False) -> int:
     """FLOPs of a pass by PyTorch's counter; grouped products take bfloat16 alone, and are none to it."""
     module: Any = example.module.to(torch.bfloat16) if example.omitted else example.module
@@ -55,8 +62,7 @@ def counted(example: Example, *, backward: bool = False) -> int:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_parameters_and_flops(name: str) -> None:
-    example = built(name)
-    graph = traced(name, example)
+    example, graph = built(name), graph_of(name)
     assert graph.parameters + graph.unused_parameters == sum(p.numel() for p in example.module.parameters())
     products = sum(operator.forward_flops for operator in graph.operators if operator.kind in TENSOR_KINDS)
     assert products == counted(example) + example.omitted
@@ -68,19 +74,17 @@ def test_parameters_and_flops(name: str) -> None:
 
 @pytest.mark.parametrize("name", KEEPERS)
 def test_activations(name: str) -> None:
-    example = built(name)
-    graph = traced(name, example)
+    example, graph = built(name), graph_of(name)
     assert graph.saved_bytes == pytest.approx(bytes_kept(example.module, example.inputs), rel=0.15)
 
 
 @pytest.mark.parametrize("name", ["llama-checkpointed", "gpt2-mask-checkpointed"])
 def test_checkpointed_models_compute_their_blocks_again(name: str) -> None:
-    example = built(name)
-    graph = traced(name, example)
+    example, graph = built(name), graph_of(name)
     products = [operator for operator in graph.operators if operator.kind in TENSOR_KINDS]
     assert sum(operator.backward_flops for operator in products) == counted(example, backward=True)
     assert len({operator.checkpoint for operator in products} - {""}) == 2
-    plain = traced(name, built("llama-labels" if "llama" in name else "gpt2"))
+    plain = graph_of("llama-labels" if "llama" in name else "gpt2")
     assert graph.saved_bytes < 0.75 * plain.saved_bytes
 
 

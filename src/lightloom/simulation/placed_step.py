@@ -200,7 +200,7 @@ class _Run:
         from lightloom.simulation import _placed_kernels as kernels
 
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
-        until = max(until, self._now)
+        until, rate = max(until, self._now), np.ascontiguousarray(rate)
         done: bool = kernels.advance(self._work.nodes, self.state, self._devices, self._now, until, rate, dark)
         self._now = until
         if until < np.inf:

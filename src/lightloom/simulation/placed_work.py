@@ -131,7 +131,8 @@ class _Builder:
         from lightloom.simulation._placed_kernels import parcels
 
         balanced, device = self._plan.balanced, self._device
-        parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, balanced.content, device, self._plan.k)
+        content = np.ascontiguousarray(balanced.content)
+        parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)
         local, remote = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
         self._pairs += [
             (self.forward[balanced.parent[local]], self.forward[reader[local]]),

@@ -56,15 +56,14 @@ def test_all_ranks_say_who_brings_something_else(laws: list[dict[str, Any]]) -> 
 
 
 def test_what_cannot_be_executed_is_refused(laws: list[dict[str, Any]]) -> None:
-    for said in found(laws, "refusals"):
-        assert [text.split(":")[0] for text in said] == [
-            "a schedule for 3 ranks in a group of 4",
-            "in-network adds up inside a switch",
-            "5 values to reduce-scatter",
-            "a torch.strided tensor of torch.complex64 on cpu",
-            "a schedule of reduce-scatter",
-            "ranks of this schedule add up in different orders",
-        ]
+    assert [text.split(":")[0] for text in found(laws, "refusals")[0]] == [
+        "a schedule for 3 ranks in a group of 4",
+        "in-network adds up inside a switch",
+        "5 values to reduce-scatter",
+        "a torch.strided tensor of torch.complex64 on cpu",
+        "a schedule of reduce-scatter",
+        "ranks of this schedule add up in different orders",
+    ]
 
 
 def test_a_rank_that_does_not_come_is_named(laws: list[dict[str, Any]]) -> None:

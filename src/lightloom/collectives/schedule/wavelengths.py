@@ -95,7 +95,8 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
     from lightloom.collectives.schedule import _colour_kernels as kernels
 
     colour = np.empty(int(count.sum()), np.int64)
-    used = kernels.sweep(np.lexsort((end, start)), start, end, count, colour, nodes)
+    ends = (column.astype(np.int64, copy=False) for column in (start, end))
+    used = kernels.sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
     return colour, int(used)
 
 
