@@ -9,7 +9,7 @@ import pytest
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.costly import costly_operators
 from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.plans import PlanSearch, sequence_length
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from tests.planner.jobs import cluster, transformer
@@ -67,3 +67,13 @@ def test_the_document_tells_time_by_rank(staged: PlanSearch) -> None:
     assert row["tokens_per_second_per_rank"] == pytest.approx(row["samples_per_second"] * tokens / 4)
     assert row["hardware_flops_utilization"] > row["model_flops_utilization"]
     assert len(document["costliest_operators"]) == 10
+
+
+def test_tokens_of_a_sample_are_those_of_the_longest_sequence_that_attends() -> None:
+    """An encoder and a decoder may see sequences of two lengths."""
+    plain = transformer(1)
+    sizes = [{"sequence": 5}, {"sequence": 9}, {"sequence": 2}, {}]
+    (attention,) = (operator for operator in plain.operators if operator.kind == "attention")
+    several = tuple(replace(attention, name=f"a{n}", inputs=(), dimensions=each) for n, each in enumerate(sizes))
+    assert sequence_length(replace(plain, operators=several)) == 9
+    assert sequence_length(replace(plain, operators=several[3:])) is None
