@@ -158,7 +158,6 @@ def forward_pass(
         state.free[to] = state.end[x]
         _move(problem, state, x, to)
         if stuck:
-            state.moves[1] += 1
             state.pending[x] = True
             _mark_neighbours(problem, state, x)
             if not settle(problem, state, step, rounds):

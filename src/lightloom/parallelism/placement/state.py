@@ -55,7 +55,7 @@ class PlacementState(NamedTuple):
     pending: Mask
     """[sub-operators] whether the repair must look at it."""
     moves: Ints
-    """Moves of the repair, and repairs."""
+    """[1] moves of the repair."""
     reached: Ints
     """[devices] scratch space, 0 between calls."""
     votes: Ints
