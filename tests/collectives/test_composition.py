@@ -24,6 +24,7 @@ from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.mesh import Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
@@ -68,10 +69,16 @@ def test_every_kind_on_every_axes_is_right_folded_and_unfolded(kind: Kind, axes:
 
 
 @st.composite
-def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], list[Phase]]:
-    """Any valid phases, in any order of axes and by any flat algorithms."""
+def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], list[list[Phase]]]:
+    """Any valid phases, in any order of axes and by any flat algorithms, in one lane or two."""
     axes = draw(st.sampled_from(AXES))
     kind: Kind = draw(st.sampled_from(KINDS))
+    lanes = [_lane(draw, axes, kind) for _ in range(draw(st.integers(1, 2)))]
+    fabric = draw(st.sampled_from([two_tiers(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
+    return Collective(kind, prod(axes), draw(st.sampled_from([0.0, 1e3, 1e6, 1e9]))), fabric, axes, lanes
+
+
+def _lane(draw: st.DrawFn, axes: tuple[int, ...], kind: Kind) -> list[Phase]:
     algorithm = {one: st.sampled_from(names).map(find) for one, names in FLAT.items()}
     whole = [axis for axis in range(len(axes)) if kind == "all-reduce" and draw(st.booleans())]
     order = draw(st.permutations(range(len(axes))))
@@ -85,17 +92,18 @@ def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], 
         phases += [Phase("all-gather", axis, draw(algorithm["all-gather"])) for axis in gathered]
     else:
         phases = [Phase(kind, axis, draw(algorithm[kind])) for axis in order]
-    fabric = draw(st.sampled_from([two_tiers(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
-    return Collective(kind, prod(axes), draw(st.sampled_from([0.0, 1e3, 1e6, 1e9]))), fabric, axes, phases
+    return phases
 
 
-@given(compositions(), st.sampled_from([1, 2, 5]))
+@given(compositions(), st.sampled_from([1, 2, 5]), st.sampled_from([None, 1]))
 @settings(max_examples=40, deadline=None)
 def test_any_composition_is_right_and_costs_what_its_rows_cost(
-    composition: tuple[Collective, Fabric, tuple[int, ...], list[Phase]], pieces: int
+    composition: tuple[Collective, Fabric, tuple[int, ...], list[list[Phase]]], pieces: int, interval: int | None
 ) -> None:
-    collective, fabric, axes, phases = composition
-    schedule = lower("drawn", collective, fabric, axes, phases).in_pieces(pieces)
+    collective, fabric, axes, lanes = composition
+    schedule = lower("drawn", collective, fabric, axes, *lanes)
+    at_once = schedule.steps <= 64
+    schedule = schedule.in_pieces(pieces, interval if at_once else None)
     verify(schedule, fabric)
     price, _ = costed(schedule, fabric)
     plain = schedule.unfolded(1)
@@ -183,12 +191,19 @@ def test_phases_that_do_not_serve_the_collective_are_refused() -> None:
     assert find("hierarchical").refusal("all-reduce", PacketSwitch(ranks=12)) is not None
 
 
-def test_a_torus_is_served_row_by_row_and_column_by_column() -> None:
+def test_a_torus_is_served_along_both_axes_at_once() -> None:
     fabric = Torus(ranks=16, hop_latency=1e-7)
     assert [axis.size for axis in fabric.axes] == [4, 4]
-    for kind in KINDS:
-        if find("hierarchical").refusal(kind, fabric) is None:
-            evaluate(find("hierarchical"), Collective(kind, 16, 1e7), fabric)  # type: ignore[arg-type]
+    for kind in ("all-gather", "reduce-scatter", "all-reduce"):
+        evaluation = evaluate(find("hierarchical"), Collective(kind, 16, 1e9), fabric)
+        assert evaluation.cost.time < 1.001 * evaluation.bound.time
+
+
+def test_rails_that_spines_join_without_loss_are_one_axis() -> None:
+    pod = load_fabric("dgx-h100-superpod", ranks=512)
+    evaluation = evaluate(find("hierarchical"), Collective("all-reduce", 512, 1e9), pod)
+    assert evaluation.schedule.notes[1] == "all-reduce in groups of 64 ranks, 8 apart, by one-stage"
+    assert evaluation.cost.time < 1.1 * evaluation.bound.time
 
 
 def test_a_folded_pipeline_reads_as_it_was_written() -> None:

@@ -23,9 +23,6 @@ from lightloom.core.arrays import Column, Ints, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
-_SHORT = 2
-"""Steps of phases short enough that a new piece begins in every step."""
-
 
 class _Flat(NamedTuple):
     """A flat schedule, rows in the order of their steps: arrays [row]."""
@@ -61,45 +58,63 @@ class _Layout:
     place: Mapping[int, int]
     """Chunks from one share of an axis to the next, by axis; of destinations, in an all-to-all."""
     parts: int
-    """Chunks of a share of all axes."""
+    """Chunks of a lane's part of a share of all axes."""
+    lanes: int
     folded: bool
 
     @property
     def chunks(self) -> int:
-        return self.parts * prod(self.sizes[axis] for axis in self.place) ** (2 if self.kind == "all-to-all" else 1)
+        return (
+            self.lanes
+            * self.parts
+            * prod(self.sizes[axis] for axis in self.place) ** (2 if self.kind == "all-to-all" else 1)
+        )
 
 
-def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], phases: Sequence[Phase]) -> Schedule:
+def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:
     """The schedule of these phases, a pipeline of one piece, not yet verified.
+
+    With several lanes each carries an equal part of the data through phases of its own, all at once: along other axes,
+    for example, so that the links of all of them are used.
 
     Raises:
         ConfigError: the phases do not serve the collective.
         UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
     """
-    check_phases(collective.kind, collective.ranks, sizes, phases)
+    for phases in lanes:
+        check_phases(collective.kind, collective.ranks, sizes, phases)
     if fabric.exclusive:
         raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
-    flats = [_flat(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
-    layout = _layout(collective.kind, sizes, phases, flats)
-    begins, interval, steps = _timing(phases, flats)
+    flats = [
+        [_flat(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
+        for phases in lanes
+    ]
+    layout = _layout(collective.kind, sizes, lanes, flats)
+    begins = [np.cumsum([0, *(flat.steps for flat in own)]) for own in flats]
     parts: list[Rows] = []
     paths = 0
-    for number, (phase, flat) in enumerate(zip(phases, flats, strict=True)):
-        rows = _phase_rows(phase, flat, layout, phases[:number])
-        parts.append(rows._replace(step=rows.step + begins[number], lightpath=rows.lightpath + paths))
-        paths += int(rows.lightpath.max()) + 1
+    for lane, phases in enumerate(lanes):
+        for number, phase in enumerate(phases):
+            rows = _phase_rows(phase, flats[lane][number], layout, phases[:number], lane)
+            parts.append(rows._replace(step=rows.step + begins[lane][number], lightpath=rows.lightpath + paths))
+            paths += int(rows.lightpath.max()) + 1
     rows = joined(parts)
     rows = rows._replace(route=fabric.route(rows.source.astype(np.int64), rows.destination.astype(np.int64)))
-    schedule = assemble(name, collective, fabric, rows, chunks=layout.chunks, steps=steps)
+    schedule = assemble(
+        name, collective, fabric, rows, chunks=layout.chunks, steps=max(int(begin[-1]) for begin in begins)
+    )
     period = collective.ranks // sizes[-1]
     folding = Folding(period, np.zeros((sizes[-1], 0), np.int32)) if layout.folded else None
-    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, phases))
+    interval = max(flat.steps for own in flats for flat in own)
+    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, lanes))
 
 
-def _notes(sizes: Sequence[int], phases: Sequence[Phase]) -> tuple[str, ...]:
+def _notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str, ...]:
     apart = strides(sizes)
     return tuple(
-        f"{phase.kind} in groups of {sizes[phase.axis]} ranks, {apart[phase.axis]} apart, by {phase.algorithm.name}"
+        ("" if len(lanes) == 1 else f"part {lane + 1} of {len(lanes)}: ")
+        + f"{phase.kind} in groups of {sizes[phase.axis]} ranks, {apart[phase.axis]} apart, by {phase.algorithm.name}"
+        for lane, phases in enumerate(lanes)
         for phase in phases
     )
 
@@ -133,31 +148,25 @@ def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: 
     return nbytes / prod(sizes[axis] for axis in scattered)
 
 
-def _layout(kind: str, sizes: Sequence[int], phases: Sequence[Phase], flats: Sequence[_Flat]) -> _Layout:
-    axes = range(len(sizes))
+def _layout(
+    kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[_Flat]]
+) -> _Layout:
+    pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
     if kind in ROOTED:
-        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for flat in flats)), False)
-    whole = {
-        phase.axis
-        for phase, flat in zip(phases, flats, strict=True)
-        if phase.kind == "all-reduce" and flat.chunks % sizes[phase.axis]
-    }
-    shared = [axis for axis in axes if axis not in whole]
-    parts = lcm(
-        *(flat.chunks // _shares(phase, sizes, phase.axis in whole) for phase, flat in zip(phases, flats, strict=True))
-    )
-    place = {axis: parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
+        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), False)
+    shared = sorted({phase.axis for phase, flat in pairs if _shares(phase, sizes, flat) > 1})
+    parts = lcm(*(flat.chunks // _shares(phase, sizes, flat) for phase, flat in pairs))
+    place = {axis: len(lanes) * parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
     outer = [
-        _same_from_everywhere(phase.kind, flat, sizes[-1])
-        for phase, flat in zip(phases, flats, strict=True)
-        if phase.axis == axes[-1]
+        _same_from_everywhere(phase.kind, flat, sizes[-1]) for phase, flat in pairs if phase.axis == len(sizes) - 1
     ]
-    return _Layout(kind, sizes, place, parts, folded=not whole and len(sizes) > 1 and all(outer))
+    return _Layout(kind, sizes, place, parts, len(lanes), folded=len(shared) == len(sizes) > 1 and all(outer))
 
 
-def _shares(phase: Phase, sizes: Sequence[int], whole: bool) -> int:
-    """Shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall."""
-    if whole:
+def _shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
+    """Shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1 where it moves
+    the data as a whole."""
+    if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
 
@@ -184,27 +193,8 @@ def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
     return bool(np.all(counts == counts[0]) and np.all(ordered.reshape(ranks, -1) == ordered[: counts[0]]))
 
 
-def _timing(phases: Sequence[Phase], flats: Sequence[_Flat]) -> tuple[list[int], int, int]:
-    """First step of each phase, steps from piece to piece, and steps of a piece.
-
-    Where phases are short, a new piece begins in each step. Else every phase has a window as long as the longest, and
-    phases along the same axis, which use the same links, take different parts of their windows where they fit.
-    """
-    lengths = [flat.steps for flat in flats]
-    if max(lengths) <= _SHORT:
-        ends = np.cumsum(lengths).tolist()
-        return [end - length for end, length in zip(ends, lengths, strict=True)], 1, ends[-1]
-    interval, taken = max(lengths), dict.fromkeys((phase.axis for phase in phases), 0)
-    begins: list[int] = []
-    for window, (phase, length) in enumerate(zip(phases, lengths, strict=True)):
-        offset = taken[phase.axis] if taken[phase.axis] + length <= interval else 0
-        taken[phase.axis] = offset + length
-        begins.append(window * interval + offset)
-    return begins, interval, begins[-1] + lengths[-1]
-
-
-def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase]) -> Rows:
-    """The rows of a phase in all groups, or in those of the first period: [flat row, group, free shares, parts]."""
+def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
+    """Rows of a phase of a lane in all groups, or those of the first period: [flat row, group, free shares, parts]."""
     sizes, apart = layout.sizes, strides(layout.sizes)
     axis, outer = phase.axis, len(sizes) - 1
     if layout.folded and axis == outer:
@@ -214,15 +204,18 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
     groups = np.indices(active).reshape(len(others), -1) if others else np.zeros((0, 1), np.int64)
     base = sum((groups[i] * apart[other] for i, other in enumerate(others)), np.zeros(groups.shape[1], np.int64))
     held, free = _shares_of_groups(layout, phase, others, groups, before)
-    part = flat.chunks // _shares(phase, sizes, axis not in layout.place)
-    inner = np.arange(layout.parts // part)
+    shares = _shares(phase, sizes, flat)
+    if shares == 1 and axis in layout.place:
+        free = (free[:, None] + np.arange(sizes[axis]) * layout.place[axis]).ravel()
+    part = flat.chunks // shares
+    inner = np.arange(layout.parts // part) + lane * layout.parts
     shape = (len(flat.step), len(base), len(free), len(inner))
 
     def rows(columns: Ints) -> Ints:
         spread: Ints = np.broadcast_to(columns, shape).ravel()
         return spread
 
-    chunk = _flat_chunks(layout, phase, flat, part)[:, None, None, None] + held[:, None, None] + free[:, None] + inner
+    chunk = _flat_chunks(layout, phase, flat, shares)[:, None, None, None] + held[:, None, None] + free[:, None] + inner
     at = (slice(None), None, None, None)
     zeros = np.zeros(prod(shape), np.int8)
     return Rows(
@@ -278,15 +271,13 @@ def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
     return bool(along) and along[-1] == "reduce-scatter"
 
 
-def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, part: int) -> Ints:
+def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, shares: int) -> Ints:
     """First chunk of each flat row's share of the axis and part: [flat row]."""
-    inner = layout.parts // part
+    part = flat.chunks // shares
     share, number = np.divmod(flat.chunk.astype(np.int64), part)
-    if phase.axis not in layout.place:
-        return flat.chunk.astype(np.int64) * inner
-    place = layout.place[phase.axis]
     if phase.kind == "all-to-all":
         source, share = np.divmod(share, layout.sizes[phase.axis])
         share = share + source * prod(layout.sizes)
-    chunk: Ints = share * place + number * inner
+    place = layout.place[phase.axis] if shares > 1 else 0
+    chunk: Ints = share * place + number * (layout.parts // part)
     return chunk

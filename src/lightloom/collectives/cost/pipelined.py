@@ -8,10 +8,14 @@ every residue t and every run of places; then any number of pieces and any size 
     a  b  c  d                                     0 | 0 1 | 0 1 2 | 1 2 3 | 2 3 | 3
        a  b  c  d
           a  b  c  d
+
+Pieces may follow each other at the interval that the schedule states, or at once: the first has fewer steps under way,
+so that fewer pieces do, the second leaves no link idle that any step could use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,20 +28,26 @@ _BLOCK = 1 << 18
 PIECES = tuple(sorted({1 << k for k in range(11)} | {3 << k for k in range(9)}))
 """Numbers of pieces that are compared: 1, 2, 3, 4, 6, 8, 12, ... 1024."""
 _MOST_CHUNKS = 1 << 31
+_MOST_AT_ONCE = 64
+"""Most steps of a piece that all may be under way at once."""
 
 
 class StepLoads(NamedTuple):
+    """Loads of a schedule, for each interval at which its pieces may follow each other."""
+
+    options: tuple[IntervalLoads, ...]
+    crossings: float
+    """Links that chunks cross, of all ranks and of one piece."""
+
+
+class IntervalLoads(NamedTuple):
     """Seconds of steps that hold places ``first`` to ``last``: arrays [residue, first, last]."""
 
     interval: int
-    steps: int
-    """Steps of the first piece."""
     seconds_per_byte: Floats
     """Seconds for which the busiest link is busy, a byte of a chunk."""
     latency: Floats
     """Seconds of the longest delay."""
-    crossings: float
-    """Links that chunks cross, of all ranks and of one piece."""
 
 
 class _Transfers(NamedTuple):
@@ -53,29 +63,32 @@ class _Transfers(NamedTuple):
 def step_loads(schedule: Schedule, fabric: Fabric) -> StepLoads:
     """The loads of a schedule of steps in order on a packet fabric, folded or not."""
     piece = schedule.first_piece()
-    interval = piece.steps if schedule.pipeline is None else schedule.pipeline.interval
     transfers = _transfers(piece)
-    places = -(-piece.steps // interval)
-    shape = (interval, places, places)
-    seconds, latency, crossings = np.zeros(shape), np.zeros(shape), 0.0
-    bandwidth = fabric.link_bandwidth()
     begins = np.searchsorted(transfers.step, np.arange(piece.steps + 1))
-    nothing = _Load(np.zeros(fabric.links), 0.0, 0)
-    known: dict[bytes, _Load] = {b"": nothing}
+    known: dict[bytes, _Load] = {b"": _Load(np.zeros(fabric.links), 0.0, 0)}
+    keys = []
+    for step in range(piece.steps):
+        own = _Transfers(*(column[begins[step] : begins[step + 1]] for column in transfers))
+        keys.append(b"".join(column.tobytes() for column in own[1:]))
+        if keys[-1] not in known:
+            known[keys[-1]] = _load(own, piece, fabric)
+    loads = [known[key] for key in keys]
+    intervals = {piece.steps} if schedule.pipeline is None else {schedule.pipeline.interval}
+    if schedule.pipeline is not None and piece.steps <= _MOST_AT_ONCE:
+        intervals.add(1)
+    options = tuple(_with_interval(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals))
+    return StepLoads(options, float(sum(load.crossings for load in loads)))
+
+
+def _with_interval(loads: Sequence[_Load], interval: int, bandwidth: Floats) -> IntervalLoads:
+    places = -(-len(loads) // interval)
+    nothing = _Load(np.zeros(len(bandwidth)), 0.0, 0)
+    runs = []
     for residue in range(interval):
-        loads = []
-        for step in range(residue, piece.steps, interval):
-            own = _Transfers(*(column[begins[step] : begins[step + 1]] for column in transfers))
-            key = b"".join(column.tobytes() for column in own[1:])
-            if key not in known:
-                known[key] = _load(own, piece, fabric)
-            loads.append(known[key])
-        crossings += sum(load.crossings for load in loads)
-        loads += [nothing] * (places - len(loads))
-        seconds[residue], latency[residue] = _runs(
-            np.array([load.chunks for load in loads]), np.array([load.delay for load in loads]), bandwidth
-        )
-    return StepLoads(interval, piece.steps, seconds, latency, crossings)
+        own = [*loads[residue::interval], *[nothing] * places][:places]
+        runs.append(_runs(np.array([load.chunks for load in own]), np.array([load.delay for load in own]), bandwidth))
+    seconds, latency = (np.array(part) for part in zip(*runs, strict=True))
+    return IntervalLoads(interval, seconds, latency)
 
 
 def _transfers(piece: Schedule) -> _Transfers:
@@ -142,23 +155,30 @@ def _runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Flo
 
 def slot_seconds(loads: StepLoads, schedule: Schedule) -> Floats:
     """Seconds of each step of the schedule, of its size and in its pieces: [step]."""
+    interval = loads.options[0].interval if schedule.pipeline is None else schedule.pipeline.interval
+    return _slots(next(option for option in loads.options if option.interval == interval), schedule)
+
+
+def _slots(loads: IntervalLoads, schedule: Schedule) -> Floats:
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
-    seconds = np.zeros(schedule.steps)
     places = loads.latency.shape[1]
     turn = np.arange(places + pieces - 1)
     first, last = np.maximum(turn - pieces + 1, 0), np.minimum(turn, places - 1)
-    for residue in range(loads.interval):
-        slots = loads.seconds_per_byte[residue, first, last] * schedule.chunk_nbytes
-        slots += loads.latency[residue, first, last]
-        steps = residue + turn * loads.interval
-        within = steps < schedule.steps
-        seconds[steps[within]] = slots[within]
-    return seconds
+    slots: Floats = loads.seconds_per_byte[:, first, last] * schedule.chunk_nbytes + loads.latency[:, first, last]
+    return slots.T.ravel()[: schedule.steps]
 
 
 def in_best_pieces(schedule: Schedule, loads: StepLoads) -> Schedule:
-    """The pipeline in the number of pieces that takes the least time at its size."""
+    """The pipeline in the number of pieces, and at the interval, that take the least time at its size."""
     assert schedule.pipeline is not None
     chunks = schedule.chunks // schedule.pipeline.pieces
-    options = [schedule.in_pieces(pieces) for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
-    return min(options, key=lambda option: float(slot_seconds(loads, option).sum()))
+    options = [
+        (float(_slots(loads_of_option, option).sum()), number, option)
+        for number, (loads_of_option, option) in enumerate(
+            (option, schedule.in_pieces(pieces, option.interval))
+            for option in loads.options
+            for pieces in PIECES
+            if chunks * pieces < _MOST_CHUNKS
+        )
+    ]
+    return min(options)[-1]

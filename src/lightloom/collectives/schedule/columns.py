@@ -65,6 +65,11 @@ class Pipeline:
     interval: int
     """Steps from piece to piece."""
 
+    @property
+    def delay(self) -> int:
+        """Steps from the first piece to the last."""
+        return (self.pieces - 1) * self.interval
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
@@ -157,20 +162,21 @@ class Schedule:
         rows |= {"lightpath": path, "step": np.zeros(len(first), np.int32)}
         return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
 
-    def in_pieces(self, pieces: int) -> Schedule:
-        """The same movement with the data cut into so many pieces that follow each other.
+    def in_pieces(self, pieces: int, interval: int | None = None) -> Schedule:
+        """The same movement with the data cut into so many pieces, which follow each other at the interval that they
+        have or another.
 
         Raises:
             ValueError: the schedule is no pipeline.
         """
         if self.pipeline is None:
             raise ValueError(f"{self.algorithm} is no pipeline: expected rows of one piece")
-        before, interval = self.pipeline.pieces, self.pipeline.interval
+        before, after = self.pipeline, Pipeline(pieces, interval or self.pipeline.interval)
         return replace(
             self,
-            chunks=self.chunks // before * pieces,
-            steps=self.steps + (pieces - before) * interval,
-            pipeline=Pipeline(pieces, interval),
+            chunks=self.chunks // before.pieces * pieces,
+            steps=self.steps - before.delay + after.delay,
+            pipeline=after,
         )
 
     def first_piece(self) -> Schedule:

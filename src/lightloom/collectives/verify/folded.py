@@ -36,7 +36,7 @@ def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
             f"{schedule.chunks} chunks in {pipeline.pieces} pieces, {pipeline.interval} steps apart: expected a "
             "divisor of the chunks, and at least one step"
         )
-    if schedule.steps <= (pipeline.pieces - 1) * pipeline.interval:
+    if schedule.steps <= pipeline.delay:
         raise VerificationError(
             f"{pipeline.pieces} pieces, {pipeline.interval} steps apart, do not end in {schedule.steps} steps"
         )
