@@ -102,4 +102,4 @@ def test_the_command_fits_links(
     assert "base_latency" in out.read_text()
     refused = run(monkeypatch, capsys, "calibrate", "--accelerator", "a100")
     assert refused.code == 2
-    assert "one of the two" in refused.err
+    assert "one of the three" in refused.err

@@ -143,7 +143,7 @@ def _judged(
         rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
         if only is not None and name != only:
             raise ConfigError(
-                f"{steps.name}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
+                f"{steps.file}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
                 f"the calibration is of {only!r}"
             )
         machine = load_accelerator(name)

@@ -31,17 +31,22 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], N
         advance: told after each fit.
 
     Raises:
-        ConfigError: a row is of another accelerator, or there are fewer than four.
+        ConfigError: the accelerator is calibrated already, a row is of another one, or there are fewer than four.
     """
+    machine = load_accelerator(accelerator)
+    if machine.calibration is not None:
+        raise ConfigError(
+            f"accelerator {accelerator!r} is calibrated already: expected {machine.calibration.accelerator!r}, from "
+            "whose priors a calibration starts"
+        )
     for number, step in enumerate(steps.steps, 1):
         if step.accelerator != accelerator:
             raise ConfigError(
-                f"{steps.name}, row {number} ({step.row}): column 'accelerator': {step.accelerator!r}: "
+                f"{steps.file}, row {number} ({step.row}): column 'accelerator': {step.accelerator!r}: "
                 f"expected {accelerator!r}, which is calibrated"
             )
     if len(steps) < LEAST_ROWS:
-        raise ConfigError(f"{steps.name}: {len(steps)} rows: expected at least {LEAST_ROWS} to calibrate on")
-    machine = load_accelerator(accelerator)
+        raise ConfigError(f"{steps.file}: {len(steps)} rows: expected at least {LEAST_ROWS} to calibrate on")
     priors = priors_of(machine)
     jobs = jobs_of(steps.steps, machine)
     fitted = fit(jobs, priors)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lightloom.calibration.measured import measured_file, read_measured, read_table
 from lightloom.collectives.spec import Kind
@@ -47,6 +47,12 @@ class MeasuredCollective(Config):
     time_us: Annotated[float, Field(gt=0)]
     """Duration of the collective, in microseconds."""
 
+    @model_validator(mode="after")
+    def _nodes_have_gpus(self) -> Self:
+        if self.gpus < self.nodes:
+            raise ValueError(f"column 'nodes': {self.nodes}: expected at most gpus, {self.gpus}")
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCollectives:
@@ -72,9 +78,13 @@ def read_collectives(
     """
     path = measured_file(name)
     text, digest = read_measured(path)
+    if gpus is not None and gpus < 2:
+        raise ConfigError(f"--gpus {gpus}: expected at least 2 for a collective")
     if text.startswith(_SIZES_OF_CSV):
         rows = list(_csv_of_sizes(text, path, gpus, collective))
     elif text.startswith("nodes,") or "," in text.split("\n", 1)[0]:
+        if gpus is not None:
+            raise ConfigError(f"--gpus {gpus}: {path} states the GPUs of each row in column 'gpus': expected no --gpus")
         rows = read_table(text, MeasuredCollective, path)
     else:
         rows = list(_printed(text, path, gpus, collective))
@@ -118,6 +128,9 @@ def _printed(text: str, path: Path, gpus: int | None, collective: Kind) -> Itera
     ranks = len(hosts) or gpus
     if ranks is None:
         raise ConfigError(f"{path}: no '#  Rank' lines that say the number of GPUs: give it with --gpus")
+    if ranks < 2 or gpus not in (None, ranks):
+        expected = "at least 2" if gpus is None else f"the {gpus} of --gpus"
+        raise ConfigError(f"{path}: {ranks} lines '# Rank', one for each GPU: expected {expected}")
     named = [kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text)]
     kind = named[0] if named else collective
     for number, line in enumerate(text.splitlines(), 1):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from lightloom.accelerators.calibrated import CalibratedParameter, Calibration
+from lightloom.accelerators.calibrated import CalibratedParameter, Calibration, is_calibration
 from lightloom.accelerators.load import CATALOG
 from lightloom.calibration.fit import Fit
 from lightloom.calibration.priors import Priors
@@ -83,5 +83,8 @@ def read_calibration(path: Path) -> Calibration:
         ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
     """
     file = catalog_file(str(path), CATALOG) or path
-    calibration: Calibration = validate(Calibration, read_yaml(file), str(path))
+    fields = read_yaml(file)
+    if not is_calibration(fields):
+        raise ConfigError(f"{path}: no calibration: expected a file that `lightloom calibrate` wrote")
+    calibration: Calibration = validate(Calibration, fields, str(path))
     return calibration

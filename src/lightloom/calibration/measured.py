@@ -12,13 +12,22 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Config
+from lightloom.core.files import cannot_read
 
 FOLDER_VARIABLE = "LIGHTLOOM_MEASURED"
 """Environment variable that names the folder of measured tables."""
 CHECKSUMS = "SHA256SUMS"
 
+_WORDS = {
+    "Input should be a valid integer": "expected a whole number",
+    "Input should be a valid number": "expected a number",
+    "Input should be": "expected",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "expected greater than": "expected more than",
+}
 Line = TypeVar("Line", bound=Config)
 
 
@@ -35,6 +44,8 @@ def measured_file(name: Path | str) -> Path:
     if folder and (Path(folder) / path).is_file():
         return Path(folder) / path
     place = f"nor in ${FOLDER_VARIABLE} ({folder})" if folder else f"and ${FOLDER_VARIABLE} is not set"
+    if path.is_dir():
+        raise ConfigError(f"{path}: it is a folder: expected a file")
     raise ConfigError(f"{path}: no such file, {place}")
 
 
@@ -48,7 +59,7 @@ def read_measured(path: Path) -> tuple[str, str]:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+        raise cannot_read(path, error) from error
     digest = hashlib.sha256(content).hexdigest()
     expected = _listed_checksum(path)
     if expected is not None and digest != expected:
@@ -86,19 +97,21 @@ def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[
     _check_columns(reader.fieldnames or [], kind, path)
     lines = [_line(cells, kind, place) for cells, place in _cells(reader, path, name)]
     if not lines:
-        raise ConfigError(f"{path}: no rows")
+        raise ConfigError(f"{path}: no rows: expected at least one below the heading")
     return lines
 
 
 def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> None:
     fields = kind.model_fields
-    if missing := [column for column in fields if column not in columns]:
-        raise ConfigError(f"{path}: column {missing[0]!r} is missing: expected {', '.join(fields)}")
-    if unknown := [column for column in columns if column not in fields]:
-        raise ConfigError(f"{path}: unknown column {unknown[0]!r}: expected {', '.join(fields)}")
+    if not columns:
+        raise ConfigError(f"{path}: empty: expected a heading with the columns {', '.join(fields)}")
     if len(columns) != len(set(columns)):
         twice = next(column for column in columns if columns.count(column) > 1)
-        raise ConfigError(f"{path}: column {twice!r} occurs twice")
+        raise ConfigError(f"{path}: column {twice!r} occurs twice: expected it once")
+    if unknown := [column for column in columns if column not in fields]:
+        raise ConfigError(f"{path}: {UnknownNameError('column', unknown[0], fields)}")
+    if missing := [column for column in fields if column not in columns]:
+        raise ConfigError(f"{path}: column {missing[0]!r} is missing: expected {', '.join(fields)}")
 
 
 def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -107,12 +120,22 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
         for number, cells in enumerate(reader, 1):
             place = f"{path}, row {number}" + (f" ({cells[name]})" if name and cells.get(name) else "")
             if None in cells:
-                raise ConfigError(f"{place}: more cells than columns")
+                raise ConfigError(f"{place}: more cells than columns: expected {len(cells) - 1}")
             if absent := [column for column, cell in cells.items() if cell is None]:
-                raise ConfigError(f"{place}: column {absent[0]!r}: no cell, the row is too short")
+                raise ConfigError(
+                    f"{place}: column {absent[0]!r}: no cell, the row is too short: expected {len(cells)} cells"
+                )
             yield cells, place
     except csv.Error as error:
         raise ConfigError(f"{path}: not CSV: {error}") from error
+
+
+def _expectation(message: str) -> str:
+    """Return a complaint of pydantic in the words of ours: what was expected."""
+    message = message.removeprefix("Value error, ").partition(", unable to parse")[0]
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    return message
 
 
 def _line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
@@ -122,7 +145,7 @@ def _line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         column = str(first["loc"][0]) if first["loc"] else ""
-        message = str(first["msg"]).removeprefix("Value error, ")
+        message = _expectation(str(first["msg"]))
         if not column:
             raise ConfigError(f"{place}: {message}") from error
         shown = "the cell is empty" if first["type"] == "missing" else f"{cells[column]!r}: {message}"

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from lightloom.accelerators.base import Precision
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.measured import measured_file, read_measured, read_table
+from lightloom.calibration.priors import kernel_model, node_link
 from lightloom.clusters.settings import Attention
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.fields import Config
@@ -82,7 +83,17 @@ class MeasuredStep(Config):
         if self.sequence_parallel == "yes" and self.tp == 1:
             raise ValueError("column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)")
         if self.sharding == "zero-3" and self.pp > 1:
-            raise ValueError(f"column 'sharding': 'zero-3': not modelled together with a pipeline, pp = {self.pp}")
+            raise ValueError(
+                f"column 'sharding': 'zero-3': gathers of every micro-batch in every stage (pp = {self.pp}) are not "
+                "predicted: expected none, zero-1 or zero-2 with a pipeline"
+            )
+        if self.pp == 1 and (self.virtual_stages or 1) > 1:
+            raise ValueError(f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)")
+        if self.micro_batch is None and self.global_batch % self.dp:
+            raise ValueError(
+                f"column 'micro_batch': empty, and dp, {self.dp}, does not divide global_batch, {self.global_batch}: "
+                "expected the sequences of a micro-batch"
+            )
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             raise ValueError(
                 f"column 'gpus_per_node': {self.gpus_per_node}: expected a divisor of the {self.gpus} GPUs"
@@ -108,6 +119,8 @@ class MeasuredSteps:
     """Name of the file, without its ending."""
     sha256: str
     steps: tuple[MeasuredStep, ...]
+    file: str = "rows"
+    """The file as it was named, for messages."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -133,12 +146,14 @@ def read_steps(name: Path | str) -> MeasuredSteps:
         if (step.accelerator, step.precision) not in checked:
             _check_accelerator(step, place)
             checked.add((step.accelerator, step.precision))
-    return MeasuredSteps(name=path.stem, sha256=digest, steps=tuple(steps))
+    return MeasuredSteps(name=path.stem, sha256=digest, steps=tuple(steps), file=str(name))
 
 
 def _check_accelerator(step: MeasuredStep, place: str) -> None:
     try:
         accelerator = load_accelerator(step.accelerator)
+        kernel_model(accelerator)
+        node_link(accelerator)
     except InputError as error:
         raise ConfigError(f"{place}: column 'accelerator': {error}") from error
     try:

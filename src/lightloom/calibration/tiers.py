@@ -93,7 +93,9 @@ def _fit_tier(
     from scipy.optimize import least_squares
 
     if len(rows) < 3:
-        raise ConfigError(f"{measured.name}: {len(rows)} rows of the tier {name!r}: expected at least 3")
+        raise ConfigError(
+            f"{measured.name}: {len(rows)} rows of the tier {name!r}: expected at least 3 to fit its links"
+        )
     center, spread = _priors(name, accelerator)
     columns = _columns(rows)
     seconds = np.array([row.time_us for row in rows]) * 1e-6

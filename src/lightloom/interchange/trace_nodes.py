@@ -71,6 +71,11 @@ def read_calls(path: Path) -> list[Call]:
             one or by itself; names the node.
     """
     document = read_json(path)
+    if isinstance(document, dict) and "traceEvents" in document:
+        raise WorkloadError(
+            f"{path}: a profile of torch.profiler, which says no edges: expected an execution trace of "
+            "ExecutionTraceObserver; `lightloom calibrate --profile` reads profiles"
+        )
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise WorkloadError(f"{path}: expected an execution trace: an object with schema and nodes")
     version = document.get("schema")

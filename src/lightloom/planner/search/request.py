@@ -172,6 +172,13 @@ class SearchRequest:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(name, value, known)
+        degrees = {name: value for name, value in self.pins if name in ("tp", "pp", "cp", "ep")}
+        split = [f"--{name} {value}" for name, value in degrees.items() if isinstance(value, int) and value > 1]
+        if split and set(self.strategies) <= set(DATA_PARALLEL):
+            raise UnsupportedError(
+                f"{' '.join(split)} and --strategy {' '.join(self.strategies)}, which splits no model: expected "
+                "--strategy tensor-pipeline too, or none"
+            )
         kinds, reason = self._searched()
         if not kinds:
             raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
