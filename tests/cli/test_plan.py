@@ -158,7 +158,7 @@ BAD: list[tuple[list[str], str]] = [
     (["hdc", "--batch", "8", "--global-batch", "64"], "--batch 8 and --global-batch 64: expected one of them"),
     (["hdc", "--strategy", "placed", "--no-overlap"], "--no-overlap is not for --strategy placed"),
     (["hdc", "--strategy", "tensor-pipeline", "--cost-model", "paper"], "the paper cost model is not for --strategy"),
-    (["hdc", "--strategy", "placed", "--tp", "2"], "a pinned degree, sharding or recomputation is not for --strategy"),
+    (["hdc", "--strategy", "placed", "--tp", "2"], "a pinned degree or sharding is not for --strategy"),
     (["hdc", *_ON, "--dp", "3"], "--dp 3: 3 ranks in all, expected a divisor of 8"),
     (["hdc", *_ON, "--dp", "2", "--tp", "1", "--pp", "1"], "2 ranks in all, expected 8"),
     (["hdc", *_ON, "--tp", "7"], "--tp 7"),

@@ -273,15 +273,18 @@ def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
 
 
 def test_joules_of_stages_count_what_every_rank_sends() -> None:
-    """By hand: a send is once a lightpath from every rank of a stage, there and back for every micro-batch."""
+    """By hand: a send is once a lightpath from every rank of a stage, there and back for every micro-batch; gradients
+    of the tied table once each way."""
     fabric = SWITCH | {"energy_per_bit": 1e-12}
     found = search(cluster(2, fabric), strategies=("tensor-pipeline",), prune=False)
     graph = transformer(2, 256).with_element_bytes(2)
     crossing = next(each for each in graph.operators if each.name == "layers.0.add2").activation_bytes / graph.batch
     stages = [each for each in found.ranking if each.label.startswith("dp 1 · pp 2")]
     assert stages
+    tied = graph.operators[0].parameters * 4
     for each in stages:
-        assert each.energy.transmission_j == pytest.approx(8e-12 * 2 * crossing * each.global_batch)
+        sent = 2 * crossing * each.global_batch + 2 * tied
+        assert each.energy.transmission_j == pytest.approx(8e-12 * sent)
 
 
 def test_the_front_holds_what_nothing_beats_in_both() -> None:

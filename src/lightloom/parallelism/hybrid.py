@@ -93,20 +93,38 @@ class HybridPlan:
         Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
         they return.
         """
-        from scipy.sparse import csr_array, kron
+        from scipy.sparse import csr_array
 
         size = self.ranks
-        within = _within(self.balanced, self.placement.device, self.k)
-        model = csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
+        model = self._in_all_groups(_within(self.balanced, self.placement.device, self.k))
         ranks = np.arange(size if self.groups > 1 else 0)
         sent = np.tile(self.all_reduce_bytes, self.groups)[: len(ranks)]
         ring = csr_array((sent, (ranks, (ranks + self.k) % size)), shape=(size, size))
         ring.eliminate_zeros()
         return Traffic(model, ring)
 
+    @property
+    def activation_traffic(self) -> csr_array:
+        """Bytes [ranks, ranks] of activations and their gradients, of every micro-batch."""
+        return self._in_all_groups(_activations(self.balanced, self.placement.device, self.k))
+
+    def _in_all_groups(self, within: csr_array) -> csr_array:
+        from scipy.sparse import csr_array, kron
+
+        return csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
+
 
 def _within(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
-    """Return the bytes [k, k] sent inside a group."""
+    """Return the bytes [k, k] sent inside a group in a step of one micro-batch."""
+    from scipy.sparse import csr_array
+
+    shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
+    summed = csr_array((balanced.synchronised[shared], (device[shared - 1], device[shared])), shape=(k, k))
+    return csr_array(_activations(balanced, device, k) + summed + summed.T)
+
+
+def _activations(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
+    """Return the bytes [k, k] of activations and their gradients inside a group."""
     from scipy.sparse import csr_array
 
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
@@ -118,6 +136,4 @@ def _within(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
     fresh[1:] = (np.diff(pair[order]) != 0) | (np.diff(balanced.content[crossing][order]) != 0)
     once = order[fresh]
     sent = csr_array((balanced.nbytes[crossing][once], (device[source[once]], target[once])), shape=(k, k))
-    shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
-    summed = csr_array((balanced.synchronised[shared], (device[shared - 1], device[shared])), shape=(k, k))
-    return csr_array(sent + sent.T + summed + summed.T)
+    return csr_array(sent + sent.T)

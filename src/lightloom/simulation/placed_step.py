@@ -11,7 +11,7 @@ ones, in the order of the placement. A pipe sends one parcel at a time, in the o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,12 +59,41 @@ class PlacedStep:
     work: PlacedWork
     """The work of the step."""
     events: PlacedEvents
-    """Times of the work."""
+    """Times of the work, of a step's last micro-batch."""
+    micro_batches: int = 1
+    earlier: PlacedStep | None = None
+    """The passes of each micro-batch before the last, which accumulate gradients."""
 
     @cached_property
     def timeline(self) -> Timeline:
         """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
-        return placed_timeline(self.plan, self.circuits, self.work, self.events)
+        last = placed_timeline(self.plan, self.circuits, self.work, self.events)
+        if self.earlier is None:
+            return last
+        period, before = self.earlier.step_time, self.earlier.timeline.intervals
+        starts = [number * period for number in range(self.micro_batches)]
+        parts = [*((start, before) for start in starts[:-1]), (starts[-1], last.intervals)]
+        return Timeline.of(
+            replace(each, start=each.start + start, end=each.end + start) for start, part in parts for each in part
+        )
+
+    def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
+        """Return the step of which this is the last micro-batch, after ``count`` others, one after the other."""
+
+        def added(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:
+            return {name: ours[name] + count * theirs[name] for name in ours}
+
+        return replace(
+            self,
+            step_time=self.step_time + count * earlier.step_time,
+            breakdown=added(self.breakdown, earlier.breakdown),
+            busy_time=added(self.busy_time, earlier.busy_time),
+            waited_for_circuits=self.waited_for_circuits + count * earlier.waited_for_circuits,
+            relayed_bytes=self.relayed_bytes + count * earlier.relayed_bytes,
+            sent_bytes=self.sent_bytes + count * earlier.sent_bytes,
+            micro_batches=count + 1,
+            earlier=earlier,
+        )
 
 
 def simulate_placed(
@@ -75,12 +104,14 @@ def simulate_placed(
     *,
     compression_ratio: float = 1.0,
     regrant: Regrant | None = None,
+    accumulates: bool = False,
 ) -> PlacedStep:
     """Simulate one step.
 
     Args:
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
         compression_ratio: bytes of a gradient for each byte sent between groups.
+        accumulates: whether these are the passes of a micro-batch that neither exchanges gradients nor updates.
         regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
             before the reconfiguration; the first from all that the step sends. See ``circuits.regrant.regrants``.
 
@@ -90,7 +121,7 @@ def simulate_placed(
             positive.
     """
     _check(plan, circuits, compression_ratio, regrant)
-    work = placed_work(plan, circuits, accelerator, settings, compression_ratio)
+    work = placed_work(plan, circuits, accelerator, settings, compression_ratio, accumulates=accumulates)
     run = _Run(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])

@@ -76,18 +76,22 @@ def placed_work(
     accelerator: Accelerator,
     settings: TrainingSettings,
     compression_ratio: float = 1.0,
+    *,
+    accumulates: bool = False,
 ) -> PlacedWork:
-    """Lay out one step.
+    """Lay out one step, or the passes of a micro-batch that ``accumulates`` gradients and updates nothing.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits.
     """
     builder = _Builder(plan, circuits)
     builder.parcels()
+    if accumulates:
+        return builder.work(np.zeros(plan.k))
     owned = builder.sums()
     reduced = builder.all_reduce(owned, settings, compression_ratio)
     builder.shares(reduced)
-    return builder.work(accelerator, settings)
+    return builder.work(accelerator.update_time(updated_parameters(plan) * settings.optimizer_traffic_bytes))
 
 
 def updated_parameters(plan: HybridPlan) -> Floats:
@@ -180,12 +184,10 @@ class _Builder:
             reduced[parts] = end
         return reduced
 
-    def work(self, accelerator: Accelerator, settings: TrainingSettings) -> PlacedWork:
-        """All nodes and messages."""
+    def work(self, update: Floats) -> PlacedWork:
+        """All nodes and messages; updates take so many seconds [k]."""
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
-        nbytes = updated_parameters(self._plan) * settings.optimizer_traffic_bytes
-        update = accelerator.update_time(nbytes)
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
         seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
         none = np.full(len(passes), -1)

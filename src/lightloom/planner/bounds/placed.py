@@ -90,7 +90,7 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     none = np.zeros(len(rows), np.int64)
-    forward, backward = job.operator_times(rows.samples, none + 1, none)
+    forward, backward = job.operator_times(rows.samples, none + 1, rows.recomputation)
     parts, share = table.parts(rows, forward)
     parameters = job.columns["parameters"] * table.placed
     total = (forward + backward)[:, table.placed].sum(axis=1)
@@ -100,9 +100,13 @@ def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     settings = job.settings
     of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))
     state = np.minimum(state_bytes(settings), of_copy + of_owned)
-    held = parameters.sum() * state + job.kept(rows.samples)[:, table.placed].sum(axis=1)
+    outside = table.placed & (job.columns["in_block"] == 0)
+    kept = job.kept(rows.samples)
+    kept = np.where(rows.recomputation == 0, kept[:, table.placed].sum(axis=1), kept[:, outside].sum(axis=1))
+    held = parameters.sum() * state + kept
+    earlier = (rows.micro_batches - 1) * np.maximum(total / rows.k, last)
     return CoarseBound(
-        bound=np.maximum.reduce([(total + update / rows.l) / rows.k, last, exchange]) * ROUNDING,
+        bound=(np.maximum.reduce([(total + update / rows.l) / rows.k, last, exchange]) + earlier) * ROUNDING,
         sub_operators=parts.sum(axis=1),
         memory=held / rows.k,
     )

@@ -5,7 +5,7 @@ A row that would cut every operator as another one does is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.splits import SPLITS, Split, split_size
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
 
@@ -27,6 +28,9 @@ RING_PEERS = 16
 """Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""
 MOST_SUB_OPERATORS = 30_000
 """Placed rows with more are left out."""
+SMALLER_FROM = 0.5
+"""Share of the memory from which a placed row, whose devices hold so much on average, is searched with micro-batches
+and recomputation too; an assumption."""
 DEFAULT_QUANTA = (1e-6, 1e-5, 1e-4)
 """Seconds; the first is SiP-ML's."""
 
@@ -46,6 +50,15 @@ class PlacedChoice(NamedTuple):
     """Most parts of an operator whose parts read all of its input."""
     ratio: float
     """Bytes of a gradient for each byte sent between groups; 1 without a codec."""
+    micro_batches: int = 1
+    """Parts of a group's batch, one after the other."""
+    recomputation: str = "none"
+    """``none`` or ``full``: each device repeats its passes of a block."""
+
+    @property
+    def samples(self) -> int:
+        """Samples of a group's micro-batch."""
+        return self.global_batch // (self.l * self.micro_batches)
 
 
 def state_bytes(settings: TrainingSettings) -> int:
@@ -94,11 +107,15 @@ class PlacedRows:
     global_batch: Ints
     most_exchanging: Ints
     ratio: Floats
+    micro_batches: Ints
+    recomputation: Ints
+    """Index in ``RECOMPUTATIONS``."""
 
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
         """One row for each choice."""
-        columns = zip(*choices, strict=True) if choices else [()] * len(PlacedChoice._fields)
+        indexed = [(*choice[:-1], RECOMPUTATIONS.index(choice.recomputation)) for choice in choices]
+        columns = zip(*indexed, strict=True) if choices else [()] * len(PlacedChoice._fields)
         types = {"quantum": np.float64, "ratio": np.float64}
         rows: dict[str, Any] = {
             name: np.array(column, types.get(name, np.int64))
@@ -110,12 +127,13 @@ class PlacedRows:
         return len(self.k)
 
     def __getitem__(self, row: int) -> PlacedChoice:
-        return PlacedChoice(*(getattr(self, name)[row].item() for name in PlacedChoice._fields))
+        values = {name: getattr(self, name)[row].item() for name in PlacedChoice._fields}
+        return PlacedChoice(**values | {"recomputation": RECOMPUTATIONS[values["recomputation"]]})
 
     @property
     def samples(self) -> Ints:
-        """Samples of one group."""
-        return self.global_batch // self.l
+        """Samples of one group's micro-batch."""
+        return self.global_batch // (self.l * self.micro_batches)
 
     def rows(self, which: Any) -> PlacedRows:
         """The rows of a mask or of indices."""
@@ -145,6 +163,24 @@ def placed_space(
             continue
         found += [PlacedChoice(k, groups, quantum, batch, limit, ratio) for quantum, limit, ratio in wanted]
     return PlacedRows.of(found), refused
+
+
+def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
+    """The rows with more micro-batches and with recomputation, without the rows themselves unless a pin says so.
+
+    Micro-batches are powers of two that divide a group's batch, at most 64; ``pins`` of ``micro_batches``,
+    ``micro_batch`` and ``recomputation`` allow only those.
+    """
+    made, pinned = [], any(pins[name] is not None for name in ("micro_batches", "micro_batch", "recomputation"))
+    for row in map(rows.__getitem__, range(len(rows))):
+        batch = row.global_batch // row.l
+        counts = {1 << power for power in range(7)} | {batch // int(pins["micro_batch"] or batch)}
+        wanted = [int(pins["micro_batches"])] if pins["micro_batches"] else sorted(counts)
+        divisors = [count for count in wanted if batch % count == 0 and pins["micro_batch"] in (None, batch // count)]
+        kinds = [str(pins["recomputation"])] if pins["recomputation"] else ["none", "full"]
+        choices = [row._replace(micro_batches=count, recomputation=kind) for count, kind in product(divisors, kinds)]
+        made += [choice for choice in choices if choice != row or pinned]
+    return PlacedRows.of(made)
 
 
 def exchanging(within: Reach, k: int) -> list[int]:
@@ -227,11 +263,12 @@ def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
     one = np.ones(1, np.int64)
     for block in blocks(len(rows)):
         some = rows.rows(block)
-        forward, _ = job.operator_times(some.samples, np.repeat(one, len(some)), np.zeros(len(some), np.int64))
+        forward, _ = job.operator_times(some.samples, np.repeat(one, len(some)), 0 * some.recomputation)
         ways, _ = table.ways(some, forward)
         for offset, row in enumerate(block.tolist()):
             choice = some[offset]
-            key = (choice.k, choice.global_batch, choice.ratio, hash(ways[offset].astype(np.int32).tobytes()))
+            divided = choice.micro_batches, choice.recomputation
+            key = (choice.k, choice.global_batch, choice.ratio, divided, hash(ways[offset].astype(np.int32).tobytes()))
             kept[row] = key not in seen
             seen.add(key)
     return rows.rows(kept)

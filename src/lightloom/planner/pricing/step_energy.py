@@ -30,7 +30,10 @@ def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
     else:
         traffic = plan.traffic
         smaller = float(sent_ratio(job, np.array([ratio]))[0])
-        pairs = (traffic.model_parallel + traffic.data_parallel / smaller).tocoo()
+        total = traffic.model_parallel + traffic.data_parallel / smaller
+        if step.micro_batches > 1:
+            total = total + (step.micro_batches - 1) * plan.activation_traffic
+        pairs = total.tocoo()
         sent = sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
     return step_energy(job.accelerator, fabric, sent, step.step_time)
 

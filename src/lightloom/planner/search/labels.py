@@ -21,6 +21,8 @@ def label(choice: Strategy | PlacedChoice) -> str:
         parts = [f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
             parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
+        parts += [f"{choice.micro_batches} micro-batches"] if choice.micro_batches > 1 else []
+        parts += ["recomputing"] if choice.recomputation == "full" else []
     else:
         sizes = f" of {choice.micro_batch}" if choice.micro_batch else ""
         degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("cp", choice.cp), ("ep", choice.ep))

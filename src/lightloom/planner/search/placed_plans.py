@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
@@ -19,9 +21,11 @@ from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memory
 from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import best, circuits_bound, structure_bound
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.planner.bounds.placed import ROUNDING, best, circuits_bound, structure_bound
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
 from lightloom.planner.pricing.stage_times import Job
@@ -68,11 +72,13 @@ class PlacedPlans:
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Seconds that no circuits make the plan's step fall below."""
-        return structure_bound(self._job, self.plan(choice), choice.ratio)
+        plan = self.plan(choice)
+        return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
         """Seconds that the plan's step takes at least over the circuits that are granted to it."""
-        return circuits_bound(self._job, self.plan(choice), self.circuits(choice), choice.ratio)
+        plan = self.plan(choice)
+        return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
         """What is granted to the plan."""
@@ -93,7 +99,15 @@ class PlacedPlans:
     def _step(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
         ratio = self._ratio(circuits, plan.k, choice.ratio)
         job = self._job
-        return simulate_placed(plan, circuits, job.accelerator, job.settings, compression_ratio=ratio)
+        step = simulate_placed(plan, circuits, job.accelerator, job.settings, compression_ratio=ratio)
+        if choice.micro_batches > 1:
+            earlier = simulate_placed(plan, circuits, job.accelerator, job.settings, accumulates=True)
+            step = step.after(earlier, choice.micro_batches - 1)
+        if choice.recomputation == "none":
+            return step
+        graph = local_graph(job.graph, self._settings(choice))
+        again = repeated_memory(graph, plan.balanced, plan.placement.device, plan.k)
+        return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
         """Bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at its pace:
@@ -107,17 +121,31 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        job, samples = self._job, choice.global_batch // choice.l
-        one = np.ones(1, np.int64)
-        durations = np.concatenate(job.operator_times(samples * one, one, 0 * one)).T
-        settings = job.settings.model_copy(update={"batch_per_rank": samples})
+        job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
+        repeated = one * RECOMPUTATIONS.index(choice.recomputation)
+        durations = np.concatenate(job.operator_times(choice.samples * one, one, repeated)).T
         rules = PartitionRules(
             most_exchanging=choice.most_exchanging,
             state_bytes=state_bytes(settings),
             shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
             gradient_bytes=settings.gradient_bytes,
         )
-        return partition(local_graph(job.graph, settings), durations, choice.k, choice.quantum, rules)
+        graph = local_graph(job.graph, settings)
+        graph = graph if choice.recomputation == "none" else kept_graph(graph)
+        return partition(graph, durations, choice.k, choice.quantum, rules)
+
+    def _settings(self, choice: PlacedChoice) -> TrainingSettings:
+        """Settings with the samples of a group's micro-batch."""
+        return self._job.settings.model_copy(update={"batch_per_rank": choice.samples})
+
+
+def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
+    """Seconds of the micro-batches before the last at least: the busiest device computes each."""
+    if choice.micro_batches == 1:
+        return 0.0
+    passes = plan.balanced.forward + plan.balanced.backward
+    busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
+    return ROUNDING * (choice.micro_batches - 1) * busiest
 
 
 def _keep(kept: OrderedDict[PlacedChoice, _Value], key: PlacedChoice, value: _Value) -> None:

@@ -259,7 +259,7 @@ class PlanSearch:
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
         if not hardware:
             flops -= sum(each.recomputed_flops for each in self.graph.operators)
-        elif isinstance(plan.choice, Strategy):
+        else:
             flops += self._repeated_flops[plan.choice.recomputation]
         peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
         return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0

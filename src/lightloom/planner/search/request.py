@@ -25,6 +25,8 @@ STRATEGIES = (*DATA_PARALLEL, "tensor-pipeline")
 """Data parallelism alone, and with tensor, pipeline or expert parallelism, micro-batches or other shardings."""
 KINDS = (*STRATEGIES, "placed")
 """Strategies of practitioners, and SiP-ML's partition and placement."""
+PLACED_PINS = ("micro_batches", "micro_batch", "recomputation")
+"""Pins that placed plans can have."""
 LARGEST = 32
 """Samples of a rank that a search without a batch tries at most."""
 
@@ -56,6 +58,12 @@ class Pins:
 
     def __iter__(self) -> Iterator[tuple[str, int | str | bool | None]]:
         return iter([(each.name, getattr(self, each.name)) for each in fields(self)])
+
+    @property
+    def allow_placed(self) -> bool:
+        """Whether placed plans can have all that is pinned: micro-batches that are alike, recomputation of blocks."""
+        others = any(value is not None for name, value in self if name not in PLACED_PINS)
+        return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
         """Whether nothing that is pinned differs from these choices."""
@@ -200,6 +208,6 @@ class SearchRequest:
         if self.cost_model == "paper" or not self.overlap:
             reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
             return tuple(kind for kind in kinds if kind in DATA_PARALLEL), reason
-        if self.pins:
-            return tuple(kind for kind in kinds if kind != "placed"), "a pinned degree, sharding or recomputation"
+        if not self.pins.allow_placed:
+            return tuple(kind for kind in kinds if kind != "placed"), "a pinned degree or sharding"
         return kinds, ""

@@ -20,12 +20,14 @@ from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import (
     MOST_SUB_OPERATORS,
+    SMALLER_FROM,
     PartTable,
     PlacedChoice,
     PlacedRows,
     distinct,
     peers,
     placed_space,
+    smaller,
 )
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
@@ -221,6 +223,14 @@ class ClusterRows:
         table = PartTable(self.job.graph)
         rows = distinct(self.job, table, rows)
         look = coarse_bound(self.job, table, rows)
+        pins = dict(self._request.pins)
+        if any(value is not None for value in pins.values()):
+            rows = smaller(rows, pins)
+            look = coarse_bound(self.job, table, rows)
+        elif (divided := look.memory > SMALLER_FROM * self._capacity).any():
+            others = distinct(self.job, table, smaller(rows.rows(divided), pins))
+            rows = PlacedRows.of([part[row] for part in (rows, others) for row in range(len(part))])
+            look = coarse_bound(self.job, table, rows)
         fine, large = look.sub_operators > MOST_SUB_OPERATORS, look.memory > self._capacity
         if fine.any():
             self._refusals.append(f"{fine.sum()} placed plans have more than {MOST_SUB_OPERATORS} sub-operators")
