@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from lightloom.training.transport import forked
 from lightloom.training.transport.errors import LaunchError
+from lightloom.training.transport.forked import ForkedRank, RankJob
 from lightloom.training.transport.worker import ALL_DONE, Worker
 
 _EXIT_SECONDS = 15.0
 """Time that processes may take to end after all have results, in seconds."""
 _POLL_SECONDS = 0.05
+_Process: TypeAlias = subprocess.Popen[bytes] | ForkedRank
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +83,17 @@ def launch(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
         # The store listens here, at a port that the system picks, so that no two launches can meet at one.
         store = site.at_store(lambda: TCPStore(site.store_host, 0, is_master=True, wait_for_workers=False))
-        processes: list[subprocess.Popen[bytes]] = []
+        processes: list[_Process] = []
         stack.callback(_kill, processes)
-        for rank in range(ranks):
-            log = stack.enter_context((folder / f"{rank}.log").open("wb"))
-            command = [
-                *(site.prefixes[rank] if site.prefixes else ()),
-                sys.executable,
-                "-m",
-                "lightloom.training.transport.worker",
-            ]
-            command += [target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)]
-            environment = _environment(rank, ranks, store.port, site)
-            processes.append(
-                subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        jobs = [
+            RankJob(
+                arguments=[target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)],
+                environment=_environment(rank, ranks, store.port, site),
+                log=str(folder / f"{rank}.log"),
             )
+            for rank in range(ranks)
+        ]
+        processes += _started(jobs, site, folder)
         results = [folder / f"{rank}.json" for rank in range(ranks)]
         running = _await(processes, results, timeout, lambda: store.set(ALL_DONE, ""))
         _kill(processes)
@@ -113,6 +112,22 @@ def launch(
         tail = " | ".join(first.log.strip().splitlines()[-3:])
         raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
     return outcomes
+
+
+def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Process]:
+    """Start the ranks: copies of one process where they run on this host under Linux, else an interpreter each."""
+    if sys.platform == "linux" and not site.prefixes:
+        return forked.start(jobs, folder)
+    processes = []
+    for rank, job in enumerate(jobs):
+        prefix = site.prefixes[rank] if site.prefixes else ()
+        command = [*prefix, sys.executable, "-m", "lightloom.training.transport.worker", *job.arguments]
+        with Path(job.log).open("wb") as log:
+            environment = dict(job.environment)
+            processes.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            )
+    return processes
 
 
 def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
@@ -134,7 +149,7 @@ def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]
 
 
 def _await(
-    processes: list[subprocess.Popen[bytes]], results: list[Path], timeout: float, all_done: Callable[[], object]
+    processes: Sequence[_Process], results: list[Path], timeout: float, all_done: Callable[[], object]
 ) -> set[int]:
     """Wait until all processes have ended, at most ``timeout`` seconds; return the ranks that still run.
 
@@ -154,7 +169,7 @@ def _await(
     return {rank for rank, process in enumerate(processes) if process.poll() is None}
 
 
-def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
+def _kill(processes: Sequence[_Process]) -> None:
     for process in processes:
         if process.poll() is None:
             with suppress(OSError):
