@@ -1,0 +1,159 @@
+"""How near predicted collectives are to what others measured: ``python -m benchmarks.transports``.
+
+Needs the measured tables (``LIGHTLOOM_MEASURED``). Writes ``docs/transports.md`` and its picture, prints the constants
+that fit all systems together, and fails where a figure is beyond its limit or the catalog's constants are others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.support.accuracy_page import Check
+from benchmarks.support.transports_page import page
+from lightloom.calibration.collective_rows import read_collectives
+from lightloom.calibration.transport_fit import System, fit_scales, predicted
+from lightloom.calibration.transport_shared import fit_shared, with_constants
+from lightloom.clusters.load import load_cluster
+from lightloom.clusters.transport_tiers import transport_tiers
+from lightloom.core.arrays import Floats, Mask
+from lightloom.reports.figures.accuracy_figure import PredictedSeries, accuracy_figure
+from lightloom.reports.figures.base import save
+from lightloom.transports.base import Transport
+from lightloom.transports.load import load_transport
+from lightloom.transports.price import Constants
+
+PAGE = Path("docs/transports.md")
+PICTURE = Path("docs/pictures/transports.png")
+MEBIBYTE = 2.0**20
+LIMITS = {
+    ("calibrated", False, 1): 0.06,
+    ("calibrated", True, 1): 0.09,
+    ("calibrated", False, 64): 0.03,
+    ("calibrated", True, 64): 0.05,
+    ("left out", False, 1): 0.12,
+    ("left out", True, 1): 0.18,
+}
+"""Largest median error, by basis, whether domains are crossed, and the smallest size in MiB."""
+_NCCL_A100 = tuple((f"nccl-all-reduce-a100-{gpus}.csv", gpus) for gpus in (2, 4, 8))
+TABLES: dict[str, tuple[str, str, tuple[tuple[str, int | None], ...], str]] = {
+    "aiconfigurator-a100": ("dgx-a100-64", "nccl-ampere", (("collectives/aiconfigurator-a100.csv", None),), "a100"),
+    "nccl-all-reduce-a100": ("dgx-a100-64", "nccl-ampere", _NCCL_A100, "a100"),
+    "aiconfigurator-h100": ("dgx-h100-64", "nccl-hopper", (("collectives/aiconfigurator-h100.csv", None),), ""),
+    "nebius-h100-ib": ("dgx-h100-64", "nccl-hopper", (("collectives/nebius-h100-ib.csv", None),), ""),
+    "aws-p5-h100": ("aws-p5-64", "nccl-hopper", (("collectives/aws-p5-h100.csv", None),), ""),
+    "lambda-b200-ib": ("dgx-b200-64", "nccl-blackwell", (("collectives/lambda-b200-ib.csv", None),), ""),
+    "oci-gb200-nvl72": ("nvl72-576", "nccl-blackwell", (("collectives/oci-gb200-nvl72.csv", None),), ""),
+}
+"""Cluster, transport, files with their GPUs, and the machine, by system."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Predictions of one system's rows."""
+
+    system: System
+    basis: str
+    seconds: Floats
+    unseen: Mask
+    """Rows that the constants were not fitted to: [rows]."""
+    transport: Transport
+
+    @property
+    def errors(self) -> Floats:
+        """(predicted - measured) / measured: [rows]."""
+        return self.seconds / self.system.measured - 1
+
+    def rows(self, across: bool, least: float, below: float = np.inf) -> Mask:
+        """Unseen rows inside a domain, or across domains, of sizes in a range: [rows]."""
+        sizes = (self.system.nbytes >= least) & (self.system.nbytes < below)
+        chosen: Mask = self.unseen & sizes & (self.system.across == across)
+        return chosen
+
+
+def systems() -> list[System]:
+    """Every measured system, with the transport of its architecture."""
+    every = []
+    for name, (cluster_name, transport, files, machine) in TABLES.items():
+        cluster = load_cluster(cluster_name)
+        rows = [row for file, gpus in files for row in read_collectives(file, gpus=gpus).rows]
+        tiers = transport_tiers(cluster.fabric, cluster.accelerator)
+        every.append(System(name, rows, tiers, load_transport(transport), machine))
+    return every
+
+
+def judged(every: Sequence[System]) -> Iterator[Judged]:
+    """Predict each system by constants of the others, alone and with four numbers fitted to its own anchors."""
+    for system in every:
+        published = with_constants(system.transport, _published())
+        all_rows = np.ones(len(system.rows), np.bool_)
+        yield Judged(system, "published", predicted(system, published), all_rows, published)
+        others = [
+            other for other in every if other is not system and not (system.machine and other.machine == system.machine)
+        ]
+        foreign = fit_shared(others, system.transport)
+        yield Judged(system, "left out", predicted(system, foreign), all_rows, foreign)
+        own = fit_scales(system.subset(system.anchors), foreign)
+        yield Judged(system, "calibrated", predicted(system, own), ~system.anchors, own)
+
+
+def _published() -> Constants:
+    """NCCL's constants as they are, pipelines that fill at once, copies that cost nothing."""
+    return Constants(np.ones(11), np.array([1e-12, 1e-6, 1e-6, 1.5, 1.0]), np.ones(4))
+
+
+def median(entries: Sequence[Judged], basis: str, across: bool, mebibytes: float) -> float:
+    """Median error over the rows of all systems, each system's rows weighing the same together."""
+    errors, weights = [], []
+    for entry in entries:
+        rows = entry.rows(across, mebibytes * MEBIBYTE)
+        if entry.basis == basis and rows.any():
+            errors.append(np.abs(entry.errors[rows]))
+            weights.append(np.full(int(rows.sum()), 1 / rows.sum()))
+    order = np.argsort(np.concatenate(errors))
+    reached = np.cumsum(np.concatenate(weights)[order])
+    return float(np.concatenate(errors)[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def checks(entries: Sequence[Judged]) -> Iterator[Check]:
+    """The limits that the issue states."""
+    for (basis, across, mebibytes), limit in LIMITS.items():
+        words = f"{basis}, {'across domains' if across else 'in a domain'}, from {mebibytes} MiB, median"
+        yield Check(words, median(entries, basis, across, mebibytes), limit)
+
+
+def catalog_check(every: Sequence[System]) -> Check:
+    """How far the catalog's constants are from those that fit all systems."""
+    shipped = load_transport("nccl-hopper")
+    fitted = fit_shared(every, shipped)
+    now, ours = Constants.of(fitted), Constants.of(shipped)
+    parts = [(now.factors, ours.factors), (now.shared, ours.shared), (now.scales, ours.scales)]
+    worst = max(float(np.abs(a / b - 1).max()) for a, b in parts)
+    print(fitted.model_dump_json(include={"protocols", "reduction", "scales", "peer_latency", "fill", "fill_limit"}))
+    print(fitted.model_dump_json(include={"copy_share", "all_to_all_share"}))
+    return Check("constants of the catalog, largest difference from a fit to all systems", worst, 0.01)
+
+
+def main() -> None:
+    """Predict, write the page, and say which limits do not hold."""
+    every = systems()
+    entries = list(judged(every))
+    limits = [*checks(entries), catalog_check(every)]
+    PAGE.write_text(page(entries, limits))
+    calibrated = [entry for entry in entries if entry.basis == "calibrated"]
+    series = [
+        PredictedSeries(entry.system.name, entry.system.measured[entry.unseen], entry.seconds[entry.unseen])
+        for entry in calibrated
+    ]
+    save(accuracy_figure(series, "collective"), PICTURE)
+    broken = [check.line() for check in limits if not check.holds]
+    print("\n".join(check.line() for check in limits))
+    sys.exit(f"{len(broken)} limits do not hold" if broken else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A transport: the software between a collective and the links, as files describe it.
+
+A library carries a collective by one of several protocols. Each has a base latency, a latency for every step inside a
+domain of accelerators and for every step across the network, and the part of the links' bandwidth that it reaches.
+Published constants stand beside factors fitted to measured collectives, so that a reader sees what was corrected.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lightloom.core.described import Described
+from lightloom.core.fields import Bandwidth, Config, Count, Seconds
+
+ProtocolName = Literal["LL", "LL128", "Simple"]
+Share = Annotated[float, Field(gt=0, le=1.5)]
+Factor = Annotated[float, Field(gt=0)]
+
+
+class Latencies(Config):
+    """Published latencies of one way of carrying a collective."""
+
+    base: Seconds = 0.0
+    domain_step: Seconds
+    """Seconds of a step inside a domain."""
+    network_step: Seconds
+    """Seconds of a step between domains."""
+
+
+class Corrections(Config):
+    """Factors of published latencies, fitted to measured collectives of several systems."""
+
+    base: Factor = 1.0
+    domain_step: Factor = 1.0
+    network_step: Factor = 1.0
+
+
+class Protocol(Config):
+    """One protocol: how ranks tell each other that data has arrived."""
+
+    ring: Latencies
+    tree: Latencies
+    share: Share
+    """Part of a link's bandwidth that is data, in rings."""
+    tree_share: Share
+    """The same in trees inside one domain."""
+    network_tree_share: Share
+    """The same in trees across domains."""
+    least_domain_step: Seconds = 0.0
+    """Seconds that a step of a ring inside a domain takes at least while others cross the network (posting sends)."""
+    corrections: Corrections = Corrections()
+
+
+class Reduction(Config):
+    """Additions in the switches of a domain (NVLink SHARP), and trees of such domains across the network."""
+
+    domain_step: Seconds
+    network_step: Seconds
+    corrections: Corrections = Corrections()
+
+
+class Generation(Config):
+    """What depends on the accelerator's architecture."""
+
+    clock: Annotated[float, Field(gt=0)]
+    """Hertz; latencies of steps are those of kernels and scale with its inverse."""
+    low_latency_ceilings: tuple[Bandwidth, Bandwidth, Bandwidth]
+    """Bus bandwidth that LL reaches at most, on 1, 2 and more domains, bytes per second."""
+    reduction_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Part of the links' bandwidth reached where switches add; 0 where they cannot."""
+
+
+class Scales(Config):
+    """The four numbers of a system; 1 is what the transport says by itself."""
+
+    latency: Factor = 1.0
+    """Factor of all latencies of collectives inside one domain."""
+    network_latency: Factor = 1.0
+    """Factor of all latencies of collectives across domains."""
+    bandwidth: Factor = 1.0
+    """Factor of the bandwidth inside a domain."""
+    network_bandwidth: Factor = 1.0
+    """Factor of the bandwidth between domains."""
+
+
+class Transport(Described):
+    """How software carries collectives; without protocols it costs nothing (``ideal``)."""
+
+    description: str = ""
+    name: str = "ideal"
+    protocols: dict[ProtocolName, Protocol] = Field(default_factory=dict)
+    reduction: Reduction | None = None
+    generation: Generation | None = None
+    reference_clock: Annotated[float, Field(gt=0)] = 1.98e9
+    """Hertz at which factors of latencies are stated."""
+    peer_latency: Seconds = 0.0
+    """Seconds that each peer adds to an all-to-all."""
+    fill: Factor = 1.0
+    """Filling the pipeline adds ``fill · sqrt(a · b)`` to a latency a and a transmission b, ..."""
+    fill_limit: Factor = 2.0
+    """... but at most ``fill_limit · a``: chunks grow with the message until they reach the library's largest."""
+    copy_share: Share = 1.0
+    """Part of the memory's bandwidth at which a rank copies its own block."""
+    all_to_all_share: Share = 1.0
+    """Part of the links' bandwidth that an all-to-all reaches, where all pairs send at once."""
+    scales: Scales = Scales()
+    """What is typical of the systems that were measured."""
+    units: Count | None = None
+    """Compute units that carry collectives while they run, and compute nothing else; null where they take none."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Where each value comes from, by field name."""
+
+    @property
+    def ideal(self) -> bool:
+        """Whether software costs nothing."""
+        return not self.protocols
+
+    @property
+    def slowness(self) -> float:
+        """Factor of latencies that the accelerator's clock makes."""
+        return 1.0 if self.generation is None else self.reference_clock / self.generation.clock
+
+    def heading(self) -> str:
+        return f"transport {self.name}"

@@ -1,0 +1,140 @@
+"""Seconds of collectives by a transport: the quickest of its ways.
+
+    time = b + a + fill,    fill = k·sqrt(a·b) / sqrt(1 + k²·b / (φ²·a))
+
+a are the latencies of a way, b the seconds of its bytes on the tier that is its bottleneck. A library cuts messages
+into chunks and passes them on one by one: with the best chunk, filling such a pipeline takes time in proportion to
+sqrt(a·b); but chunks are at most as large as the library's buffers, so that the fill ends at φ·a. The time grows with
+a and with b, is concave in both, and scales with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.transports.base import Scales, Transport
+from lightloom.transports.ways import PROTOCOLS, REDUCTION, Task, Tiers, ways
+
+FACTORS = tuple(
+    f"{name} {what}"
+    for name in (*PROTOCOLS, "reduction")
+    for what in (("domain step", "network step") if name == "reduction" else ("base", "domain step", "network step"))
+)
+"""Corrections of published latencies, in the order of :attr:`Constants.factors`."""
+SHARED = ("peer_latency", "fill", "fill_limit", "copy_share", "all_to_all_share")
+"""Further constants of a transport that are fitted to many systems."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayColumns:
+    """Ways of many collectives as columns, each of shape [ways, collectives]; ways that one lacks are infinite."""
+
+    protocol: Ints
+    terms: Floats
+    """Base, domain steps, network steps, posts, seconds inside, seconds across, copies: [7, ways, collectives]."""
+    names: tuple[tuple[str, ...], ...]
+    """Names of the ways of each collective."""
+    crosses: Floats
+    """1 where a collective crosses domains, else 0: [collectives]."""
+    pairs: Floats
+    """1 for an all-to-all: [collectives]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What can be fitted of a transport, as numbers."""
+
+    factors: Floats
+    """Corrections, in the order of :data:`FACTORS`."""
+    shared: Floats
+    """In the order of :data:`SHARED`."""
+    scales: Floats
+    """The four numbers of a system, in the order of the fields of :class:`Scales`."""
+
+    @classmethod
+    def of(cls, transport: Transport) -> Constants:
+        """The constants of a transport."""
+        factors = [
+            getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
+            for name in PROTOCOLS
+            for what in ("base", "domain_step", "network_step")
+        ]
+        reduction = transport.reduction
+        factors += (
+            [1.0, 1.0]
+            if reduction is None
+            else [
+                reduction.corrections.domain_step,
+                reduction.corrections.network_step,
+            ]
+        )
+        shared = [getattr(transport, name) for name in SHARED]
+        return cls(np.array(factors), np.array(shared), scales_array(transport.scales))
+
+
+def scales_array(scales: Scales) -> Floats:
+    """The four numbers of a system as an array."""
+    return np.array([getattr(scales, name) for name in Scales.model_fields])
+
+
+def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayColumns:
+    """Return the ways of each collective."""
+    every = [list(ways(task, tiers, transport)) for task in tasks]
+    shape = max((len(some) for some in every), default=0), len(tasks)
+    protocol, terms = np.zeros(shape, np.int64), np.full((7, *shape), np.inf)
+    for place, some in enumerate(every):
+        for row, way in enumerate(some):
+            protocol[row, place] = way.protocol
+            terms[:, row, place] = way[2:]
+    terms[:4] *= 1.0 if transport.generation is None else transport.slowness
+    return WayColumns(
+        protocol,
+        terms,
+        tuple(tuple(way.name for way in some) for some in every),
+        np.array([float(task.domains > 1) for task in tasks]),
+        np.array([float(task.kind == "all-to-all") for task in tasks]),
+    )
+
+
+def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
+    """Seconds of a latency and a transmission with the filling of the pipeline between them."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reach = fill * np.sqrt(transmission / latency)
+        seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
+    full: Floats = np.where(latency > 0, seconds, transmission)
+    return full
+
+
+def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
+    """Return the seconds of each way: [ways, collectives]."""
+    steps = np.append(constants.factors, 1.0)
+    base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
+    family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
+    base, step, network = steps[base_at][family], steps[step_at][family], steps[network_at][family]
+    peer, fill, limit, copy_share, pair_share = constants.shared
+    inside, across, bandwidth, network_bandwidth = constants.scales
+    terms = ways_of.terms
+    scale = np.where(ways_of.crosses > 0, across, inside)
+    share = np.where(ways_of.pairs > 0, pair_share, 1.0)
+    with np.errstate(invalid="ignore"):
+        latency = scale * (base * terms[0] + step * terms[1] + network * terms[2] + peer * terms[3])
+        within = terms[4] / bandwidth / share + terms[6] / copy_share
+        transmission = np.maximum(within, terms[5] / network_bandwidth / share)
+        seconds = pipelined(latency, transmission, fill, limit)
+    seconds[~np.isfinite(terms[0])] = np.inf
+    return seconds
+
+
+def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
+    """Return the seconds of each collective by its quickest way: [collectives]."""
+    quickest: Floats = seconds_of_ways(ways_of, constants).min(axis=0)
+    return quickest
+
+
+def collective_seconds(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> Floats:
+    """Return the seconds of each collective: [collectives]."""
+    return seconds(columns(tasks, tiers, transport), Constants.of(transport))

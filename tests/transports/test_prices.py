@@ -1,0 +1,104 @@
+"""Laws of prices: they grow with bytes and peers, and cost nothing where software does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.collectives.spec import KINDS
+from lightloom.core.errors import UnknownNameError
+from lightloom.transports.load import load_transport, names
+from lightloom.transports.price import Constants, collective_seconds, columns, pipelined, seconds
+from lightloom.transports.ways import Task, Tiers, task_of
+
+NCCL = [name for name in names() if name != "ideal"]
+TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
+SIZES = 2.0 ** np.arange(3, 36)
+
+
+def priced(kind: str, ranks: int, domains: int, transport: str = "nccl-hopper") -> np.ndarray:
+    """Seconds at every size."""
+    tasks = [Task(kind, ranks, domains, size) for size in SIZES]
+    return collective_seconds(tasks, TIERS, load_transport(transport))
+
+
+@pytest.mark.parametrize("name", NCCL)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("ranks", "domains"), [(2, 1), (8, 1), (16, 2), (24, 3), (3, 3), (1024, 128)])
+def test_every_kind_has_a_price_that_grows_with_bytes(kind: str, name: str, ranks: int, domains: int) -> None:
+    prices = priced(kind, ranks, domains, name)
+    assert np.isfinite(prices).all()
+    assert (prices > 0).all()
+    assert (np.diff(prices) >= 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_peers_are_never_quicker_where_latency_decides(kind: str) -> None:
+    inside = [priced(kind, ranks, 1)[0] for ranks in (2, 3, 4, 6, 8)]
+    across = [priced(kind, 8 * domains, domains)[0] for domains in (1, 2, 4, 8, 32)]
+    assert inside == sorted(inside)
+    assert across == sorted(across)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_collectives_take_at_least_what_a_port_carries(kind: str) -> None:
+    """No way is quicker than each rank's own bytes over the domain's links, reductions in switches included."""
+    nbytes, scales = 2.0**34, load_transport("nccl-hopper").scales
+    least = nbytes / 8 if kind != "all-to-all" else nbytes * 7 / 8
+    assert priced(kind, 8, 1)[-2] > least / (TIERS.bandwidth * max(1.0, scales.bandwidth))
+
+
+def test_adding_switches_carry_what_nvlink_sharp_does() -> None:
+    """Each of 8 H100 moves 9/8 of the bytes at 0.85 of NCCL's link figure: 490 GB/s bus bandwidth (measured 482)."""
+    transport = load_transport("nccl-hopper")
+    ways = columns([Task("all-reduce", 8, 1, 2.0**34)], TIERS._replace(bandwidth=370.8e9), transport)
+    row = ways.names[0].index("adding switches")
+    assert 2 * 7 / 8 * 2.0**34 / ways.terms[4, row, 0] == pytest.approx(490e9, rel=0.01)
+
+
+@given(
+    latency=st.floats(1e-9, 1e-2),
+    transmission=st.floats(0, 10),
+    more=st.floats(1, 100),
+    fill=st.floats(0.01, 3),
+    limit=st.floats(0.1, 5),
+)
+def test_a_pipeline_fills_within_its_limit(
+    latency: float, transmission: float, more: float, fill: float, limit: float
+) -> None:
+    def total(a: float, b: float) -> float:
+        return float(pipelined(np.array(a), np.array(b), fill, limit))
+
+    once = total(latency, transmission)
+    assert latency + transmission <= once * (1 + 1e-12)
+    assert once <= (latency + transmission + limit * latency) * (1 + 1e-12)
+    assert once <= total(latency * more, transmission) * (1 + 1e-12)
+    assert once <= total(latency, transmission * more) * (1 + 1e-12)
+    assert total(latency * more, transmission * more) == pytest.approx(once * more, rel=1e-9)
+
+
+def test_a_task_counts_domains_not_nodes_of_one_domain() -> None:
+    rack = Tiers(72, 720e9, 50e9, True)
+    assert task_of("all-reduce", 64, 16, 1.0, rack).domains == 1
+    assert task_of("all-reduce", 144, 36, 1.0, rack).domains == 2
+    assert task_of("all-reduce", 4, 4, 1.0, TIERS).domains == 4
+    assert task_of("all-reduce", 16, 2, 1.0, TIERS).domains == 2
+
+
+def test_a_system_without_a_network_has_no_price_across_domains() -> None:
+    alone = TIERS._replace(network=math.inf)
+    transport = load_transport("nccl-hopper")
+    ways = columns([Task("all-reduce", 8, 1, 1e6)], alone, transport)
+    assert np.isfinite(seconds(ways, Constants.of(transport))).all()
+
+
+def test_names_and_files() -> None:
+    assert load_transport("ideal").ideal
+    assert set(NCCL) == {"nccl-ampere", "nccl-hopper", "nccl-blackwell"}
+    for wrong in ("nccl", "nccl-volta", "mpi-hopper", "hopper"):
+        with pytest.raises(UnknownNameError, match="nccl-hopper"):
+            load_transport(wrong)
