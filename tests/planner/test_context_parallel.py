@@ -137,6 +137,31 @@ def test_what_mixes_tokens_is_not_sliced() -> None:
     assert context_degree(replace(graph, operators=(*graph.operators[:-1], pooled))) == 1
 
 
+def test_rotations_of_unnamed_axes_are_sliced() -> None:
+    """Llama's rotary products name no axes: one as long as the sequence is the tokens."""
+    graph = sliceable(1)
+    rotated, mixed = (
+        [
+            replace(each, dimensions={"sample": BATCH, "axis_1": HEADS, "axis_2": tokens, "axis_3": 64})
+            if each.kind == "activation"
+            else each
+            for each in graph.operators
+        ]
+        for tokens in (SEQUENCE, SEQUENCE + 1)
+    )
+    assert context_degree(replace(graph, operators=tuple(rotated))) == SEQUENCE
+    assert context_degree(replace(graph, operators=tuple(mixed))) == 1
+
+
+def test_replicas_are_not_counted_before_the_slices_are_known() -> None:
+    """Eight ranks, two samples: at two slices and more there are few enough replicas."""
+    long = sliceable(1, tokens=8 * LEAST_TOKENS)
+    pins = Pins(tp=1, pp=1, micro_batches=1)
+    found = search(long, cluster(8), SearchRequest(global_batches=(2,), compare=False, must_fit=False, pins=pins))
+    choice = found.winner.choice
+    assert isinstance(choice, Strategy) and choice.cp >= 4
+
+
 def test_a_search_slices_long_sequences_only() -> None:
     assert searched_degrees(sliceable(1)) == [1]
     assert searched_degrees(sliceable(1, tokens=8 * LEAST_TOKENS)) == [1, 2, 4, 8]

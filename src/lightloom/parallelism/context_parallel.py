@@ -35,33 +35,40 @@ def context_degree(graph: ComputeGraph) -> int:
 
     The length of every sequence, or half of it where attention is causal: two pieces for each rank.
     """
-    lengths = {operator.name: operator.dimensions.get("sequence") for operator in graph.operators}
-    common = 0
-    for operator in graph.operators:
-        if "sample" not in operator.dimensions or operator.kind in _ANY_TOKENS:
-            continue
-        if not _sliceable(operator, {lengths[name] for name in operator.inputs} - {None}):
-            return 1
-        common = gcd(common, operator.dimensions["sequence"], operator.dimensions.get("key_sequence", 0))
     attention = [operator for operator in graph.operators if operator.kind == "attention"]
-    if not attention:
+    if not attention or not all(operator.dimensions.keys() >= _ATTENTION_SIZES for operator in attention):
         return 1
+    sequences = {operator.dimensions[name] for operator in attention for name in ("sequence", "key_sequence")}
+    lengths = {operator.name: _length(operator, sequences) for operator in graph.operators}
+    for operator in graph.operators:
+        if "sample" in operator.dimensions and operator.kind not in _ANY_TOKENS:
+            read = {lengths[name] for name in operator.inputs} - {0}
+            if not _sliceable(operator, lengths[operator.name], read):
+                return 1
+    common = gcd(*sequences)
     return max(common // 2 if any(operator.causal for operator in attention) else common, 1)
 
 
-def _sliceable(operator: Operator, lengths: set[int | None]) -> bool:
-    """Whether an operator with samples can be computed on slices of sequences of these lengths."""
+def _length(operator: Operator, sequences: set[int]) -> int:
+    """Tokens of a sample in an operator's output: its sequence, or an unnamed axis as long as one; 0 without."""
     sizes = operator.dimensions
+    unnamed = [size for name, size in sizes.items() if name.startswith("axis") and size in sequences]
+    return sizes.get("sequence", unnamed[0] if unnamed else 0)
+
+
+def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
+    """Whether an operator with samples, of ``length`` tokens each, can be computed on slices of what it reads."""
     if operator.kind == "attention":
-        return sizes.keys() >= _ATTENTION_SIZES
-    if "sequence" not in sizes or operator.kind not in TOKENWISE | {"concat", "loss"}:
+        return True
+    if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:
         return False
-    return operator.kind != "concat" or lengths <= {sizes["sequence"]}
+    return operator.kind != "concat" or read <= {length}
 
 
 def searched_degrees(graph: ComputeGraph) -> list[int]:
     """Return the degrees that a search tries: those that leave every rank :data:`LEAST_TOKENS`."""
-    longest = max((operator.dimensions.get("sequence", 0) for operator in graph.operators), default=0)
+    lengths = [each.dimensions.get("sequence", 0) for each in graph.operators if each.kind == "attention"]
+    longest = max(lengths, default=0)
     degree = context_degree(graph) if longest >= 2 * LEAST_TOKENS else 1
     return [cp for cp in range(1, longest // LEAST_TOKENS + 1) if degree % cp == 0] or [1]
 

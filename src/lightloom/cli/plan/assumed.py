@@ -8,6 +8,8 @@ from typing import NamedTuple
 from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.search.plans import Plan
 
 _ASSUMED = "assumption"
 
@@ -82,3 +84,17 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
             groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
         lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
     return list(dict.fromkeys(lines))
+
+
+def plan_assumptions(plan: Plan) -> Iterator[str]:
+    """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
+    if plan.spent is not None and plan.cluster.training.overlap_gradients:
+        yield (
+            "gradients that are exchanged once a step leave block by block beside the last backward passes where that "
+            "exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by default there)"
+        )
+    if isinstance(plan.choice, Strategy) and plan.choice.cp > 1:
+        yield (
+            "ranks of a context group have equal work; in causal attention each takes a piece from either end of the "
+            "sequence"
+        )

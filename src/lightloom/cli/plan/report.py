@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
-from lightloom.cli.plan.assumed import assumptions
+from lightloom.cli.plan.assumed import assumptions, plan_assumptions
 from lightloom.cli.plan.pictures import figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import find
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
@@ -191,27 +190,12 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         "One step of many equal ones: circuits that the step before left in place are not set up again.",
         "Every plan in the table was simulated; by their bounds, those left out are no faster than the fastest of "
         "their cluster, or of a kind that cannot win. A placed plan's step is that of one group, all being alike.",
-        *_assumed(winner),
+        *(f"Assumption: {line}." for line in plan_assumptions(winner)),
         *(f"{winner.algorithm}: {note}" for note in own),
         *codec_notes,
         *(f"Left out: {reason}." for reason in search.refusals),
         *((f"Refused: {'; '.join(refused)}.",) if refused else ()),
     )
-
-
-def _assumed(winner: Plan) -> Iterator[str]:
-    """Assumptions about how the ranks of a plan with stages work together, as far as they decide its step."""
-    if winner.spent is not None and winner.cluster.training.overlap_gradients:
-        yield (
-            "Assumption: gradients that are exchanged once a step leave block by block beside the last backward "
-            "passes, where that exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by "
-            "default there)."
-        )
-    if isinstance(winner.choice, Strategy) and winner.choice.cp > 1:
-        yield (
-            "Assumption: ranks of a context group have equal work; in causal attention each takes a piece from either "
-            "end of the sequence."
-        )
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:

@@ -90,7 +90,8 @@ class Pins:
         ranks, given = job.fabric.ranks, {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
         product, text = int(np.prod([*degrees.values()])), " ".join(f"--{name} {n}" for name, n in degrees.items())
-        all_given = {"dp", "tp", "pp"} <= degrees.keys() and (self.cp or len(searched_degrees(job.graph)) == 1)
+        slices = self.cp or (1 if len(searched_degrees(job.graph)) == 1 else None)
+        all_given = {"dp", "tp", "pp"} <= degrees.keys() and slices
         if ranks % product or (all_given and product != ranks):
             expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
             yield f"{text}: {product} ranks in all, expected {expected}"
@@ -113,7 +114,7 @@ class Pins:
             yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
         if self.sequence_parallel and self.tp and (self.tp == 1 or job.split.sequence_degree % self.tp):
             yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {job.split.sequence_degree} above 1"
-        dp = self.dp or (ranks // (self.tp * self.pp * (self.cp or 1)) if self.tp and self.pp else 1)
+        dp = self.dp or (ranks // (self.tp * self.pp * slices) if self.tp and self.pp and slices else 1)
         parts = dp * (self.micro_batches or 1)
         if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):
             yield f"--micro-batch {self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"
