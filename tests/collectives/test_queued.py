@@ -199,7 +199,9 @@ def test_exchanges_fold(ranks: int, pieces: int, data: st.DataObject) -> None:
 @given(st.integers(3, 20), st.integers(1, 5))
 def test_taps_share_one_transmission(ranks: int, taps: int) -> None:
     assume(taps < ranks)
-    fabric = ring(ranks).model_copy(update={"multicast_taps": taps, "energy_per_bit": 1e-12, "hop_latency": 1e-7})
+    fabric = ring(ranks).model_copy(
+        update={"wavelengths": 32, "multicast_taps": taps, "energy_per_bit": 1e-12, "hop_latency": 1e-7}
+    )
     schedule = tapped(ranks, taps, 1e5)
     verify(schedule, fabric)
     price = cost(schedule, fabric)

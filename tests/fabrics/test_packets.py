@@ -48,8 +48,9 @@ def test_packets_only_ever_cost_and_costs_stay_above_their_bounds(packets: dict[
         for name in KINDS:
             wanted = Collective(name, 8, 1e6)  # type: ignore[arg-type]
             for algorithm in admitted(name, fabric):
-                # Raises BoundError below the bound.
-                assert evaluate(algorithm, wanted, fabric).cost.time >= evaluate(algorithm, wanted, plain).cost.time
+                # Raises BoundError below the bound; packets that cost nothing round differently.
+                free = evaluate(algorithm, wanted, plain).cost.time
+                assert evaluate(algorithm, wanted, fabric).cost.time >= free * (1 - 1e-12)
 
 
 def test_without_packets_nothing_changes() -> None:

@@ -63,7 +63,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     fabric: dict[str, Any], size: tuple[int, int], hidden: int
 ) -> None:
     blocks, ranks = size
-    on, batches = cluster(ranks, fabric), {6: (6, 96), 8: (16,)}.get(ranks, (ranks, 4 * ranks))
+    on, batches = cluster(ranks, fabric), {6: (6, 24), 8: (16,)}.get(ranks, (ranks, 4 * ranks))
     everything: dict[str, Any] = {"global_batches": batches, "algorithms": (), "compare": True}
     pruned, whole = (search(on, blocks=blocks, hidden=hidden, prune=prune, **everything) for prune in (True, False))
     assert pruned.winner.choice == whole.winner.choice

@@ -1,6 +1,7 @@
 """What is committed in ``trained/`` is what the committed weights do."""
 
 import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,29 @@ from lightloom.photonics.averaging.proved.noise import TARGET
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes.blocks import approximate
 from lightloom.photonics.meshes.counts import network_count
-from lightloom.photonics.onn.compare import contenders, verdict
+from lightloom.photonics.onn.compare import Contender, contenders, verdict
 from lightloom.photonics.onn.rival import KEPT, TRAINED
 
 COMMITTED: dict[str, Any] = json.loads((TRAINED / "noise.json").read_text())
 ROWS = {row["name"]: row for row in COMMITTED["networks"]}
-ALL = {contender.name: contender for contender in contenders()}
 EVALUATIONS = 30_000
 FUNCTION = KEPT["exact"].function
 
 
+@cache
+def networks() -> dict[str, Contender]:
+    """All that are compared, by name."""
+    return {contender.name: contender for contender in contenders()}
+
+
 def test_all_networks_were_compared() -> None:
-    assert list(ALL) == list(ROWS)
+    assert list(networks()) == list(ROWS)
     assert {path.stem for path in TRAINED.glob("*.npz")} <= set(KEPT)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ROWS)
 def test_weights_give_the_committed_accuracy(name: str) -> None:
-    contender, row = ALL[name], ROWS[name]
+    contender, row = networks()[name], ROWS[name]
     found = verify(contender.network, FUNCTION)
     assert found.exhaustive
     assert (found.wrong_outputs, found.checked_inputs) == (row["wrong_outputs"], row["checked_inputs"])
@@ -38,10 +44,10 @@ def test_weights_give_the_committed_accuracy(name: str) -> None:
     assert contender.network.nonlinearity == row["nonlinearity"]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ROWS)
 def test_weights_bear_the_committed_noise(name: str) -> None:
     """Other draws than the committed ones, at the limit and where the curve is steep: within 5 standard errors."""
-    row, network = ROWS[name], ALL[name].network
+    row, network = ROWS[name], networks()[name].network
     rates = np.array(row["error_rates"])
     steep = int(np.argmax(rates > 0.01))
     for sigma, rate in ((row["noise_limit"], 1 - TARGET), (COMMITTED["sigmas"][steep], rates[steep])):

@@ -216,7 +216,7 @@ def replay_reduce(
         copies.last_write[:] = -1
         copies.last_copy[:] = -1
         copies.head[:] = -1
-        outcome = _replay_chunk(sends, copies, first[chunk], first[chunk + 1], reach, cut_through)
+        outcome: tuple[int, int, int] = _replay_chunk(sends, copies, first[chunk], first[chunk + 1], reach, cut_through)
         if outcome[0] != OK:
             return outcome
         for rank in range(final.shape[1]):
@@ -279,7 +279,8 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
     for w in range(state.shape[1]):
         carried[send, w] = state[at, w]
         held |= state[at, w]
-    return held != 0
+    anything: bool = held != 0
+    return anything
 
 
 @njit(cache=True)

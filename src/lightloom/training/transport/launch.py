@@ -178,7 +178,7 @@ def _kill(processes: Sequence[_Process]) -> None:
         process.wait()
 
 
-def _outcome(rank: int, folder: Path, ending: str, exit_code: int) -> Outcome:
+def _outcome(rank: int, folder: Path, ending: str, exit_code: int | None) -> Outcome:
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
