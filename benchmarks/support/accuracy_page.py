@@ -23,8 +23,9 @@ it needs the measured tables, in the folder that `LIGHTLOOM_MEASURED` names. No 
 
 ![Predicted against measured steps, priors only](pictures/accuracy.png)
 
-Predictions are those of a closed form of the uniform transformer step (`lightloom.calibration.steps`), on the kernel
-model that prices plans as well. Priors come from data sheets and publications where there are any, and are labelled
+A row becomes a job of the planner, in which nothing is left open, and is priced by the functions that price `lightloom
+plan`: a plan with the row's choices pinned takes exactly as long (a test holds fourteen layouts to it). Priors
+come from data sheets and publications where there are any, and are labelled
 assumptions where not; each states which in the file that `calibrate` writes. No prior is a result of a fit, but these
 tables were in view when terms were chosen and counted: the traffic of the loss, the latencies of collectives, and
 `gemm_depth`, for which 200, 400 and 500 were tried on them. Only tables that nobody looked at can judge the priors

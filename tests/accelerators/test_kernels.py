@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.accelerators.base import Accelerator, Work
-from lightloom.accelerators.kernels import PRIORS, KernelKind, KernelModel, KernelShapes, Rates
+from lightloom.accelerators.kernel_priors import PRIORS
+from lightloom.accelerators.kernels import LOSS_BYTES, KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.accelerators.load import description, load_accelerator, names
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
@@ -29,9 +30,9 @@ def shapes(kind: KernelKind, m: float, n: float, k: float, products: float = 1.0
     """One operator's forward pass."""
     values = {"m": m, "n": n, "k": k, "products": products, "repeats": 1.0, "forward": 1.0}
     values |= {"input_gradient": 0.0, "weight_gradient": 0.0, **changes}
-    causal = np.array([int(values.pop("causal", 0))])
+    causal, losses = (np.array([int(values.pop(name, 0))]) for name in ("causal", "losses"))
     arrays = {name: np.array([[value]]) for name, value in values.items()}
-    return KernelShapes(kind=np.array([int(kind)]), causal=causal, element_bytes=2, **arrays)
+    return KernelShapes(kind=np.array([int(kind)]), causal=causal, losses=losses, element_bytes=2, **arrays)
 
 
 def seconds(kernels: KernelShapes, nbytes: float = 1.0, flops: float = 1.0, model: KernelModel = MODEL) -> float:
@@ -122,6 +123,17 @@ def test_fusion_saves_traffic_of_element_wise_work_only() -> None:
     assert seconds(memory, nbytes=0.0, flops=0.0) == 0
 
 
+def test_logits_pay_for_a_cross_entropy() -> None:
+    tokens, vocabulary = 4096.0, 50_304.0
+    alone = {"m": tokens, "n": vocabulary, "k": 1024.0}
+    forward = [seconds(shapes(KernelKind.PRODUCT, **alone, losses=losses)) for losses in (0.0, 1.0)]
+    passes = {"forward": 0.0, "input_gradient": 1.0, "weight_gradient": 1.0}
+    backward = [seconds(shapes(KernelKind.PRODUCT, **alone, **passes, losses=losses)) for losses in (0.0, 1.0)]
+    moved = tokens * vocabulary / (MODEL.memory_fraction * RATES.bandwidth)
+    assert (forward[1] - forward[0]) / moved == pytest.approx(LOSS_BYTES[0])
+    assert (backward[1] - backward[0]) / moved == pytest.approx(LOSS_BYTES[1])
+
+
 def test_a_flat_accelerator_ignores_kernels() -> None:
     chip = load_accelerator("a100")
     assert chip.kernels is not None
@@ -133,7 +145,9 @@ def test_a_flat_accelerator_ignores_kernels() -> None:
 def test_an_update_moves_its_bytes_at_the_reached_bandwidth() -> None:
     chip = Accelerator(peak={"bf16": 1e12}, memory_bandwidth=1e12, kernels=MODEL)
     twice = chip.model_copy(update={"kernels": MODEL.model_copy(update={"optimizer_traffic": 2.0})})
-    assert twice.update_time(1e9) == 2 * chip.update_time(1e9) == 2 * chip.memory_time(1e9)
+    more = MODEL.step_overhead
+    assert twice.update_time(1e9) - more == pytest.approx(2 * (chip.update_time(1e9) - more))
+    assert chip.update_time(1e9) - more == pytest.approx(chip.memory_time(1e9))
     assert chip.flat().update_time(1e9) == chip.flat().memory_time(1e9) == 2e-3
 
 

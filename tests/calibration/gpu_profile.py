@@ -54,7 +54,18 @@ def _seconds(
 ) -> float:
     one, none = np.ones((1, 1)), np.zeros((1, 1))
     shapes = KernelShapes(
-        np.array([kind]), m * one, n * one, k * one, products * one, one, one, none, none, np.array([causal]), 2
+        np.array([kind]),
+        m * one,
+        n * one,
+        k * one,
+        products * one,
+        one,
+        one,
+        none,
+        none,
+        np.array([causal]),
+        np.zeros(1, int),
+        2,
     )
     moved = 2.0 * products * (2 * m + 2 * n) * k * one
     return float(kernels.operator_times(moved, 2.0 * m * n * k * products * one, shapes, rates)[0, 0])

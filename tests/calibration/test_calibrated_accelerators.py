@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import lightloom as ll
-from lightloom.accelerators.kernels import PRIORS
+from lightloom.accelerators.kernel_priors import PRIORS
 from lightloom.accelerators.load import CATALOG, description, load_accelerator, names
 from lightloom.calibration.document import fitted_parameters, read_calibration, write_calibration
 from lightloom.calibration.priors import priors_of

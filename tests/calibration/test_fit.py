@@ -56,7 +56,7 @@ def test_true_parameters_are_found_despite_outliers() -> None:
 
 
 def test_the_file_says_what_the_rows_determine(calibration: Calibration, tmp_path: Path) -> None:
-    assert {"flash_forward", "flash_backward", "exposed"} <= set(calibration.undetermined())
+    assert {"flash_forward", "flash_backward"} <= set(calibration.undetermined())
     assert calibration.parameters["gemm_fraction"].determined
     assert calibration.parameters["flash_forward"].spread == pytest.approx(0.3)
     assert calibration.cross_validated.mean < 0.05

@@ -15,7 +15,7 @@ from lightloom.collectives.registry import Algorithm, find
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy, strategy_space
 from lightloom.planner.bounds.strategies import PriceLines
-from lightloom.planner.pricing import group_prices
+from lightloom.planner.pricing import group_prices, library
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.planner.search import data_parallel, rows
@@ -179,8 +179,8 @@ def test_a_faulty_algorithm_is_one_refused_row(monkeypatch: pytest.MonkeyPatch) 
 
     wrong = Algorithm(name="wrong", build=build, summary="sends everything at once")
     known = {"ring": find("ring"), "wrong": wrong}
-    for module in (group_prices, data_parallel, rows):
-        monkeypatch.setattr(module, "algorithms", lambda: known)
+    for module in (group_prices, data_parallel, rows, library):
+        monkeypatch.setattr(module, "algorithms", lambda: known, raising=False)
         monkeypatch.setattr(module, "find", known.__getitem__, raising=False)
     found = searched(cluster(), global_batches=(64,), compare=True)
     refused = {(row.strategy, row.algorithm): row.why for row in found.refused}

@@ -125,8 +125,10 @@ class Accelerator(Described):
         return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (fraction * self.memory_bandwidth)
 
     def update_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds of an optimizer's update that moves ``nbytes``."""
-        return self.memory_time(nbytes if self.kernels is None else nbytes * self.kernels.optimizer_traffic)
+        """Return the seconds of an optimizer's update that moves ``nbytes``, with what every step adds."""
+        if self.kernels is None:
+            return self.memory_time(nbytes)
+        return self.memory_time(nbytes * self.kernels.optimizer_traffic) + self.kernels.step_overhead
 
     def operator_times(self, work: Work, precision: Precision) -> Floats:
         """Return the seconds of each operator in one pass.

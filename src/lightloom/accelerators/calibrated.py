@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from lightloom.accelerators.kernels import PRIORS, KernelModel
+from lightloom.accelerators.kernel_priors import PRIORS
+from lightloom.accelerators.kernels import KernelModel
 from lightloom.core.configfile import validate
 from lightloom.core.described import Described
 from lightloom.core.errors import ConfigError

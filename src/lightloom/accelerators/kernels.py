@@ -12,15 +12,16 @@ Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from lightloom.accelerators.kernel_priors import PRIORS
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Config, Count, Seconds
+from lightloom.core.priors import Prior
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0)]
@@ -33,6 +34,10 @@ LEAST_DEPTH = 256.0
 SCORE_ACCESSES = (5, 6)
 """Reads and writes of each score in unfused attention, forward and backward: scale, mask and softmax (2), dropout (3);
 backward of dropout (3) and of softmax (3). ``KernelModel.score_traffic`` multiplies them."""
+LOSS_BYTES = (14, 22)
+"""Bytes moved for each logit forward and backward, as PyTorch's cross entropy does under mixed precision: cast to
+float32 (2 + 4), log-softmax (4 + 4); gradients of the loss (4), of the log-softmax (4 + 4 + 4) and of the cast
+(4 + 2)."""
 FLASH_BACKWARD = 2.5
 """Products of the backward pass of flash attention for each of the forward pass: five instead of two."""
 
@@ -53,7 +58,10 @@ class KernelKind(IntEnum):
 
 
 class KernelShapes(NamedTuple):
-    """Kernels of operators in one pass; ``kind`` and ``causal`` have shape [operators], the rest [rows, operators]."""
+    """Kernels of operators in one pass.
+
+    ``kind``, ``causal`` and ``losses`` have shape [operators], the rest [rows, operators].
+    """
 
     kind: Ints
     """Values of :class:`KernelKind`."""
@@ -75,6 +83,8 @@ class KernelShapes(NamedTuple):
     """How often the gradient of the weights is computed."""
     causal: Ints
     """1 for attention in which a token sees only those before it, otherwise 0."""
+    losses: Ints
+    """1 for products whose outputs enter a cross entropy that the graph does not hold, otherwise 0."""
     element_bytes: int
     """Bytes of one element."""
 
@@ -86,81 +96,6 @@ class Rates(NamedTuple):
     """FLOP/s."""
     bandwidth: float | Floats
     """Bytes per second of the main memory."""
-
-
-class Prior(NamedTuple):
-    """What is believed of a parameter before any measurement."""
-
-    value: float
-    """Median."""
-    spread: float
-    """Standard deviation of the parameter's logarithm."""
-    source: str
-    """Where the value comes from, or ``assumption: ...``."""
-    meaning: str
-    unit: str = ""
-    """Unit, empty for a fraction or a factor."""
-
-
-PRIORS: Mapping[str, Prior] = {
-    "gemm_fraction": Prior(
-        value=0.85,
-        spread=0.1,
-        source="Dao, FlashAttention-2, ICLR 2024, section 1: optimized GEMM reaches 80 to 90 % of A100's peak",
-        meaning="fraction of the peak that large products reach",
-    ),
-    "gemm_depth": Prior(
-        value=400.0,
-        spread=0.7,
-        source="assumption: filling the pipeline and writing a tile of 128 x 256 take as long as a depth of some "
-        "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
-        meaning="depth at which a product reaches half of its rate",
-    ),
-    "flash_forward": Prior(
-        value=0.4,
-        spread=0.3,
-        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 30 to 50 % of A100's peak forward",
-        meaning="fraction of the peak that flash attention reaches forward",
-    ),
-    "flash_backward": Prior(
-        value=0.3,
-        spread=0.3,
-        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 25 to 35 % backward",
-        meaning="the same backward",
-    ),
-    "memory_fraction": Prior(
-        value=0.82,
-        spread=0.1,
-        source="assumption: below the 0.9 of the data sheet that a copy reaches",
-        meaning="fraction of the memory's bandwidth that is reached",
-    ),
-    "fusion": Prior(
-        value=0.8,
-        spread=0.3,
-        source="assumption: bias, dropout and residual sum are one kernel (Shoeybi et al., Megatron-LM, 2019)",
-        meaning="traffic of element-wise operators that fusion leaves",
-    ),
-    "score_traffic": Prior(
-        value=1.0,
-        spread=0.3,
-        source="assumption: each score is read and written once a kernel",
-        meaning="traffic of the scores in unfused attention, relative to the count",
-    ),
-    "dispatch": Prior(
-        value=10e-6,
-        spread=0.5,
-        source="assumption: PyTorch takes 5 to 25 us to launch a kernel from Python",
-        meaning="seconds in which the host launches a kernel",
-        unit="s",
-    ),
-    "optimizer_traffic": Prior(
-        value=1.0,
-        spread=0.3,
-        source="assumption: each value is read and written once an update",
-        meaning="traffic of an update, relative to the count",
-    ),
-}
-"""Priors of the parameters that a calibration may change, where a :class:`KernelModel` states no others."""
 
 
 class KernelModel(Config):
@@ -186,6 +121,8 @@ class KernelModel(Config):
     """Seconds that the host takes to launch a kernel; a pass takes no less than all of its kernels."""
     optimizer_traffic: Factor = PRIORS["optimizer_traffic"].value
     """Traffic of an optimizer's update relative to ``optimizer_traffic_bytes`` of the training settings."""
+    step_overhead: Seconds = PRIORS["step_overhead"].value
+    """Seconds that every step adds: loading, loss scaling, gradient norm."""
     spreads: dict[str, float] = Field(default_factory=dict)
     """Standard deviation of a parameter's logarithm, where it is not the one of :data:`PRIORS`."""
     sources: dict[str, str] = Field(default_factory=dict)
@@ -256,7 +193,13 @@ class KernelModel(Config):
         ):
             if times.any():
                 seconds += times * np.maximum(self.product_time(rows, columns, depth, products, rates), moving)
-        return seconds
+        return seconds + self._loss(kernels, rates)
+
+    def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
+        """Seconds of the cross entropy of what products make: [rows, operators]."""
+        forward, backward = LOSS_BYTES
+        logits = kernels.losses * kernels.m * kernels.n * kernels.products
+        return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
 
     def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
         needed = np.where(kernels.causal == 1, 0.5, 1.0)

@@ -20,9 +20,13 @@ NOISE = 0.05
 """Standard deviation of the logarithm of a measured step around the model, before rows say otherwise."""
 LEAST_NOISE = 0.02
 """Least noise that a fit assumes: few rows can lie on the model by chance."""
-_STEP = 1e-3
-"""Change of a logarithm for numerical derivatives."""
-_MOST_EVALUATIONS = 30
+_STEP = -1e-3
+"""Change of a logarithm for numerical derivatives: downwards, as fractions may be 1."""
+_MOST_EVALUATIONS = 6
+"""Predictions of all rows with the same derivatives."""
+_MOST_ROUNDS = 4
+_SETTLED = 0.1
+"""Change of a parameter's logarithm, in spreads, and of the noise, relative, that is none."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +68,35 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def fit(jobs: Jobs, priors: Priors, start: Floats | None = None) -> Fit:
-    """Fit the parameters to the rows of ``jobs``, beginning at ``start`` (the priors' centre)."""
+def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
+    """Fit the parameters to the rows of ``jobs``.
+
+    Derivatives cost as many predictions as there are parameters, so that a few steps share them.
+
+    Args:
+        jobs: rows.
+        priors: parameters.
+        start: logarithms at which to begin; the priors' centre without them.
+        slopes: derivatives of the rows near the solution, [rows, parameters], which then serve throughout; without
+            them they are computed anew where the parameters have moved.
+    """
     logarithms = priors.center if start is None else start
     measured = np.log(jobs.measured)
-    noise = NOISE
-    for _ in range(2):
-        logarithms = _most_likely(jobs, priors, logarithms, noise)
-        errors = log_seconds(jobs, priors, logarithms) - measured
-        noise = _robust_noise(errors, jobs.rows)
-    slopes = sensitivity(jobs, priors, logarithms)
+    noise, known = NOISE, slopes is not None
+    for _ in range(_MOST_ROUNDS):
+        if slopes is None:
+            slopes = sensitivity(jobs, priors, logarithms)
+        found = _most_likely(jobs, priors, logarithms, noise, slopes)
+        errors = log_seconds(jobs, priors, found) - measured
+        before, noise = noise, _robust_noise(errors, jobs.rows)
+        moved = float(np.abs((found - logarithms) / priors.spread).max())
+        logarithms = found
+        if moved < _SETTLED and abs(noise / before - 1) < _SETTLED:
+            break
+        if not known and moved >= _SETTLED:
+            slopes = None
+    if slopes is None:
+        slopes = sensitivity(jobs, priors, logarithms)
     weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2) / noise**2 * _independent_share(jobs)
     information = slopes.T @ (slopes * weights[:, None]) + np.diag(priors.spread**-2.0)
     return Fit(logarithms, np.linalg.inv(information).astype(np.float64), noise)
@@ -95,21 +118,35 @@ def _robust_noise(errors: Floats, rows: int) -> float:
     return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
 
 
-def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float) -> Floats:
+def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
     from scipy.optimize import least_squares
 
     measured = np.log(jobs.measured)
+    errors: dict[bytes, Floats] = {}
+
+    def errors_at(logarithms: Floats) -> Floats:
+        key = logarithms.tobytes()
+        if key not in errors:
+            errors[key] = (log_seconds(jobs, priors, logarithms) - measured) / noise
+        return errors[key]
 
     def residuals(logarithms: Floats) -> Floats:
-        errors = (log_seconds(jobs, priors, logarithms) - measured) / noise
-        return np.concatenate([_robust(errors)[0], (logarithms - priors.center) / priors.spread])
+        return np.concatenate([_robust(errors_at(logarithms))[0], (logarithms - priors.center) / priors.spread])
 
     def slopes(logarithms: Floats) -> Floats:
-        errors = (log_seconds(jobs, priors, logarithms) - measured) / noise
-        rows = sensitivity(jobs, priors, logarithms) * (_robust(errors)[1] / noise)[:, None]
-        return np.concatenate([rows, np.diag(1 / priors.spread)])
+        weighted = near * (_robust(errors_at(logarithms))[1] / noise)[:, None]
+        return np.concatenate([weighted, np.diag(1 / priors.spread)])
 
-    solved = least_squares(residuals, start, jac=slopes, x_scale=priors.spread, max_nfev=_MOST_EVALUATIONS, xtol=1e-5)
+    solved = least_squares(
+        residuals,
+        start,
+        jac=slopes,
+        bounds=(-np.inf, priors.most),
+        x_scale=priors.spread,
+        max_nfev=_MOST_EVALUATIONS,
+        xtol=1e-3,
+        ftol=1e-5,
+    )
     logarithms: Floats = solved.x
     return logarithms
 

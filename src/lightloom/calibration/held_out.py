@@ -32,7 +32,8 @@ def predict_held_out(
 ) -> Predictions:
     """Predict each row by a fit to the rows of all other folds.
 
-    The scatter in a row's interval is that of the other folds' rows.
+    The scatter in a row's interval is that of the other folds' rows. All fits share the derivatives at the fit to all
+    rows.
 
     Args:
         jobs: columns of jobs.
@@ -42,14 +43,14 @@ def predict_held_out(
         advance: told after each fit.
     """
     seconds, steps = np.zeros(jobs.rows), np.empty(jobs.rows, np.object_)
-    fits, slopes = [], np.zeros((jobs.rows, len(priors.names)))
+    fits, slopes = [], sensitivity(jobs, priors, fitted.logarithms)
     for number in range(fold.max() + 1):
         out = fold == number
-        other = fit(jobs.subset(~out), priors, fitted.logarithms) if (~out).any() else prior_fit(priors)
+        rows = jobs.subset(~out)
+        other = fit(rows, priors, fitted.logarithms, slopes[~out]) if (~out).any() else prior_fit(priors)
         tested = jobs.subset(out)
         seconds[out], fastest = predicted(tested, priors, other.logarithms)
         steps[out] = fastest.steps
-        slopes[out] = sensitivity(tested, priors, other.logarithms)
         fits.append(other)
         if advance is not None:
             advance(1)

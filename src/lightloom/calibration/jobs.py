@@ -1,74 +1,96 @@
-"""Measured rows as columns of jobs: one for each row, or several where a row does not say everything.
+"""Measured rows as jobs of the planner: one for each row, or several where a row does not say everything.
 
 Where the micro-batch or the virtual stages were not published, every usual choice is a job of its own, and the fastest
-stands for the row.
+stands for the row. A row says everything that a plan chooses, so that its job is priced as ``plan`` prices the same
+strategy with everything pinned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.calibration.priors import node_link
 from lightloom.calibration.rows import MeasuredStep
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.fabrics.transport import Transport
+from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.library import LIBRARY, LibraryPricing
+from lightloom.planner.pricing.stage_times import Job
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 
-Cell = TypeVar("Cell", bound=np.generic)
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
 _VIRTUAL_STAGES = (1, 2, 3, 4, 5, 6, 8)
 
 
 @dataclass(frozen=True)
-class Jobs:
-    """Columns of shape [jobs]; the fields of :class:`MeasuredStep` under their own names."""
+class PlannedStep:
+    """A step with nothing left open, as the planner prices it."""
 
-    steps: tuple[MeasuredStep, ...]
-    """The step of each job, nothing left open."""
+    step: MeasuredStep
+    job: Job
+    strategy: Strategy
+    shared: Hashable
+    """Equal for steps whose jobs are."""
+
+
+class Group(NamedTuple):
+    """Strategies of one job, of as many stages each."""
+
+    which: Ints
+    """Their places among all jobs: [strategies]."""
+    job: Job
+    strategies: tuple[Strategy, ...]
+    rows: Strategies
+    """The same as columns."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of measured rows."""
+
+    planned: tuple[PlannedStep, ...]
+    """Each job."""
     row: Ints
     """Which row a job stands for: [jobs]."""
     rows: int
     accelerator: Accelerator
     """What all rows were measured on; its memory bandwidth is stated by each row."""
 
-    @cached_property
-    def _columns(self) -> dict[tuple[str, type], NDArray[np.generic]]:
-        """Columns that were read before: a fit reads each of them thousands of times."""
-        return {}
-
-    def _column(self, name: str, kind: type[Cell]) -> NDArray[Cell]:
-        if (name, kind) not in self._columns:
-            self._columns[name, kind] = np.array([getattr(step, name) for step in self.steps], kind)
-        return cast("NDArray[Cell]", self._columns[name, kind])
-
-    def column(self, name: str) -> Floats:
-        """Return a column of numbers as floats."""
-        return self._column(name, np.float64)
-
-    def where(self, name: str, *values: str) -> Mask:
-        """Return the jobs of which a column has one of these values."""
-        return np.isin(self._column(name, np.str_), values)
+    @property
+    def steps(self) -> tuple[MeasuredStep, ...]:
+        """The step of each job, nothing left open."""
+        return tuple(planned.step for planned in self.planned)
 
     @cached_property
-    def peak(self) -> Floats:
-        """FLOP/s of each job's precision on the data sheet."""
-        return np.array([self.accelerator.peak_rate(step.precision) for step in self.steps])
+    def groups(self) -> tuple[Group, ...]:
+        """Jobs that are priced together."""
+        groups: dict[object, list[int]] = {}
+        for index, planned in enumerate(self.planned):
+            strategy = planned.strategy
+            alone = strategy.plain or strategy.micro_batch
+            key = planned.shared, strategy.pp, strategy.virtual_stages, index if alone else -1
+            groups.setdefault(key, []).append(index)
+        return tuple(self._group(indices) for indices in groups.values())
 
-    @cached_property
-    def share(self) -> Floats:
-        """Sequences of a step that one data-parallel rank works on."""
-        return self.column("global_batch") / self.column("dp")
+    def _group(self, indices: list[int]) -> Group:
+        strategies = tuple(self.planned[index].strategy for index in indices)
+        return Group(np.array(indices), self.planned[indices[0]].job, strategies, Strategies.of(*strategies))
 
     @cached_property
     def measured(self) -> Floats:
         """Seconds as measured, of each row: [rows]."""
         seconds = np.zeros(self.rows)
-        seconds[self.row] = self.column("step_s")
+        seconds[self.row] = [planned.step.step_s for planned in self.planned]
         return seconds
 
     def fastest(self, seconds: Floats) -> tuple[Floats, Ints]:
@@ -79,15 +101,14 @@ class Jobs:
 
     def only(self, jobs: Ints) -> Jobs:
         """Return one job of each row: ``jobs``, of shape [rows], in the order of the rows."""
-        return replace(self, steps=tuple(self.steps[job] for job in jobs), row=np.arange(self.rows))
+        return replace(self, planned=tuple(self.planned[job] for job in jobs), row=np.arange(self.rows))
 
     def subset(self, keep: Mask) -> Jobs:
         """Return the jobs of the rows for which ``keep``, of shape [rows], is set, rows renumbered."""
         jobs = np.flatnonzero(keep[self.row])
         number = np.cumsum(keep) - 1
-        return replace(
-            self, steps=tuple(self.steps[job] for job in jobs), row=number[self.row[jobs]], rows=int(keep.sum())
-        )
+        planned = tuple(self.planned[job] for job in jobs)
+        return replace(self, planned=planned, row=number[self.row[jobs]], rows=int(keep.sum()))
 
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
@@ -96,12 +117,101 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
     """
-    made = [(index, job) for index, step in enumerate(steps) for job in _choices(step)]
+    choices = [(index, choice) for index, step in enumerate(steps) for choice in _choices(step)]
+    planner = _Planner(accelerator)
     return Jobs(
-        steps=tuple(job for _, job in made),
-        row=np.array([index for index, _ in made], np.int64),
+        planned=tuple(planner.planned(choice) for _, choice in choices),
+        row=np.array([index for index, _ in choices], np.int64),
         rows=len(steps),
         accelerator=accelerator,
+    )
+
+
+class _Planner:
+    """Makes jobs; those of one model share its graph and the columns of its operators."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._graphs: dict[TransformerSizes, ComputeGraph] = {}
+        self._jobs: dict[tuple[TransformerSizes, str, bool], Job] = {}
+
+    def planned(self, step: MeasuredStep) -> PlannedStep:
+        """The job of one step, priced by the priors, and its strategy."""
+        sizes, settings, fabric = sizes_of(step), settings_of(step), fabric_of(step, self._accelerator)
+        accelerator = self._accelerator.model_copy(update={"memory_bandwidth": step.memory_bandwidth_gbs * 1e9})
+        key = sizes, settings.model_dump_json(), overlaps(step)
+        if key not in self._jobs:
+            if sizes not in self._graphs:
+                self._graphs[sizes] = transformer_graph(sizes, 1)
+            self._jobs[key] = Job(self._graphs[sizes], accelerator, fabric, settings, LibraryPricing(fabric), key[2])
+        job = self._jobs[key].repriced(accelerator, fabric, LibraryPricing(fabric))
+        shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
+        return PlannedStep(step, job, strategy_of(step), shared)
+
+
+def sizes_of(step: MeasuredStep) -> TransformerSizes:
+    """Return the sizes of a step's model."""
+    return TransformerSizes(
+        hidden=step.hidden,
+        layers=step.layers,
+        heads=step.heads,
+        ffn=step.ffn,
+        vocabulary=step.vocabulary,
+        sequence_length=step.sequence_length,
+    )
+
+
+def overlaps(step: MeasuredStep) -> bool:
+    """Return whether a step exchanges gradients while it computes."""
+    return step.sharding != "none"
+
+
+def settings_of(step: MeasuredStep) -> TrainingSettings:
+    """Return how a step trains; stages have the same number of blocks each.
+
+    Megatron-LM exchanged gradients after the last pass; PyTorch's sharding gathers and reduces meanwhile.
+    """
+    return TrainingSettings(
+        precision=step.precision,
+        attention=step.attention,
+        stage_blocks="equal",
+        overlap_gradients=overlaps(step),
+        gradient_bytes=step.gradient_bytes,
+        sharded_gradient_bytes=step.gradient_bytes,
+    )
+
+
+def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> TwoTierSwitch:
+    """Return the nodes of a step's accelerators and the network between them, every port with its share."""
+    return TwoTierSwitch(
+        ranks=max(step.gpus, 2),
+        domain_size=min(step.gpus_per_node, max(step.gpus, 2)),
+        domain_bandwidth=node_link(accelerator),
+        bandwidth=step.node_network_gbps * 1e9 / 8 / step.gpus_per_node,
+        transport=Transport(),
+    )
+
+
+def strategy_of(step: MeasuredStep) -> Strategy:
+    """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest."""
+    assert step.micro_batch is not None
+    assert step.virtual_stages is not None
+    share = -(-step.global_batch // step.dp)
+    micro = min(step.micro_batch, share)
+    count, rest = divmod(share, micro)
+    return Strategy(
+        dp=step.dp,
+        tp=step.tp,
+        pp=step.pp,
+        micro_batches=count + bool(rest),
+        global_batch=share * step.dp,
+        sharding=step.sharding,
+        recomputation=step.recomputation,
+        algorithm=LIBRARY.name,
+        ratio=1.0,
+        sequence_parallel=step.sequence_parallel == "yes",
+        virtual_stages=step.virtual_stages,
+        micro_batch=micro if rest else 0,
     )
 
 

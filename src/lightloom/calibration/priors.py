@@ -13,9 +13,13 @@ from math import log
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.kernels import PRIORS, KernelModel, Prior
+from lightloom.accelerators.kernel_priors import PRIORS
+from lightloom.accelerators.kernels import KernelModel
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.priors import Prior
+from lightloom.fabrics.transport import PRIORS as LINK_PRIORS
+from lightloom.fabrics.transport import Transport
 
 
 def node_link(accelerator: Accelerator) -> float:
@@ -30,63 +34,6 @@ def node_link(accelerator: Accelerator) -> float:
             "accelerator into the switch of its node each way, e.g. 300 GB/s"
         )
     return accelerator.node_bandwidth
-
-
-JOB_PRIORS: Mapping[str, Prior] = {
-    "node_latency": Prior(
-        value=20e-6,
-        spread=0.5,
-        unit="s",
-        meaning="base latency of a collective inside a node",
-        source="NCCL, src/graph/tuning.cc: 8.4 us (Simple) or 10 us (LL128) of base latency of a ring; a launch added",
-    ),
-    "peer_latency": Prior(
-        value=5e-6,
-        spread=0.5,
-        unit="s",
-        meaning="latency that each peer of an all-reduce adds",
-        source="NCCL, src/graph/tuning.cc: a ring's step on NVLink takes 1.9 us (LL128) or 3.4 us (Simple), two a peer",
-    ),
-    "node_fraction": Prior(
-        value=0.77,
-        spread=0.15,
-        meaning="reached fraction of the bandwidth inside a node",
-        source="between 200 GB/s of 300 on 8 A100 (NVIDIA/nccl-tests, issue 149) and what NVLink's packets carry, 282",
-    ),
-    "network_fraction": Prior(
-        value=0.75,
-        spread=0.2,
-        meaning="reached fraction of the bandwidth of a node's network",
-        source="assumption",
-    ),
-    "network_latency": Prior(
-        value=30e-6,
-        spread=0.7,
-        unit="s",
-        meaning="latency across nodes: of a send, and of each doubling of a collective's ranks",
-        source="assumption",
-    ),
-    "send": Prior(
-        value=1.0,
-        spread=0.5,
-        meaning="time of sends between stages, relative to their bytes over the reached bandwidth",
-        source="assumption",
-    ),
-    "exposed": Prior(
-        value=0.15,
-        spread=1.0,
-        meaning="part of sharded gathers and reductions that compute does not hide, of the shorter of the two",
-        source="assumption: gathers ahead of their use hide most of it; nothing published",
-    ),
-    "step_overhead": Prior(
-        value=10e-3,
-        spread=1.0,
-        unit="s",
-        meaning="what every step adds: loading, loss scaling, gradient norm",
-        source="assumption",
-    ),
-}
-"""Priors of links and of what a step adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +55,11 @@ class Priors:
     def spread(self) -> Floats:
         """Standard deviations of the logarithms: [parameters]."""
         return np.array([prior.spread for prior in self.by_name.values()])
+
+    @property
+    def most(self) -> Floats:
+        """Largest logarithms: [parameters]."""
+        return np.log([prior.most for prior in self.by_name.values()])
 
     def values(self, logarithms: Iterable[float]) -> dict[str, float]:
         """Return each parameter by its name, given the logarithms in order."""
@@ -131,10 +83,15 @@ def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> Kerne
     return kernels.model_copy(update={name: values[name] for name in PRIORS if name in values})
 
 
+def transport_with(values: Mapping[str, float]) -> Transport:
+    """Return what a collective library reaches, with those of ``values`` that belong to it."""
+    return Transport().model_copy(update={name: values[name] for name in LINK_PRIORS if name in values})
+
+
 def priors_of(accelerator: Accelerator) -> Priors:
-    """Return the priors for jobs on an accelerator: those of its kernels, then those of links and steps.
+    """Return the priors for jobs on an accelerator: those of its kernels and steps, then those of links.
 
     Raises:
         UnsupportedError: the accelerator has no kernel model.
     """
-    return Priors({**kernel_model(accelerator).priors(), **JOB_PRIORS})
+    return Priors({**kernel_model(accelerator).priors(), **Transport().priors()})

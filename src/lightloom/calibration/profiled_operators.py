@@ -149,6 +149,7 @@ def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Float
         input_gradient=input_gradient,
         weight_gradient=weight_gradient,
         causal=causal[0].astype(np.int64),
+        losses=np.zeros(len(specified), np.int64),
         element_bytes=size,
     )
     is_flash = shapes.kind == KernelKind.FLASH

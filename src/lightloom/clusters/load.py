@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.clusters.base import Cluster, ClusterFile
-from lightloom.clusters.parts import Place, build_accelerator, build_fabric
+from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 
@@ -63,12 +63,14 @@ def cluster_from(
     reference = None
     if file.reference is not None:
         reference = build_fabric(file.reference, file.ranks, Place(where, "reference", folder))
+    accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
+    fabric = build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder))
     return Cluster(
         name=name,
         description=file.description,
         ranks=file.ranks,
-        accelerator=build_accelerator(file.accelerator, Place(where, "accelerator", folder)),
-        fabric=build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder)),
+        accelerator=accelerator,
+        fabric=with_calibrated_links(fabric, file.fabric, accelerator),
         reference=reference,
         training=file.training,
         sources=file.sources,

@@ -112,3 +112,10 @@ def fabric_fields(links: FittedLinks, domain_size: int) -> tuple[dict[str, float
         source = f"fitted to {tier.rows.line()} on {links.accelerator}, mean error {tier.mean_error:.1%}"
         sources |= dict.fromkeys((fields.rate, fields.latency), source)
     return values, sources
+
+
+def reached_fields(links: FittedLinks) -> dict[str, float]:
+    """Return the fields of a transport that fitted links leave nothing to: rates and latencies are reached already."""
+    tiers = {tier.tier for tier in links.tiers}
+    node = {"node_fraction": 1.0, "node_latency": 0.0, "peer_latency": 0.0} if "node" in tiers else {}
+    return node | ({"network_fraction": 1.0, "network_latency": 0.0} if "network" in tiers else {})

@@ -12,7 +12,7 @@ from typing import Any
 
 from lightloom.accelerators import load as accelerators
 from lightloom.accelerators.base import Accelerator
-from lightloom.clusters.measured_links import FABRIC_FIELDS, FittedLinks, fabric_fields, read_links
+from lightloom.clusters.measured_links import FABRIC_FIELDS, FittedLinks, fabric_fields, reached_fields, read_links
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
@@ -92,6 +92,24 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     return built
 
 
+def with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
+    """Return a fabric whose collective library reaches what the calibration of the accelerator says.
+
+    What the cluster's file or the user sets counts more: ``transport`` or ``links`` of the ``part``.
+    """
+    calibration, transport = accelerator.calibration, getattr(fabric, "transport", None)
+    if calibration is None or transport is None or {"transport", "links"} & set(() if isinstance(part, str) else part):
+        return fabric
+    fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
+    source = f"fitted to {calibration.rows.line()}"
+    changes = {name: entry.value for name, entry in fitted.items()} | {
+        "spreads": {name: entry.spread for name, entry in fitted.items()},
+        "sources": {name: source if entry.determined else entry.source for name, entry in fitted.items()},
+    }
+    sources = fabric.sources | {"transport": source}
+    return fabric.model_copy(update={"transport": transport.model_copy(update=changes), "sources": sources})
+
+
 def _links(part: str | Mapping[str, Any], place: Place) -> tuple[str | Mapping[str, Any], FittedLinks | None]:
     """Return a part without its ``links``, and the file of fitted links that they name."""
     if isinstance(part, str) or part.get("links") is None:
@@ -117,7 +135,9 @@ def _over_links(kind: type[Fabric], fields: Mapping[str, Any], links: FittedLink
         raise place.complaint("measured links hold the packets already: expected no packet_payload", ".links")
     size = fields.get("domain_size", kind.model_fields["domain_size"].default)
     values, sources = fabric_fields(links, size if isinstance(size, int) and size > 0 else 1)
-    return {**values, "sources": {**fields.get("sources", {}), **sources}}
+    transport = fields.get("transport")
+    reached = {} if transport is None else {"transport": {**transport, **reached_fields(links)}}
+    return {**values, **reached, "sources": {**fields.get("sources", {}), **sources}}
 
 
 def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from lightloom.core.fields import Config, Count, Size
 Attention = Literal["flash", "unfused"]
 """How attention is computed: in one kernel that never stores its scores, or as products with a softmax between."""
 
+StageBlocks = Literal["balanced", "equal"]
+"""How blocks fall to pipeline stages: so that the busiest stage has the least work, or the same number to each."""
+
 
 class TrainingSettings(Config):
     """Batch, number formats, and the sizes at which gradients and parameters are grouped."""
@@ -22,6 +25,8 @@ class TrainingSettings(Config):
     """Number format of the arithmetic and of activations."""
     attention: Attention = "flash"
     """How attention is computed; it matters on accelerators with a kernel model."""
+    stage_blocks: StageBlocks = "balanced"
+    """How blocks fall to pipeline stages; Megatron-LM gives the same number to each."""
     gradient_bytes: Count = 4
     """Bytes of one gradient element that data parallelism exchanges (DDP keeps the parameters' float32)."""
     sharded_parameter_bytes: Count = 2

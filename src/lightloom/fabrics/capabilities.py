@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
 from lightloom.core.described import Described
+from lightloom.fabrics.transport import LibraryLinks
 
 T = TypeVar("T")
 
@@ -110,6 +111,16 @@ class Capabilities(Described):
     def axes(self) -> tuple[Axis, ...]:
         """The axes along which ranks are joined, neighbours first; empty where all ranks are joined alike."""
         return ()
+
+    @property
+    def library(self) -> LibraryLinks | None:
+        """What a collective library reaches on nodes and between them; None where the fabric states no library."""
+        return None
+
+    @property
+    def start_latency(self) -> float:
+        """Seconds that every collective takes besides those of its steps: launching it."""
+        return 0.0
 
     @property
     def failures_text(self) -> str:

@@ -29,6 +29,7 @@ COLUMNS = (
     "kernel_products",
     "kernel_repeats",
     "kernel_causal",
+    "kernel_losses",
     "launched_forward",
     "launched_backward",
 )
@@ -70,7 +71,11 @@ class _Shape(NamedTuple):
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
     """Return the :data:`COLUMNS` of operators, attention computed in that way."""
-    rows = [(*_shape(operator, attention), *_launches(operator, attention)) for operator in operators]
+    logits = _logits(operators)
+    rows = [
+        (*_shape(operator, attention), int(operator is logits), *_launches(operator, attention))
+        for operator in operators
+    ]
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     return dict(zip(COLUMNS, table.T, strict=True))
 
@@ -106,6 +111,7 @@ def kernel_shapes(
         input_gradient=none,
         weight_gradient=none,
         causal=columns["kernel_causal"],
+        losses=columns["kernel_losses"],
         element_bytes=element_bytes,
     )
     backward = forward._replace(
@@ -151,6 +157,15 @@ def _stretched(times: Floats, launches: Floats) -> Floats:
     stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
     stretched: Floats = times * np.maximum(stretch, 1.0)
     return stretched
+
+
+def _logits(operators: tuple[Operator, ...]) -> Operator | None:
+    """Return the product whose outputs a cross entropy reads; None where the graph ends otherwise, as with a loss.
+
+    Models are traced without their loss: where the last operator is a linear layer, its outputs are taken for logits
+    (an assumption).
+    """
+    return operators[-1] if operators and operators[-1].kind == "linear" else None
 
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:

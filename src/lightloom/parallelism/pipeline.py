@@ -70,6 +70,21 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
     return np.array([0, *reversed(edges_reversed)], np.int64)
 
 
+def equal_cuts(starts: Ints, operators: int, stages: int) -> Ints:
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    All stages have the same number of blocks; where that leaves a rest, the first ones have one block more.
+
+    Args:
+        starts: where a stage may begin (:func:`block_starts`).
+        operators: their number.
+        stages: at most as many as blocks.
+    """
+    more = np.arange(stages) < len(starts) % stages
+    begins = np.concatenate(([0], np.cumsum(len(starts) // stages + more)[:-1]))
+    return np.append(starts[begins], operators)
+
+
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
     """Bytes of all outputs (of ``which`` operators) that operators from each one on read from before it: [operators],
     what a cut there sends."""

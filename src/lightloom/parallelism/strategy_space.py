@@ -116,15 +116,18 @@ class Strategies:
     """Context-parallel degree: ranks that share the tokens of every sample."""
 
     @classmethod
-    def of(cls, strategy: Strategy) -> Strategies:
-        """One row."""
-        indices = {
-            "sharding": SHARDINGS.index(strategy.sharding),
-            "recomputation": RECOMPUTATIONS.index(strategy.recomputation),
-            "algorithm": 0,
+    def of(cls, *strategies: Strategy) -> Strategies:
+        """One row for each strategy."""
+        algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
+        indices: dict[str, Sequence[str]] = {
+            "sharding": SHARDINGS,
+            "recomputation": RECOMPUTATIONS,
+            "algorithm": algorithms,
         }
-        columns: dict[str, Any] = {name: np.array([value]) for name, value in (strategy._asdict() | indices).items()}
-        return cls(algorithms=(strategy.algorithm,), **columns)
+        columns: dict[str, Any] = {}
+        for name, values in zip(Strategy._fields, zip(*strategies, strict=True), strict=True):
+            columns[name] = np.array([indices[name].index(value) for value in values] if name in indices else values)
+        return cls(algorithms=algorithms, **columns)
 
     def __len__(self) -> int:
         return len(self.dp)

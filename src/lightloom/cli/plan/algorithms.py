@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Kind
 from lightloom.core.units import format_size, format_time
+from lightloom.planner.pricing.library import carrier
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import DATA_PARALLEL
 from lightloom.reports.numbers import format_ratio
@@ -78,7 +78,7 @@ def times_the_bound(plan: Plan) -> float | None:
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Circuits of each collective of the fastest plan whose schedules are synthesized; nothing without one."""
-    synthesized = (plan for plan in compared(search) if all(find(name).by_size for name in plan.algorithms))
+    synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
     if plan is None or plan.result is None:
         return ()

@@ -54,7 +54,8 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
 
 def _schedules(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone."""
-    plan = next((plan for plan in [search.winner, *compared(search)] if plan.prices and plan.exchanges), None)
+    plans = [plan for plan in [search.winner, *compared(search)] if plan.exchanges and plan.verified]
+    plan = next((plan for plan in plans if plan.prices), None)
     if plan is None or plan.prices is None:
         return
     exchange = plan.exchanges[0]

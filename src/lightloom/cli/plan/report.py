@@ -10,10 +10,10 @@ from lightloom.cli.plan.assumed import assumptions, plan_assumptions
 from lightloom.cli.plan.pictures import figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.registry import find
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.library import carrier
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
 from lightloom.reports.figures.base import to_svg
@@ -31,6 +31,11 @@ from lightloom.reports.report import (
 
 _RANKED = 20
 """Plans in the ranking of a page."""
+
+_LIBRARY_NOTE = (
+    "Exchanges by the library are those of the fabric's collective library: a closed form of what it reaches "
+    "(transport), held to measured steps, and no schedule of ours."
+)
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
@@ -178,7 +183,8 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
 def _notes(search: PlanSearch) -> tuple[str, ...]:
     winner, codec = search.winner, _codec(search)
     own: tuple[str, ...] = ()
-    if winner.exchanges and winner.prices and not find(winner.algorithm).by_size:  # those of every size have a table
+    tabled = winner.exchanges and carrier(winner.algorithm).by_size  # schedules of every size have a table
+    if winner.exchanges and winner.prices and winner.verified and not tabled:
         own = winner.prices.schedule(winner.exchanges[0].kind, winner.exchanges[0].nbytes).notes
     refused = list(dict.fromkeys(row.why for row in search.refused))
     codec_notes = []
@@ -187,6 +193,7 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         codec_notes.append(f"Rates of the codec's engine, in bytes of float32: {codec.engine.source}.")
     return (
         f"Times follow the {search.request.cost_model} cost model; every schedule was replayed by the verifier.",
+        *((_LIBRARY_NOTE,) if not all(plan.verified for plan in search.ranking) else ()),
         "One step of many equal ones: circuits that the step before left in place are not set up again.",
         "Every plan in the table was simulated; by their bounds, those left out are no faster than the fastest of "
         "their cluster, or of a kind that cannot win. A placed plan's step is that of one group, all being alike.",

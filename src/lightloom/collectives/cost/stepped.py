@@ -155,6 +155,7 @@ def step_times(
     """
     model, steps = known_cost_model(model), schedule.steps
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
+    conversion[:1] += fabric.start_latency
     if not fabric.exclusive:
         transmission = _packet_steps(schedule, fabric, known)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression, gradient_bytes
+from lightloom.planner.pricing.library import LIBRARY, LibraryPrices, carrier
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
 from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, chords, price_line, sized_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
@@ -30,6 +31,10 @@ _STRAIGHT = ("one-stage-striped", "one-stage")
 _MANY_RANKS = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ROUNDING = 1 + 1e-9
+
+
+CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
+"""Prices of one algorithm's schedules, or of a fabric's collective library."""
 
 
 class Pricing(Protocol):
@@ -53,12 +58,12 @@ class Pricing(Protocol):
 class CheapestPrices:
     """Prices of the cheapest of several algorithms for each collective; calls as the simulator's ``Price``."""
 
-    def __init__(self, candidates: Callable[[Kind], Sequence[tuple[SchedulePrices, LowerPrice]]]) -> None:
+    def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
         """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
         self._candidates = candidates
-        self._choices: dict[tuple[Kind, float], SchedulePrices] = {}
+        self._choices: dict[tuple[Kind, float], CollectivePrices] = {}
 
-    def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
+    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
         """Prices of the algorithm that carries this collective in the least time, its circuits in place."""
         if (kind, nbytes) not in self._choices:
             self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
@@ -76,7 +81,7 @@ class CheapestPrices:
         return self.choice(kind, nbytes).schedule(kind, nbytes)
 
 
-def _cheapest(candidates: Sequence[tuple[SchedulePrices, LowerPrice]], kind: Kind, nbytes: float) -> SchedulePrices:
+def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
     """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
 
     Raises:
@@ -106,7 +111,8 @@ def _cheapest(candidates: Sequence[tuple[SchedulePrices, LowerPrice]], kind: Kin
 
 
 class GroupPrices(Pricing):
-    """Prices of verified schedules on the part of a fabric that a group of ranks has to itself.
+    """Prices of collectives on the part of a fabric that a group of ranks has to itself: of verified schedules, or of
+    the fabric's collective library where it states one and no algorithms are named.
 
     The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close.
     Where none of the algorithms carries an all-to-all, the blocks go straight from rank to rank instead.
@@ -120,16 +126,17 @@ class GroupPrices(Pricing):
         compressions: Sequence[Compression] = (),
         choices: Sequence[str] = (),
     ) -> None:
-        """``choices`` are the algorithms that an exchange chooses among; without any, all that have one schedule for
-        all sizes."""
+        """``choices`` are the algorithms that an exchange chooses among; without any, the fabric's collective library
+        where it carries the exchange, otherwise all that have one schedule for all sizes."""
         self.fabric = fabric
         self.model = model
         self._training = training
         self._compressions = {each.ratio: each for each in compressions}
-        self._choices = [find(name) for name in choices] or [each for each in algorithms().values() if not each.by_size]
+        self._named = bool(choices)
+        self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
         self._keys: dict[int, str] = {}
-        self._plain: dict[tuple[str, str], SchedulePrices] = {}
+        self._plain: dict[tuple[str, str], CollectivePrices] = {}
         self._compressed: dict[tuple[str, str, float], SchedulePrices] = {}
         self._prices: dict[tuple[str, int, float, int], CheapestPrices] = {}
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
@@ -155,7 +162,7 @@ class GroupPrices(Pricing):
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
         if ratio != 1 and part.in_network_reduction:
             return "a fabric that adds up light in the network cannot add up compressed streams"
-        reasons = [self._declined(kind, each, part, ratio) for each in self._among(kind, algorithm, part)]
+        reasons = [self._declined(kind, each, part, ratio) for each in self._among(kind, algorithm, part, ratio)]
         return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> CheapestPrices:
@@ -174,10 +181,12 @@ class GroupPrices(Pricing):
         candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
 
-    def schedules(self, algorithm: Algorithm, part: Fabric) -> SchedulePrices:
-        """Prices of one algorithm on a fabric, those on the disk included."""
+    def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
+        """Prices of one algorithm on a fabric, those on the disk included, or of the fabric's library."""
         key = algorithm.name, self._key(part)
-        if key not in self._plain:
+        if key not in self._plain and algorithm is LIBRARY:
+            self._plain[key] = LibraryPrices(part, self.model)
+        elif key not in self._plain:
             self._plain[key] = prices = SchedulePrices(algorithm, part, self.model)
             prices.preload(read_prices(prices_path(algorithm, part, self.model)))
             self._read[key] = len(prices.cached)
@@ -186,7 +195,7 @@ class GroupPrices(Pricing):
     def save(self) -> None:
         """Cache on disk what is new."""
         for key, prices in self._plain.items():
-            if len(prices.cached) > self._read[key]:
+            if len(prices.cached) > self._read.get(key, 0):
                 write_prices(prices_path(prices.algorithm, prices.fabric, self.model), prices.cached)
                 self._read[key] = len(prices.cached)
 
@@ -199,7 +208,7 @@ class GroupPrices(Pricing):
         if key not in self._usable:
             prices = self.schedules(algorithm, part)
             ratios = self._compressions if kind in gradient_bytes(self._training) else {}
-            all_prices = [prices, *(self._smaller(prices, ratio) for ratio in ratios if not part.in_network_reduction)]
+            all_prices = [prices, *(self._smaller(prices, ratio) for ratio in ratios if self._codes(algorithm, part))]
             outcome = attempt(algorithm, partial(_draw, all_prices, kind))
             self._usable[key] = outcome.why if isinstance(outcome, Refusal) else None
             if part.ranks > _MANY_RANKS:
@@ -208,16 +217,16 @@ class GroupPrices(Pricing):
 
     def _bounded(
         self, algorithm: str, ranks: int, ratio: float, stride: int, kind: Kind
-    ) -> Sequence[tuple[SchedulePrices, LowerPrice]]:
+    ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
         candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
         if not candidates:
             part = self._part(ranks, stride)
             assert part is not None
-            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part))
+            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part, ratio))
             raise UnsupportedError("; ".join(dict.fromkeys(filter(None, failures))))
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
-    def _line(self, prices: SchedulePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
+    def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
             if prices.algorithm.by_size:
@@ -230,19 +239,20 @@ class GroupPrices(Pricing):
 
     def _candidates(
         self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int
-    ) -> Sequence[SchedulePrices]:
+    ) -> Sequence[CollectivePrices]:
         part = self._part(ranks, stride)
         assert part is not None
         usable = [
             each
-            for each in self._among(kind, algorithm, part)
+            for each in self._among(kind, algorithm, part, ratio)
             if self._declined(kind, each, part, ratio) is None
             and (each.by_size or self.failure(kind, each, part) is None)
         ]
         prices = [self.schedules(each, part) for each in usable]
         return prices if ratio == 1 else [self._smaller(each, ratio) for each in prices]
 
-    def _smaller(self, prices: SchedulePrices, ratio: float) -> SchedulePrices:
+    def _smaller(self, prices: CollectivePrices, ratio: float) -> SchedulePrices:
+        assert isinstance(prices, SchedulePrices)
         key = prices.algorithm.name, self._key(prices.fabric), ratio
         if key not in self._compressed:
             self._compressed[key] = prices.compressed(self._compressions[ratio], gradient_bytes(self._training))
@@ -251,11 +261,20 @@ class GroupPrices(Pricing):
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, ratio: float) -> str | None:
         if (algorithm.by_size or algorithm.pipelined) and ratio != 1:
             return f"{algorithm.name} has no steps between which a codec could be charged"
+        if algorithm is LIBRARY and ratio != 1:
+            return "the fabric's collective library has no codec"
         return algorithm.refusal(kind, part, self.model)
 
-    def _among(self, kind: Kind, algorithm: str, part: Fabric) -> Sequence[Algorithm]:
-        """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all."""
-        among = self._choices if algorithm == AUTO else [find(algorithm)]
+    def _codes(self, algorithm: Algorithm, part: Fabric) -> bool:
+        """Whether a codec can make what an algorithm sends smaller."""
+        return not part.in_network_reduction and algorithm is not LIBRARY
+
+    def _among(self, kind: Kind, algorithm: str, part: Fabric, ratio: float) -> Sequence[Algorithm]:
+        """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all; the
+        fabric's library where it carries the collective and no algorithm is named."""
+        if algorithm == AUTO and not self._named and self._declined(kind, LIBRARY, part, ratio) is None:
+            return [LIBRARY]
+        among = self._choices if algorithm == AUTO else [carrier(algorithm)]
         if kind == "all-to-all" and all(each.refusal(kind, part, self.model) for each in among):
             straight = [find(name) for name in _STRAIGHT]
             among = [each for each in straight if each.refusal(kind, part, self.model) is None][:1] or straight
@@ -274,6 +293,6 @@ class GroupPrices(Pricing):
         return self._keys[id(part)]
 
 
-def _draw(all_prices: Sequence[SchedulePrices], kind: Kind) -> None:
+def _draw(all_prices: Sequence[CollectivePrices], kind: Kind) -> None:
     for prices, nbytes in product(all_prices, LINE_SIZES):
         prices(kind, nbytes)

@@ -22,7 +22,7 @@ from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, equal_cuts
 from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, recomputation_columns, repetitions
 from lightloom.parallelism.sharding import SHARDINGS, state_sharers
@@ -50,6 +50,20 @@ from lightloom.planner.pricing.stage_sends import Crossing, Gathers, Sends, gath
 from lightloom.planner.pricing.tied_exchange import TiedSum, tied_seconds, tied_sums
 from lightloom.simulation.pipelined import StageTimes
 from lightloom.workloads.graph import ComputeGraph
+
+_OF_THE_MODEL = (
+    "data_parallel_plans",
+    "split",
+    "experts",
+    "context_degree",
+    "tied",
+    "starts",
+    "columns",
+    "sorts",
+    "_crossing",
+    "_stages",
+)
+"""Properties of a job that do not depend on its prices."""
 
 
 class StageExchanges(NamedTuple):
@@ -171,11 +185,22 @@ class Job:
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
     def stages(self, count: int) -> Ints:
-        """First operator of each of ``count`` parts, and the number of operators, balanced for the batch of a rank in
-        the settings."""
+        """First operator of each of ``count`` parts, and the number of operators: as many blocks in each, or balanced
+        for the batch of a rank in the settings."""
         if count not in self._stages:
-            self._stages[count] = cuts(self._work, self.starts, count)
+            equal = self.settings.stage_blocks == "equal"
+            self._stages[count] = (
+                equal_cuts(self.starts, len(self.graph.operators), count)
+                if equal
+                else cuts(self._work, self.starts, count)
+            )
         return self._stages[count]
+
+    def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
+        """Return the same job at other prices; its stages stay those of this one."""
+        job = replace(self, accelerator=accelerator, fabric=fabric, pricing=pricing)
+        job.__dict__.update({name: getattr(self, name) for name in _OF_THE_MODEL})
+        return job
 
     @cached_property
     def _stages(self) -> dict[int, Ints]:
@@ -199,9 +224,12 @@ class Job:
 
     def operator_times(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds of every operator forward and backward, each [rows, operators], no pass shorter than its launches."""
-        times = self.columns.times(self.accelerator, self.settings.precision, samples, tp)
-        again = repetitions(self.columns["in_block"], self.columns["core"], recomputation)
-        return passes(times, self.columns.dispatch(self.accelerator), again)
+        columns, sort = self.sorts[0], np.diff(self.sorts[1], axis=0).argmax(axis=1)
+        forward, backward = columns.times(self.accelerator, self.settings.precision, samples, tp)
+        launched, launched_backward = columns.dispatch(self.accelerator)
+        again = repetitions(columns["in_block"], columns["core"], recomputation)
+        times = forward[:, sort], backward[:, sort]
+        return passes(times, (launched[sort], launched_backward[sort]), again[:, sort])
 
     def stage_times(
         self, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True

@@ -18,9 +18,11 @@ from lightloom.parallelism.recomputation import repeated_operators
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime, tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER
 from lightloom.planner.pricing.stage_times import Job
+from lightloom.simulation.duration import step_duration
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
@@ -122,6 +124,31 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     return times.row(0)
 
 
+def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Floats:
+    """Return the step times of strategies as :func:`simulate` finds them one by one: [rows].
+
+    Args:
+        job: where the strategies run.
+        rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
+        exchange_time: seconds of exchanges, exactly.
+    """
+    times, counts = job.stage_times(rows, exchange_time), enumerate(rows.micro_batches.tolist())
+    return np.array(
+        [PipelinedStep(times=times.row(row), micro_batches=count).play().step_time for row, count in counts]
+    )
+
+
+def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
+    """Return the step time of data parallelism alone as :func:`simulate` finds it, at prices without circuits."""
+    plan, rows = data_parallel_plan(job, strategy), Strategies.of(strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
+    forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
+    update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
+    computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
+    exchanging = np.array([price(each.kind, each.nbytes).cost.time for each in plan.exchanges])
+    return step_duration(plan, computing, exchanging, overlap=job.overlap)
+
+
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
     plan = data_parallel_plan(job, strategy)
@@ -130,7 +157,8 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     first = None
     if isinstance(price, CheapestPrices) and plan.exchanges:
         first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
-    if first is not None and first.algorithm.name == strategy.algorithm and first.algorithm.by_size:
+    named = isinstance(first, SchedulePrices) and first.algorithm.name == strategy.algorithm
+    if isinstance(first, SchedulePrices) and named and first.algorithm.by_size:
         sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
         options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
     steps = [(simulate_step(plan, job.accelerator, job.fabric, each, overlap=job.overlap), each) for each in options]

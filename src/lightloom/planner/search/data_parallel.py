@@ -9,12 +9,13 @@ from itertools import product
 
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import Refusal, attempt
-from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.registry import Algorithm, algorithms
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.library import LIBRARY, carrier
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import data_parallel_plan, simulate
 from lightloom.planner.search.plans import Plan, RefusedPlan
@@ -43,7 +44,7 @@ class Comparison:
             **_PLAIN, dp=self.cluster.ranks, recomputation="none"
         ):
             return plans, refused
-        for algorithm in map(find, self.request.algorithms or algorithms()):
+        for algorithm in self._carriers():
             advance()
             for outcome in self._of_algorithm(algorithm, batches):
                 (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
@@ -53,6 +54,12 @@ class Comparison:
                     self.prices.failure(kind, algorithm, self.job.fabric)
             self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
         return plans, refused
+
+    def _carriers(self) -> list[Algorithm]:
+        """The algorithms that are named, or the fabric's library and all."""
+        if self.request.algorithms:
+            return [*map(carrier, self.request.algorithms)]
+        return [*([LIBRARY] if self.job.fabric.library else []), *algorithms().values()]
 
     def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
         shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]

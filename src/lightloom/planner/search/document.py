@@ -89,7 +89,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "memory_bytes": plan.memory,
         "fits": plan.fits is not False,
         "fits_memory": plan.fits,
-        "verified": True,
+        "verified": plan.verified,
         "placed": _placed(plan),
     }
 

@@ -22,6 +22,7 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operato
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
@@ -79,10 +80,10 @@ class Plan:
         return self.step.result if isinstance(self.step, StrategyStep) else None
 
     @property
-    def prices(self) -> SchedulePrices | CheapestPrices | None:
+    def prices(self) -> SchedulePrices | CheapestPrices | LibraryPrices | None:
         """Prices of the exchanges of data parallelism alone."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
-        return prices if isinstance(prices, SchedulePrices | CheapestPrices) else None
+        return prices if isinstance(prices, SchedulePrices | CheapestPrices | LibraryPrices) else None
 
     @property
     def timeline(self) -> Timeline:
@@ -114,6 +115,11 @@ class Plan:
     def algorithms(self) -> tuple[str, ...]:
         """Algorithms of the step's collectives, that of the largest first."""
         return tuple(dict.fromkeys(use.algorithm for use in self.exchanges))
+
+    @property
+    def verified(self) -> bool:
+        """Whether verified schedules or circuits carry all exchanges; a collective library has a closed form only."""
+        return LIBRARY.name not in self.algorithms
 
     @property
     def communication_time(self) -> float | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.registry import find
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.parallelism.context_parallel import searched_degrees
@@ -16,6 +15,7 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies
 from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.library import carrier
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.pricing.stage_times import Job
 
@@ -143,7 +143,8 @@ class SearchRequest:
     strategies: Sequence[str] = KINDS
     """Some of :data:`KINDS`."""
     algorithms: Sequence[str] = ()
-    """Algorithms that exchanges choose among; all without any."""
+    """Algorithms that exchanges choose among, "library" among them; without any, the fabric's collective library where
+    it states one, otherwise all."""
     compressions: Sequence[Compression] = ()
     """Codecs of gradients; every plan is ranked without, and with each."""
     quanta: Sequence[float] = DEFAULT_QUANTA
@@ -174,7 +175,7 @@ class SearchRequest:
             if strategy not in KINDS:
                 raise UnknownNameError("strategy", strategy, KINDS)
         for algorithm in self.algorithms:
-            find(algorithm)
+            carrier(algorithm)
         for name, value, known in (
             ("recomputation", self.pins.recomputation, RECOMPUTATIONS),
             ("sharding", self.pins.sharding, SHARDINGS),

@@ -18,6 +18,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.library import LIBRARY
 from lightloom.planner.pricing.placed_space import (
     MOST_SUB_OPERATORS,
     SMALLER_FROM,
@@ -138,12 +139,14 @@ class ClusterRows:
 
     def refine_winner(self, plan: Plan) -> Plan:
         """The plan, or a faster form of it: a placed one placed with all effort, another one with schedules that are
-        synthesized for its groups and sizes."""
+        synthesized for its groups and sizes. What a collective library carries stays with it."""
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
         searched = self._request.algorithms
         if searched or self._request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
+            return plan
+        if LIBRARY.name in plan.algorithms:
             return plan
         prices = self._prices.with_choices(tuple(algorithms()))
         job = Job(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lightloom.core.units import format_time
 from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.plans import Plan
 
 _SAME = 1e-9
@@ -60,7 +61,7 @@ def verdict(plan: Plan) -> Verdict | None:
     saved = encode = decode = nbytes = compressed = 0.0
     for exchange in plan.result.plan.exchanges:
         prices = plan.prices.choice(exchange.kind, exchange.nbytes)
-        if prices.values_nbytes(exchange.kind, exchange.nbytes) is None:
+        if not isinstance(prices, SchedulePrices) or prices.values_nbytes(exchange.kind, exchange.nbytes) is None:
             continue
         ours, theirs = (each.cost(exchange.kind, exchange.nbytes)[0] for each in (prices, other.prices))
         saved += theirs.transmission - ours.transmission
