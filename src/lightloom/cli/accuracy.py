@@ -1,4 +1,4 @@
-"""``lightloom accuracy``: steps that others measured, predicted."""
+"""``lightloom accuracy``: steps and collectives that others measured, predicted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from lightloom.cli.options import Json, figure_option, option
+from lightloom.cli.options import Json, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
+from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance_line
 from lightloom.reports.console import plain_table
 
 if TYPE_CHECKING:
+    from lightloom.api.collective_accuracy import CollectiveAccuracy
     from lightloom.calibration.accuracy import Accuracy
 
 
@@ -24,7 +26,7 @@ def accuracy(
         list[Path],
         typer.Argument(
             metavar="ROWS.csv",
-            help="Tables of measured steps, one row for each; also names in the folder $LIGHTLOOM_MEASURED.",
+            help="Tables of measured steps or of timed collectives; also names in the folder $LIGHTLOOM_MEASURED.",
         ),
     ],
     calibration: Annotated[Path | None, option("Parameters that `calibrate` wrote; without it the priors.")] = None,
@@ -32,19 +34,61 @@ def accuracy(
         str | None,
         option("rows or models: predict each tenth of the rows, or each model size, calibrated on the others.", "WHAT"),
     ] = None,
-    figure: Annotated[Path | None, figure_option("Draw predicted against measured steps")] = None,
+    cluster: Annotated[str | None, option("What timed collectives were measured on, if their table lacks it.")] = None,
+    transport: Annotated[
+        str | None, option("Their transport: a name such as nccl-hopper, or a file that `calibrate` wrote.")
+    ] = None,
+    gpus: Annotated[int | None, count_option("--gpus", "GPUs of the collectives, if the file does not say.")] = None,
+    figure: Annotated[Path | None, figure_option("Draw predicted against measured")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict steps that others measured, and show how near the predictions are."""
+    """Predict steps, or collectives, that others measured, and show how near the predictions are."""
     from lightloom.api.accuracy import accuracy as predict
+    from lightloom.calibration.systems import is_collectives
 
     check_outputs([figure])
+    if transport is not None or cluster is not None or gpus is not None or any(is_collectives(name) for name in rows):
+        if calibration is not None or cross_validate is not None:
+            raise ConfigError("--calibration and --cross-validate are of steps: expected --transport for collectives")
+        _collectives(rows, cluster, transport, gpus, figure, as_json)
+        return
     report = predict(rows, calibration=calibration, cross_validate=cross_validate)  # type: ignore[arg-type]
     if figure is not None:
         from lightloom.reports.figures.base import save
 
         save(report.figure(), figure, provenance_line(report.origin))
     print_result(report.to_json(), as_json, _parts(report.tables), {"figure": figure})
+
+
+_SHOWN = 30
+"""Timed collectives on the terminal; JSON holds all."""
+
+
+def _collectives(
+    tables: Sequence[Path],
+    cluster: str | None,
+    transport: str | None,
+    gpus: int | None,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    from lightloom.api.collective_accuracy import collective_accuracy
+
+    report = collective_accuracy(tables, cluster=cluster, transport=transport, gpus=gpus)
+    if figure is not None:
+        from lightloom.reports.figures.base import save
+
+        save(report.figure(), figure, provenance_line(report.origin))
+    print_result(report.to_json(), as_json, _collective_parts(report), {"figure": figure})
+
+
+def _collective_parts(report: CollectiveAccuracy) -> Iterator[str | Table]:
+    rows = report.display_rows()
+    cells = [[str(cell) for cell in row.values()] for row in rows[:_SHOWN]]
+    yield plain_table(list(rows[0]), cells, title="collectives, measured and predicted", left=("system", "collective"))
+    if len(rows) > _SHOWN:
+        yield f"... and {len(rows) - _SHOWN} more rows, in --json"
+    yield from report.lines()
 
 
 def _parts(judged: Sequence[Accuracy]) -> Iterator[str | Table]:

@@ -37,11 +37,12 @@ COMMANDS = {
         "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
     ),
     "accuracy": Entry(
-        "lightloom.cli.accuracy", "Predict steps that others measured, and show how near the predictions are."
+        "lightloom.cli.accuracy",
+        "Predict steps, or collectives, that others measured, and show how near the predictions are.",
     ),
     "calibrate": Entry(
         "lightloom.cli.calibrate",
-        "Fit an accelerator's parameters to steps measured on it, or its links to timed collectives.",
+        "Fit an accelerator's parameters to measured steps or a profile, or its links to timed collectives.",
     ),
     "catalog": Entry(
         "lightloom.cli.catalog",
