@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.cost.stepped import circuit_changes
+from lightloom.collectives.cost.circuits import circuit_changes
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.wdm_ring import WdmRing

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.queued import play
-from lightloom.collectives.cost.stepped import CodecTimes, circuits_key, cost, step_times
+from lightloom.collectives.cost.stepped import CodecTimes, cost, step_times
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule.columns import Schedule

@@ -8,9 +8,10 @@ from functools import partial
 from typing import TypeVar
 
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
+from lightloom.collectives.cost.loads import StepLoads
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import CodecTimes, Invariants, cost
-from lightloom.collectives.registry import Algorithm, algorithms, build_with_invariants
+from lightloom.collectives.cost.stepped import CodecTimes, cost, loads_cost
+from lightloom.collectives.registry import Algorithm, algorithms, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import BoundError, LightloomError
@@ -38,8 +39,10 @@ def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model
         VerificationError: the schedule is wrong.
         BoundError: the cost lies below the bound, so that one of the two is wrong.
     """
-    schedule, known = build_with_invariants(algorithm, collective, fabric)
-    return Evaluation(algorithm, schedule, *costed(schedule, fabric, model, known))
+    schedule, loads = build_with_loads(algorithm, collective, fabric, model)
+    if loads is None:
+        return Evaluation(algorithm, schedule, *costed(schedule, fabric, model))
+    return Evaluation(algorithm, schedule, *loads_costed(algorithm, loads, fabric))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +111,30 @@ def evaluate_all(
 
 
 def costed(
-    schedule: Schedule,
-    fabric: Fabric,
-    model: CostModel = "physical",
-    known: Invariants | None = None,
-    codec: CodecTimes | None = None,
+    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
     """Cost of a schedule that was verified, checked against its bound."""
-    price, bound = cost(schedule, fabric, model, known, codec), lower_bound(schedule.collective, fabric, model)
+    price = cost(schedule, fabric, model, codec)
+    return price, _bound(schedule.algorithm, price, schedule.collective, fabric, model)
+
+
+def loads_costed(
+    algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
+) -> tuple[Cost, Bound]:
+    """The same of the loads of a schedule that was verified."""
+    price = loads_cost(loads, fabric, codec)
+    return price, _bound(algorithm.name, price, loads.collective, fabric, loads.model)
+
+
+def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
+    """The lower bound that a cost was held against."""
+    bound = lower_bound(collective, fabric, model)
     if price.time < bound.time * (1 - _ROUNDING):
         raise BoundError(
-            f"{schedule.algorithm} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of "
-            f"{bound.time} s set by {bound.bound_by}"
+            f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "
+            f"{bound.bound_by}"
         )
-    return price, bound
+    return bound
 
 
 def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.cost.stepped import Invariants, at_size, invariants
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
@@ -78,25 +78,35 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
-    return build_with_invariants(algorithm, collective, fabric)[0]
+    schedule = _verified(algorithm, collective, fabric)
+    if schedule.pipeline is None:
+        return schedule
+    return at_size(schedule, collective.nbytes, step_loads(schedule, fabric), fabric)
 
 
-def build_with_invariants(
-    algorithm: Algorithm, collective: Collective, fabric: Fabric
-) -> tuple[Schedule, Invariants | None]:
-    """The verified schedule, and what its cost rests on whatever its size.
+def build_with_loads(
+    algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical"
+) -> tuple[Schedule, StepLoads | None]:
+    """The verified schedule, and its loads under a cost model; None of a queued schedule, whose rows are priced.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
+    schedule = _verified(algorithm, collective, fabric)
+    if schedule.queued:
+        return schedule, None
+    loads = step_loads(schedule, fabric, model).at_size(collective.nbytes, fabric)
+    return at_size(schedule, collective.nbytes, loads, fabric), loads
+
+
+def _verified(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
     refusal = algorithm.refusal(collective.kind, fabric)
     if refusal:
         raise UnsupportedError(refusal)
     schedule = algorithm.build(collective, fabric, striped=algorithm.striped)
     verify(schedule, fabric)
-    known = invariants(schedule, fabric)
-    return at_size(schedule, collective.nbytes, known), known
+    return schedule
 
 
 __all__ = [
@@ -107,6 +117,6 @@ __all__ = [
     "admitted",
     "algorithms",
     "build",
-    "build_with_invariants",
+    "build_with_loads",
     "find",
 ]

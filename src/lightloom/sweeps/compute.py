@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any, cast
 
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.cost.stepped import at_size
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build_with_invariants, find
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.sweeps.code import code_version
@@ -60,16 +60,18 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the row of a point; ``built`` holds the schedule of the previous point, resized where possible."""
+    """Return the row of a point; ``built`` holds the prices of the previous points, where one schedule serves all."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
     if reason:
         return _refused(reason)
-    if not built or algorithm.by_size:
-        collective = Collective(cast(Any, point.kind), fabric.ranks, point.nbytes)
-        built["schedule"], built["known"] = build_with_invariants(algorithm, collective, fabric)
-    resized = at_size(built["schedule"], point.nbytes, built["known"])
-    cost, bound = costed(resized, fabric, point.cost_model, built["known"])
+    collective = Collective(cast(Any, point.kind), fabric.ranks, point.nbytes)
+    if algorithm.by_size:
+        evaluation = evaluate(algorithm, collective, fabric, point.cost_model)
+        cost, bound = evaluation.cost, evaluation.bound
+    else:
+        prices = built.setdefault("prices", SchedulePrices(algorithm, fabric, point.cost_model))
+        cost, bound = prices.cost(collective.kind, collective.nbytes)
     return {
         "time_s": cost.time,
         "energy_j": cost.energy,

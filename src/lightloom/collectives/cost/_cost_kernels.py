@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
@@ -16,6 +17,17 @@ class Channels(NamedTuple):
     step: Column
     first: Int32s
     width: Column
+    new: Mask
+    """Out: rows whose circuits are set up."""
+
+
+class SentRows(NamedTuple):
+    """Rows that send over circuits: arrays [row]."""
+
+    step: Column
+    lightpath: Column
+    width: Column
+    latency: Floats
 
 
 class CodedRows(NamedTuple):
@@ -49,38 +61,55 @@ def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first
 
 
 @njit(cache=True)
-def slowest(
-    step: Column, lightpath: Column, chunks: Ints, count: Column, latency: Floats, per_chunk: float, result: Floats
-) -> None:
-    """Per step, the longest of ``chunks · per_chunk / count + latency`` over its rows."""
+def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, Ints, Ints, Floats]:
+    """Sends that differ in step, chunks or width, each with its longest latency: columns of ``CircuitLoads``.
+
+    Args:
+        rows: what is sent.
+        chunks: chunks on each lightpath: [lightpath].
+        steps: of the schedule.
+    """
+    step, lightpath, width, latency = rows.step, rows.lightpath, rows.width, rows.latency
+    # Of each step, the sends so far as a list, the latest first.
+    latest, following = np.full(steps, -1, np.int64), np.empty(len(step), np.int64)
+    first_row, longest, count = np.empty(len(step), np.int64), np.empty(len(step), np.float64), 0
     for row in range(len(step)):
-        time = chunks[lightpath[row]] * per_chunk / count[row] + latency[row]
-        if time > result[step[row]]:
-            result[step[row]] = time
+        send = latest[step[row]]
+        while send >= 0:
+            other = first_row[send]
+            if chunks[lightpath[other]] == chunks[lightpath[row]] and width[other] == width[row]:
+                break
+            send = following[send]
+        if send < 0:
+            send, count = count, count + 1
+            first_row[send], longest[send] = row, latency[row]
+            following[send], latest[step[row]] = latest[step[row]], send
+        longest[send] = max(longest[send], latency[row])
+    one = first_row[:count]
+    return step[one], chunks[lightpath[one]], width[one].astype(np.int64), longest[:count].copy()
 
 
 @njit(cache=True)
-def busiest(
-    rows: Ints, step: Column, runs: Footprint, per_chunk: Floats, seconds: Floats, used: Int32s, result: Floats
-) -> None:
-    """Per step, the longest any shared link needs; rows come step by step.
+def most_chunks(step: Column, runs: Footprint, link_class: Ints, on_link: Ints, used: Int32s, most: Ints) -> None:
+    """Raise ``most`` [class, step] to the most chunks that a link carries in a step; rows come step by step.
 
     Args:
-        per_chunk: seconds of a chunk: [link].
-        seconds: in and out, for which each link is busy in the step at which it was last used: [link].
+        step: of the rows of ``runs``.
+        link_class: class of each link: [link].
+        on_link: in and out, chunks on each link in the step at which it was last used: [link].
         used: in and out, that step: [link].
     """
-    for i in range(len(rows)):
-        now = step[rows[i]]
+    for i in range(len(step)):
+        now = step[i]
         for run in range(runs.base.shape[1]):
             for k in range(runs.length[i, run]):
                 link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
                 if used[link] != now:
                     used[link] = now
-                    seconds[link] = 0.0
-                seconds[link] += per_chunk[link]
-                if seconds[link] > result[now]:
-                    result[now] = seconds[link]
+                    on_link[link] = 0
+                on_link[link] += 1
+                if on_link[link] > most[link_class[link], now]:
+                    most[link_class[link], now] = on_link[link]
 
 
 @njit(cache=True)
@@ -118,6 +147,7 @@ def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: in
                         overwritten = overwritten or tuned[c] != 0
                         tuned[c] = key[i]
                         changed[step[row]] = True
+                        used.new[row] = True
     return overwritten
 
 

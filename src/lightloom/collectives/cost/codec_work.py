@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.collectives.cost.stepped import CodecTimes, rows_by_step
+from lightloom.collectives.cost.order import rows_by_step
+from lightloom.collectives.cost.stepped import CodecTimes
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Pipeline, Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 
@@ -32,12 +32,27 @@ _MOST_AT_ONCE = 64
 """Most steps of a piece that all may be under way at once."""
 
 
-class StepLoads(NamedTuple):
+class PipelinedLoads(NamedTuple):
     """Loads of a schedule, for each interval at which its pieces may follow each other."""
 
     options: tuple[IntervalLoads, ...]
     crossings: float
     """Links that chunks cross, of all ranks and of one piece."""
+
+    def seconds(self, steps: int, chunk_nbytes: float, pipeline: Pipeline | None) -> Floats:
+        """Seconds of each of so many steps, those of all pieces: [step]."""
+        pieces, interval = (1, self.options[0].interval) if pipeline is None else (pipeline.pieces, pipeline.interval)
+        loads = next(option for option in self.options if option.interval == interval)
+        places = loads.latency.shape[1]
+        turn = np.arange(places + pieces - 1)
+        first, last = np.maximum(turn - pieces + 1, 0), np.minimum(turn, places - 1)
+        slots: Floats = loads.seconds_per_byte[:, first, last] * chunk_nbytes + loads.latency[:, first, last]
+        return slots.T.ravel()[:steps]
+
+    def pipelines(self, chunks: int) -> list[Pipeline]:
+        """The pipelines that are compared, of a schedule with so many chunks in a piece."""
+        pieces = [pieces for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
+        return [Pipeline(number, option.interval) for option in self.options for number in pieces]
 
 
 class IntervalLoads(NamedTuple):
@@ -60,7 +75,7 @@ class _Transfers(NamedTuple):
     chunks: Ints
 
 
-def step_loads(schedule: Schedule, fabric: Fabric) -> StepLoads:
+def pipelined_loads(schedule: Schedule, fabric: Fabric) -> PipelinedLoads:
     """The loads of a schedule of steps in order on a packet fabric, folded or not."""
     piece = schedule.first_piece()
     transfers = _transfers(piece)
@@ -77,7 +92,7 @@ def step_loads(schedule: Schedule, fabric: Fabric) -> StepLoads:
     if schedule.pipeline is not None and piece.steps <= _MOST_AT_ONCE:
         intervals.add(1)
     options = tuple(_with_interval(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals))
-    return StepLoads(options, float(sum(load.crossings for load in loads)))
+    return PipelinedLoads(options, float(sum(load.crossings for load in loads)))
 
 
 def _with_interval(loads: Sequence[_Load], interval: int, bandwidth: Floats) -> IntervalLoads:
@@ -151,34 +166,3 @@ def _runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Flo
             seconds[first, last] = together.max(initial=0.0)
             latency[first, last] = delays[first : last + 1].max()
     return seconds, latency
-
-
-def slot_seconds(loads: StepLoads, schedule: Schedule) -> Floats:
-    """Seconds of each step of the schedule, of its size and in its pieces: [step]."""
-    interval = loads.options[0].interval if schedule.pipeline is None else schedule.pipeline.interval
-    return _slots(next(option for option in loads.options if option.interval == interval), schedule)
-
-
-def _slots(loads: IntervalLoads, schedule: Schedule) -> Floats:
-    pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
-    places = loads.latency.shape[1]
-    turn = np.arange(places + pieces - 1)
-    first, last = np.maximum(turn - pieces + 1, 0), np.minimum(turn, places - 1)
-    slots: Floats = loads.seconds_per_byte[:, first, last] * schedule.chunk_nbytes + loads.latency[:, first, last]
-    return slots.T.ravel()[: schedule.steps]
-
-
-def in_best_pieces(schedule: Schedule, loads: StepLoads) -> Schedule:
-    """The pipeline in the number of pieces, and at the interval, that take the least time at its size."""
-    assert schedule.pipeline is not None
-    chunks = schedule.chunks // schedule.pipeline.pieces
-    options = [
-        (float(_slots(loads_of_option, option).sum()), number, option)
-        for number, (loads_of_option, option) in enumerate(
-            (option, schedule.in_pieces(pieces, option.interval))
-            for option in loads.options
-            for pieces in PIECES
-            if chunks * pieces < _MOST_CHUNKS
-        )
-    ]
-    return min(options)[-1]

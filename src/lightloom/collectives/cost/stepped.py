@@ -18,22 +18,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from hashlib import sha256
-from typing import TypeAlias, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.collectives.cost.pipelined import StepLoads, in_best_pieces, slot_seconds, step_loads
+from lightloom.collectives.cost.loads import StepLoads, step_loads
+from lightloom.collectives.cost.order import steps_before
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.queued import queued_cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import UnknownNameError
 from lightloom.fabrics.base import Fabric
 
 COST_MODELS: tuple[str, ...] = get_args(CostModel)
-_BLOCK = 1 << 19
 
 
 def known_cost_model(name: str) -> CostModel:
@@ -73,238 +71,88 @@ class StepTimes:
         return self.transmission + self.conversion + self.reconfiguration + self.encode + self.decode
 
 
-@dataclass(frozen=True, slots=True)
-class CircuitChanges:
-    """Which steps of a schedule change circuits, whatever its size."""
-
-    changed: NDArray[np.bool_]
-    """Shape [steps]."""
-    static: bool
-    """Whether one set of circuits serves every step, so that only the first changes them."""
-
-
-Invariants: TypeAlias = CircuitChanges | StepLoads
-"""What the cost of a schedule rests on whatever its size: circuits that change, or loads of folded packets."""
-
-
-def invariants(schedule: Schedule, fabric: Fabric) -> Invariants | None:
-    """What need not be found again for another size; None where finding it is all that costs."""
-    if fabric.exclusive:
-        return circuit_changes(schedule, fabric)
-    return step_loads(schedule, fabric) if schedule.folding or schedule.pipeline else None
-
-
-def at_size(schedule: Schedule, nbytes: float, known: Invariants | None) -> Schedule:
-    """The same movement of ``nbytes``, a pipeline in the pieces that suit them."""
-    schedule = schedule.resized(nbytes)
-    if schedule.pipeline is None or not isinstance(known, StepLoads):
-        return schedule
-    return in_best_pieces(schedule, known)
-
-
-def cost(
-    schedule: Schedule,
-    fabric: Fabric,
-    model: CostModel = "physical",
-    known: Invariants | None = None,
-    codec: CodecTimes | None = None,
-) -> Cost:
-    """Time and energy of one run from dark fibres; ``known`` saves finding the invariants again for another size.
+def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
+    """Time and energy of one run from dark fibres.
 
     Raises:
         UnknownNameError: no such cost model.
     """
+    model = known_cost_model(model)
     if schedule.queued:
         return queued_cost(schedule, fabric, model)
-    if known is None and not fabric.exclusive:
-        known = invariants(schedule, fabric)
-    times = step_times(schedule, fabric, model, known, codec)
-    if schedule.dependencies is None:
-        critical = np.ones(schedule.steps, np.bool_)
-    else:
-        critical = _critical_steps(schedule, times.duration)
+    return loads_cost(step_loads(schedule, fabric, model), fabric, codec)
+
+
+def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:
+    """Time and energy of one run from dark fibres.
+
+    Args:
+        loads: what the steps of the schedule carry on the fabric, at the size that is sent.
+        fabric: the same, or the same with smaller packets.
+        codec: seconds of coding in each step.
+    """
+    times = loads_times(loads, fabric, codec)
+    critical = np.ones(loads.steps, np.bool_) if loads.dependencies is None else _critical_steps(loads, times.duration)
     transmission, conversion, reconfiguration, encode, decode = (
         float(part[critical].sum())
         for part in (times.transmission, times.conversion, times.reconfiguration, times.encode, times.decode)
     )
+    energy = None
+    if fabric.energy_per_bit is not None:
+        crossings = loads.crossings * loads.pieces
+        energy = crossings * fabric.wire_bytes(loads.chunk_nbytes) * 8 * fabric.energy_per_bit
     return Cost(
-        steps=schedule.steps,
+        steps=loads.steps,
         time=transmission + conversion + reconfiguration + encode + decode,
         transmission=transmission,
         conversion=conversion,
         reconfiguration=reconfiguration,
         setup=min(fabric.setup_time, reconfiguration),
         static=times.static,
-        energy=_energy(schedule, fabric, known),
+        energy=energy,
         encode=encode,
         decode=decode,
     )
 
 
 def step_times(
-    schedule: Schedule,
-    fabric: Fabric,
-    model: CostModel = "physical",
-    known: Invariants | None = None,
-    codec: CodecTimes | None = None,
+    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> StepTimes:
-    """The seconds of each step and what they go to.
+    """The seconds of each step of a schedule and what they go to.
 
     Raises:
         UnknownNameError: no such cost model.
     """
-    model, steps = known_cost_model(model), schedule.steps
+    return loads_times(step_loads(schedule, fabric, known_cost_model(model)), fabric, codec)
+
+
+def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
+    """The seconds of each step and what they go to; arguments as in :func:`loads_cost`."""
+    steps, transmission = loads.steps, loads.transmission(fabric)
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
     conversion[:1] += fabric.start_latency
-    if not fabric.exclusive:
-        transmission = _packet_steps(schedule, fabric, known)
-    else:
-        transmission = _circuit_steps(schedule, fabric, propagation=model == "physical")
-        if model == "paper":
-            setups, static = np.full(steps, fabric.setup_time), False
-        else:
-            circuits = known if isinstance(known, CircuitChanges) else circuit_changes(schedule, fabric)
-            setups, static = np.where(circuits.changed, fabric.setup_time, 0.0), circuits.static
+    if loads.changes is not None:
+        setups, static = np.where(loads.changes.changed, fabric.setup_time, 0.0), loads.changes.static
+    elif fabric.exclusive:
+        setups, static = np.full(steps, fabric.setup_time), False
     encode = decode = np.zeros(steps)
     if codec is not None and codec.in_line:
         # What leaves the slower of link and engine still has to cross at least to the nearest rank.
-        away = fabric.neighbour_latency() if model == "physical" or not fabric.exclusive else 0.0
+        away = fabric.neighbour_latency() if loads.model == "physical" or not fabric.exclusive else 0.0
         transmission = np.maximum(transmission, np.maximum(codec.encode, codec.decode) + away)
     elif codec is not None:
         encode, decode = codec.encode, codec.decode
     return StepTimes(transmission, conversion, setups, encode, decode, static)
 
 
-def _circuit_steps(schedule: Schedule, fabric: Fabric, *, propagation: bool) -> Floats:
-    from lightloom.collectives.cost import _cost_kernels as kernels
-
-    chunks = _chunks(schedule)
-    latency = np.zeros(len(schedule))
-    if propagation and fabric.diameter_latency() > 0:
-        for rows in _blocks(np.arange(len(schedule))):
-            latency[rows] = fabric.latency(*schedule.ends(rows))
-    result = np.zeros(schedule.steps)
-    per_chunk = schedule.chunk_nbytes / fabric.channel_bandwidth
-    kernels.slowest(schedule.step, schedule.lightpath, chunks, schedule.wavelength_count, latency, per_chunk, result)
-    return result
-
-
-def _chunks(schedule: Schedule) -> NDArray[np.int64]:
-    """Chunks on each lightpath."""
-    from lightloom.collectives.cost import _cost_kernels as kernels
-
-    paths = int(schedule.lightpath.max(initial=-1)) + 1
-    chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
-    kernels.lightpath_chunks(schedule.lightpath, schedule.destination, chunks, first_row)
-    return chunks
-
-
-def _blocks(rows: NDArray[np.int64], size: int = _BLOCK) -> list[NDArray[np.int64]]:
-    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
-
-
-def rows_by_step(schedule: Schedule) -> NDArray[np.int64]:
-    """Row numbers in an order in which the steps can run."""
-    step = schedule.step
-    if schedule.dependencies is not None:
-        position = np.empty(schedule.steps, np.int32)
-        order = TopologicalSorter(dict(enumerate(steps_before(schedule)))).static_order()
-        position[list(order)] = np.arange(schedule.steps)
-        step = position[step]
-    if np.any(step[1:] < step[:-1]):
-        return np.argsort(step, kind="stable")
-    return np.arange(len(schedule))
-
-
-def steps_before(schedule: Schedule) -> list[list[int]]:
-    """The steps that each step waits for."""
-    if schedule.dependencies is None:
-        return [[step - 1] if step else [] for step in range(schedule.steps)]
-    before: list[list[int]] = [[] for _ in range(schedule.steps)]
-    for after, earlier in np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2).tolist():
-        before[after].append(earlier)
-    return before
-
-
-def _packet_steps(schedule: Schedule, fabric: Fabric, known: Invariants | None) -> Floats:
-    from lightloom.collectives.cost import _cost_kernels as kernels
-
-    if schedule.folding or schedule.pipeline:
-        return slot_seconds(known if isinstance(known, StepLoads) else step_loads(schedule, fabric), schedule)
-    per_chunk = schedule.chunk_nbytes / fabric.link_bandwidth()
-    seconds, used = np.zeros(fabric.links), np.full(fabric.links, -1, np.int32)
-    busy, away = np.zeros(schedule.steps), np.zeros(schedule.steps)
-    # A transfer of a group of ranks occupies the links of all sibling groups.
-    groups = len(fabric.siblings()[1])
-    for rows in _blocks(rows_by_step(schedule), max(_BLOCK // groups, 1)):
-        ends = schedule.ends(rows)
-        kernels.busiest(rows, schedule.step, fabric.footprint(*ends), per_chunk, seconds, used, busy)
-        latency = fabric.latency(*ends)
-        if fabric.in_network_reduction:
-            # Light runs up and down within one step, so the two delays follow each other.
-            latency = np.full(len(rows), fabric.diameter_latency())
-        np.maximum.at(away, schedule.step[rows], latency)
-    return busy + away
-
-
-def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
-    """Follow the circuits through the steps: each stays until another needs one of its channels."""
-    from lightloom.collectives.cost import _cost_kernels as kernels
-
-    if schedule.queued:
-        return CircuitChanges(np.ones(1, np.bool_), True)
-    changed = np.zeros(schedule.steps, np.bool_)
-    if fabric.setup_time == 0 or not len(schedule):
-        return CircuitChanges(changed, True)
-    tuned = np.zeros(fabric.links * fabric.channels, np.int64)
-    wavelengths = fabric.fibre_channels
-    channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
-    used, overwritten = kernels.Channels(schedule.step, channel, schedule.wavelength_count), False
-    for rows in _blocks(rows_by_step(schedule)):
-        source, destination, route = schedule.ends(rows)
-        runs = fabric.footprint(source, destination, route)
-        key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
-        key = key * (fabric.channels + 1) + schedule.wavelength_count[rows] + 1
-        overwritten |= kernels.changes(rows, key, used, runs, fabric.channels, tuned, changed)
-    if not overwritten:
-        # Everything can be set up before the first step: later circuits never take a channel from earlier ones.
-        changed[:] = False
-        changed[int(schedule.step.min())] = True
-    return CircuitChanges(changed, not overwritten)
-
-
-def _critical_steps(schedule: Schedule, duration: Floats) -> NDArray[np.bool_]:
+def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
     """The steps on the longest chain of dependencies."""
-    before, end = steps_before(schedule), np.zeros(schedule.steps)
+    before, end = steps_before(loads.steps, loads.dependencies), np.zeros(loads.steps)
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]
-    critical = np.zeros(schedule.steps, np.bool_)
+    critical = np.zeros(loads.steps, np.bool_)
     at: int | None = int(np.argmax(end))
     while at is not None:
         critical[at] = True
         at = max(before[at], key=lambda b: float(end[b]), default=None)
     return critical
-
-
-def _energy(schedule: Schedule, fabric: Fabric, known: Invariants | None) -> float | None:
-    if fabric.energy_per_bit is None:
-        return None
-    if isinstance(known, StepLoads):
-        crossings = known.crossings * (1 if schedule.pipeline is None else schedule.pipeline.pieces)
-    elif fabric.exclusive:
-        crossings = float(_chunks(schedule).sum())
-    else:
-        crossings = float(sum(fabric.hops(*schedule.ends(rows)).sum() for rows in _blocks(np.arange(len(schedule)))))
-    return crossings * fabric.wire_bytes(schedule.chunk_nbytes) * 8 * fabric.energy_per_bit
-
-
-def circuits_key(schedule: Schedule, fabric: Fabric) -> str:
-    """Names the set of circuits that a schedule ever uses: equal keys, equal circuits."""
-    schedule = schedule.standing(fabric.fibre_channels) if schedule.queued else schedule
-    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
-    columns, key = [getattr(schedule, name) for name in names], np.zeros(len(schedule), np.int64)
-    for column in columns:
-        key = key * (int(column.max(initial=0)) + 1) + column
-    _, first = np.unique(key, return_index=True)
-    digest = sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns))
-    return digest.hexdigest()[:16]

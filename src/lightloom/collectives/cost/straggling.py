@@ -14,8 +14,9 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
+from lightloom.collectives.cost.order import steps_before
 from lightloom.collectives.cost.queued import busy_and_delay, follows, play
-from lightloom.collectives.cost.stepped import step_times, steps_before
+from lightloom.collectives.cost.stepped import step_times
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -93,7 +94,10 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
     times = step_times(schedule, fabric)
     sends = _sending_seconds(schedule, fabric)
     slow = _sending_seconds(schedule, fabric, slower)
-    before, setup = steps_before(schedule), min(fabric.setup_time, float(times.reconfiguration.sum()))
+    before, setup = (
+        steps_before(steps, schedule.dependencies),
+        min(fabric.setup_time, float(times.reconfiguration.sum())),
+    )
     alone, end = np.zeros(steps), np.zeros((steps, ranks))
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         ready = max((alone[earlier] for earlier in before[step]), default=0.0)

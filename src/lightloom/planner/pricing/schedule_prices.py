@@ -10,15 +10,16 @@ packet smaller, one between the hops makes every message smaller; the fabric say
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor, log2
 
 from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import CodecWork, codec_work
+from lightloom.collectives.cost.loads import StepLoads, at_size
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import CircuitChanges, Invariants, at_size, circuits_key
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import Algorithm, build_with_invariants
+from lightloom.collectives.evaluate import costed, loads_costed
+from lightloom.collectives.registry import Algorithm, build, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
@@ -26,12 +27,14 @@ from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.simulation.lower import Priced
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Built:
-    """A verified schedule and what does not depend on its size."""
+    """A schedule that was verified, and what its cost takes from it whatever its size."""
 
-    schedule: Schedule
-    known: Invariants | None
+    schedule: Schedule | None
+    """None once its rows were dropped."""
+    loads: StepLoads | None
+    """None of a queued schedule, whose rows are priced."""
     circuits: str | None
     work: dict[bool, CodecWork] = field(default_factory=dict)
     """What a codec has to do, by whether it is in line with the links."""
@@ -95,8 +98,9 @@ class SchedulePrices:
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of one collective."""
-        built = self._build(kind, nbytes)
-        return at_size(built.schedule, self.sent_nbytes(kind, nbytes), built.known)
+        schedule, sent = self._rows(kind, nbytes), self.sent_nbytes(kind, nbytes)
+        loads = self._build(kind, nbytes).loads
+        return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
     def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
         """The prices that serve a collective: these."""
@@ -112,37 +116,54 @@ class SchedulePrices:
         self._priced.update(prices)
 
     def drop_schedules(self) -> None:
-        """Keep the prices only: schedules grow with the square of the ranks, and can be built again."""
-        self._built.clear()
+        """Keep prices and loads only: rows grow with the square of the ranks, and can be built again."""
+        for key, built in list(self._built.items()):
+            built.schedule = None
+            if built.loads is None:
+                del self._built[key]
+
+    def _rows(self, kind: Kind, nbytes: float) -> Schedule:
+        """The verified schedule of a collective at the size that it was built for."""
+        built = self._build(kind, nbytes)
+        if built.schedule is None:
+            size = self.built_for(kind, nbytes)
+            built.schedule = build(self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric)
+        return built.schedule
 
     def _build(self, kind: Kind, nbytes: float) -> _Built:
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
-            schedule, known = build_with_invariants(
-                self.algorithm, Collective(kind, self.fabric.ranks, size), self.fabric
-            )
-            static = isinstance(known, CircuitChanges) and known.static
-            circuits = circuits_key(schedule, self.fabric) if static else None
-            self._built[kind, size] = _Built(schedule, known, circuits)
+            collective = Collective(kind, self.fabric.ranks, size)
+            schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
+            circuits = circuits_key(schedule, self.fabric) if loads is None and self.fabric.exclusive else None
+            if loads is not None and loads.changes is not None and loads.changes.static:
+                circuits = circuits_key(schedule, self.fabric, loads.changes.rows)
+                loads = replace(loads, changes=replace(loads.changes, rows=None))
+            self._built[kind, size] = _Built(schedule, loads, circuits)
         return self._built[kind, size]
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, nbytes
         if key not in self._priced:
-            built = self._build(kind, nbytes)
-            fabric, schedule = self.fabric, at_size(built.schedule, self.sent_nbytes(kind, nbytes), built.known)
+            built, fabric, sent = self._build(kind, nbytes), self.fabric, self.sent_nbytes(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.compression is not None and values is not None:
-                codec = self._work(built).times(values, self.compression.engine.encode, self.compression.engine.decode)
-                if self.compression.in_line and schedule.collective.nbytes:
-                    fabric = fabric.with_smaller_packets(nbytes / schedule.collective.nbytes)
-            price, bound = costed(schedule, fabric, self.model, built.known, codec)
+                work = self._work(kind, nbytes)
+                codec = work.times(values, self.compression.engine.encode, self.compression.engine.decode)
+                if self.compression.in_line and sent:
+                    fabric = fabric.with_smaller_packets(nbytes / sent)
+            if built.loads is not None:
+                loads = built.loads.at_size(sent, fabric)
+                price, bound = loads_costed(self.algorithm, loads, fabric, codec)
+            else:
+                assert built.schedule is not None
+                price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec)
             self._priced[key] = Priced(cost=price, circuits=built.circuits if price.static else None), bound
         return self._priced[key]
 
-    def _work(self, built: _Built) -> CodecWork:
+    def _work(self, kind: Kind, nbytes: float) -> CodecWork:
         assert self.compression is not None
-        in_line = self.compression.in_line
-        if in_line not in built.work:
-            built.work[in_line] = codec_work(built.schedule, in_line=in_line)
-        return built.work[in_line]
+        work, in_line = self._build(kind, nbytes).work, self.compression.in_line
+        if in_line not in work:
+            work[in_line] = codec_work(self._rows(kind, nbytes), in_line=in_line)
+        return work[in_line]
