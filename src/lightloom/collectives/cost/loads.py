@@ -117,11 +117,10 @@ class StepLoads:
 
     def _as(self, pipeline: Pipeline) -> StepLoads:
         assert self.pipeline is not None
-        of_first = self.steps - (self.pieces - 1) * self.pipeline.interval
         return replace(
             self,
             chunks=self.chunks // self.pieces * pipeline.pieces,
-            steps=of_first + (pipeline.pieces - 1) * pipeline.interval,
+            steps=self.steps - self.pipeline.delay + pipeline.delay,
             pipeline=pipeline,
         )
 
