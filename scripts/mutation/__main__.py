@@ -26,7 +26,7 @@ def main() -> None:
     """Try what the journal lacks, then report."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
-    os.environ["CI"] = "1"
+    os.environ |= {"CI": "1", "LIGHTLOOM_EXAMPLES": "1"}
     from scripts.mutation.children import load_libraries
     from scripts.mutation.packages import PACKAGES
     from scripts.mutation.trials import run

@@ -36,6 +36,8 @@ CASES = [
     (PACKETS, (3, 2), 256),
     (SLOW, (3, 4), 2048),
 ]
+LARGER = [case for case in CASES if case[1] == (2, 8) or case[2] == 64]
+"""Twelve of the twenty, of eight ranks or of narrow layers; each fabric has two others."""
 
 
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
@@ -58,7 +60,10 @@ def search(
     return searching.search(graph, clusters, SearchRequest(**request), prices=prices, advance=advance)
 
 
-@pytest.mark.parametrize(("fabric", "size", "hidden"), CASES)
+@pytest.mark.parametrize(
+    ("fabric", "size", "hidden"),
+    [pytest.param(*case, marks=pytest.mark.slow if case in LARGER else ()) for case in CASES],
+)
 def test_the_winner_is_that_of_a_search_without_pruning(
     fabric: dict[str, Any], size: tuple[int, int], hidden: int
 ) -> None:

@@ -143,7 +143,7 @@ def test_bad_positions_are_refused() -> None:
         run([Task(name="x", resource="a", category="forward", duration=1, after=(7,))])
 
 
-def test_a_hundred_thousand_tasks_take_seconds_not_minutes() -> None:
+def test_thirty_thousand_tasks_take_seconds_not_minutes() -> None:
     draw = random.Random(1)
     tasks = [
         Task(
@@ -153,8 +153,8 @@ def test_a_hundred_thousand_tasks_take_seconds_not_minutes() -> None:
             duration=draw.random(),
             after=tuple({draw.randrange(i), i - 1}) if i else (),
         )
-        for i in range(100_000)
+        for i in range(30_000)
     ]
     begin = time.process_time()
     run(tasks)
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 5

@@ -15,7 +15,9 @@ from lightloom.sweeps.workers import Workers
 from tests.sweeps.experiments import PLANS, SMALL, points
 
 
-@pytest.mark.parametrize("text", [SMALL + PLANS, pytest.param(EXPERIMENT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "text", [SMALL, *(pytest.param(text, marks=pytest.mark.slow) for text in (SMALL + PLANS, EXPERIMENT))]
+)
 def test_two_dask_workers_give_the_same_bytes(tmp_path: Path, text: str) -> None:
     distributed: Any = import_module("distributed")
     wanted = points(tmp_path, text)

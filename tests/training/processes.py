@@ -11,6 +11,8 @@ from lightloom.training.transport.worker import Worker
 from tests.training.hooks import fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
+execution_workers.prepare(4)
+
 
 def everything(worker: Worker) -> dict[str, Any]:
     """The results of every rank, exchanged while all live; then the errors of survivors when two ranks are killed."""

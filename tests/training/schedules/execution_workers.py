@@ -39,6 +39,13 @@ CASES = 12
 """Random schedules executed."""
 
 
+def prepare(ranks: int) -> None:
+    """Make all schedules; before ranks are forked, so that they share them."""
+    effort.SCALE = 1 / 300
+    schedules(ranks)
+    synthesized_all_reduce(ranks)
+
+
 @cache
 def schedules(ranks: int) -> dict[str, Schedule]:
     """Every registered algorithm that a ring of wavelengths admits, and synthesized ones."""
@@ -57,6 +64,7 @@ def schedules(ranks: int) -> dict[str, Schedule]:
     return found
 
 
+@cache
 def synthesized_all_reduce(ranks: int) -> Schedule:
     """An all-reduce synthesized for a ring of wavelengths."""
     return synthesized(Collective("all-reduce", ranks, 1e6), WdmRing(ranks=ranks, **RING))
@@ -86,7 +94,7 @@ def all_types_and_lengths(worker: Worker) -> dict[str, Any]:
 
 def everything(worker: Worker) -> dict[str, Any]:
     """All that a healthy group shows."""
-    effort.SCALE = 1 / 300
+    prepare(worker.size)
     runs = (anything, disagreements, refusals, repeated, averaged, every_algorithm, kept_waiting)
     return {run.__name__: run(worker) for run in runs}
 
