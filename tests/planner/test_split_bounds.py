@@ -109,7 +109,7 @@ def test_columns_cut_operators_as_the_partition_does(samples: int, ranks: int) -
     job = job_on(4, ranks, 2, 256)
     rows, _ = placed_space(job.fabric, (samples * ranks,), (0.5e-7, *QUANTA))
     one = np.ones(len(rows), np.int64)
-    forward, backward = job.operator_times(rows.samples, one, 0 * one)
+    forward, backward = job.kernel_times(rows.samples, 0 * one)
     table = PartTable(job.graph)
     parts, share = table.parts(rows, forward)
     look = coarse_bound(job, table, rows)

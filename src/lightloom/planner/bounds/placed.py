@@ -89,11 +89,14 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 
 def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    none = np.zeros(len(rows), np.int64)
-    forward, backward = job.operator_times(rows.samples, none + 1, rows.recomputation)
+    forward, backward = job.kernel_times(rows.samples, rows.recomputation)
     parts, share = table.parts(rows, forward)
     parameters = job.columns["parameters"] * table.placed
-    total = (forward + backward)[:, table.placed].sum(axis=1)
+    # The host of a device launches what the device computes of an operator, however little.
+    total = np.zeros(len(rows))
+    for seconds, launched in zip((forward, backward), job.launch_times(rows.recomputation), strict=True):
+        launching = np.where(seconds > 0, launched, 0.0)
+        total += np.maximum(seconds[:, table.placed].sum(axis=1), launching[:, table.placed].sum(axis=1))
     update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes))
     last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)

@@ -260,10 +260,9 @@ def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
     """Without the rows that cut every operator as an earlier row does, all else being equal."""
     seen: set[tuple[Any, ...]] = set()
     kept = np.zeros(len(rows), np.bool_)
-    one = np.ones(1, np.int64)
     for block in blocks(len(rows)):
         some = rows.rows(block)
-        forward, _ = job.operator_times(some.samples, np.repeat(one, len(some)), 0 * some.recomputation)
+        forward, _ = job.kernel_times(some.samples, some.recomputation)
         ways, _ = table.ways(some, forward)
         for offset, row in enumerate(block.tolist()):
             choice = some[offset]

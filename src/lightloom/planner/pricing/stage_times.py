@@ -231,6 +231,19 @@ class Job:
         times = forward[:, sort], backward[:, sort]
         return passes(times, (launched[sort], launched_backward[sort]), again[:, sort])
 
+    def kernel_times(self, samples: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds of every operator forward and backward, each [rows, operators], however long launching them takes."""
+        one = np.ones_like(samples)
+        forward, backward = self.columns.times(self.accelerator, self.settings.precision, samples, one)
+        again = repetitions(self.columns["in_block"], self.columns["core"], recomputation)
+        return forward, backward + again * forward
+
+    def launch_times(self, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds in which a host launches every operator forward and backward, each [rows, operators]."""
+        launched, launched_backward = self.columns.dispatch(self.accelerator)
+        again = repetitions(self.columns["in_block"], self.columns["core"], recomputation)
+        return np.broadcast_to(launched, again.shape), launched_backward + again * launched
+
     def stage_times(
         self, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True
     ) -> StageTimes:

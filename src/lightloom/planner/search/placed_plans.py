@@ -18,7 +18,7 @@ from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Link
+from lightloom.parallelism.placement.base import Link, Placement
 from lightloom.parallelism.placement.partition import PartitionRules, partition
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memory
@@ -68,7 +68,8 @@ class PlacedPlans:
         self.placements += 1
         memory = self._job.accelerator.memory
         placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
-        return HybridPlan(placement, balanced, choice.k, choice.l, shares_state=True)
+        launched = self._launched(balanced, placement, choice)
+        return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Seconds that no circuits make the plan's step fall below."""
@@ -123,7 +124,7 @@ class PlacedPlans:
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
         job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
         repeated = one * RECOMPUTATIONS.index(choice.recomputation)
-        durations = np.concatenate(job.operator_times(choice.samples * one, one, repeated)).T
+        durations = np.concatenate(job.kernel_times(choice.samples * one, repeated)).T
         rules = PartitionRules(
             most_exchanging=choice.most_exchanging,
             state_bytes=state_bytes(settings),
@@ -133,6 +134,19 @@ class PlacedPlans:
         graph = local_graph(job.graph, settings)
         graph = graph if choice.recomputation == "none" else kept_graph(graph)
         return partition(graph, durations, choice.k, choice.quantum, rules)
+
+    def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
+        """The graph with passes stretched evenly on each device until its host has launched every part that it has."""
+        launches = self._job.launch_times(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
+        position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
+        operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
+        device, k, stretched = placement.device, choice.k, []
+        for seconds, launched in zip((balanced.forward, balanced.backward), launches, strict=True):
+            busy = np.bincount(device, seconds, k)
+            least = np.bincount(device, launched[0, operator], k)
+            factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
+            stretched.append(seconds * np.maximum(factor, 1.0)[device])
+        return replace(balanced, forward=stretched[0], backward=stretched[1])
 
     def _settings(self, choice: PlacedChoice) -> TrainingSettings:
         """Settings with the samples of a group's micro-batch."""
