@@ -13,7 +13,13 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.expert_parallel import expert_split
 from lightloom.parallelism.operator_kernels import Divisors, kernel_columns, kernel_shapes, passes
-from lightloom.parallelism.operators import OperatorColumns, graph_dispatch, graph_times, operator_columns, repetition
+from lightloom.parallelism.operators import (
+    OperatorColumns,
+    graph_times,
+    operator_columns,
+    repetition,
+    times_and_launches,
+)
 from lightloom.parallelism.tensor_parallel import tensor_split
 from lightloom.workloads.graph import ComputeGraph, Operator
 from lightloom.workloads.load import load_workload
@@ -135,7 +141,7 @@ def test_unfused_attention_takes_longer() -> None:
 def test_a_pass_takes_no_less_than_its_launches() -> None:
     graph = model("hdc")
     assert A100.kernels is not None
-    times, launches = graph_times(graph, A100, "bf16"), graph_dispatch(graph, A100)
+    times, launches = times_and_launches(graph, A100, "bf16")
     none = np.zeros(len(graph.operators))
     forward, backward = passes(times, launches, none)
     # Five linear layers, four activations; a linear layer has gradients of inputs, weights and biases.
@@ -144,9 +150,9 @@ def test_a_pass_takes_no_less_than_its_launches() -> None:
     assert passes(times, launches, none + 1)[1].sum() == pytest.approx((5 * 4 + 4 * 2) * A100.kernels.dispatch)
     assert forward / forward.sum() == pytest.approx(times[0] / times[0].sum())
     large = model("gpt2-355m", 32)
-    once = graph_times(large, A100, "bf16")
-    assert (passes(once, graph_dispatch(large, A100), np.zeros(len(large.operators)))[0] == once[0]).all()
-    assert not any(seconds.any() for seconds in graph_dispatch(graph, A100.flat()))
+    once, launches = times_and_launches(large, A100, "bf16")
+    assert (passes(once, launches, np.zeros(len(large.operators)))[0] == once[0]).all()
+    assert not any(seconds.any() for seconds in times_and_launches(graph, A100.flat(), "bf16")[1])
 
 
 def test_attention_of_unknown_sizes_costs_its_flops() -> None:

@@ -13,7 +13,7 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operator_kernels import passes
-from lightloom.parallelism.operators import graph_dispatch, graph_times
+from lightloom.parallelism.operators import times_and_launches
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
@@ -159,8 +159,7 @@ def test_columns_time_operators_as_the_simulator_does(batch: int, kernels: bool)
     of = job(2, kernels=kernels)
     one = np.ones(1, np.int64)
     local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
-    times = graph_times(local, of.accelerator, of.settings.precision)
-    launches = graph_dispatch(local, of.accelerator)
+    times, launches = times_and_launches(local, of.accelerator, of.settings.precision)
     for index, name in enumerate(RECOMPUTATIONS):
         forward, backward = of.operator_times(one * batch, one, one * index)
         lowered = passes(times, launches, repeated_operators(local, name).astype(np.int64))

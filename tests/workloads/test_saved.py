@@ -131,6 +131,19 @@ def test_of_normalisations_only_statistics_over_samples_stay(norm: Any) -> None:
     assert graphs[0].with_batch(12).saved_bytes == graphs[1].saved_bytes
 
 
+def test_statistics_of_channels_in_a_checkpointed_region_stay_too() -> None:
+    class Region(Normalised):
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = checkpoint(super().forward, x, use_reentrant=False)
+            return y.sum()
+
+    graphs = [
+        trace(Region(nn.BatchNorm1d(8)), torch.zeros(batch, 8, 5), batch=batch, name="n") for batch in (BATCH, 12)
+    ]
+    assert any(operator.recomputed_shared_bytes for operator in graphs[0].operators)
+    assert graphs[0].with_batch(12).saved_bytes == graphs[1].saved_bytes
+
+
 def test_masks_of_dropout_are_bytes_at_any_precision() -> None:
     class Dropped(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

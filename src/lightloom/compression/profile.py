@@ -14,7 +14,7 @@ from pydantic import Field
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.files import cache_directory, cannot_read, write_atomically
 from lightloom.core.provenance import content_hash
 
 SCHEMA: Literal["lightloom.compression-profile/1"] = "lightloom.compression-profile/1"
@@ -92,7 +92,7 @@ def read(path: Path) -> CompressionProfile:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or "not JSON"
-        raise ConfigError(f"cannot read compression profile {str(path)!r}: {reason}") from error
+        raise cannot_read(path, reason, "compression profile") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ConfigError(f"{str(path)!r} is no compression profile: expected a document with schema {SCHEMA!r}")
     profile: CompressionProfile = validate(CompressionProfile, data, str(path))

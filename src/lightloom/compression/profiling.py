@@ -20,6 +20,7 @@ from lightloom.compression.profile import CodecProfile, CompressionProfile, Fit,
 from lightloom.compression.stream import FramedCodec, tag_histogram
 from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 
 Gradients = Mapping[str, Float32s]
 """One step's gradients, flat, by parameter name."""
@@ -180,7 +181,7 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
         arrays = {path.stem: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except (OSError, ValueError, EOFError, KeyError) as error:
         reason = getattr(error, "strerror", None) or "not a NumPy file of plain arrays"
-        raise ConfigError(f"cannot read gradients {str(path)!r}: {reason}") from error
+        raise cannot_read(path, reason, "gradients") from error
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ConfigError(f"gradients {str(path)!r}: {name!r} is {array.dtype}, expected float32")

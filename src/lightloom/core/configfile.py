@@ -10,6 +10,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 
 T = TypeVar("T")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -24,9 +25,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}"
-        ) from error
+        raise cannot_read(path, error) from error
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:

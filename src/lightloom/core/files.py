@@ -48,9 +48,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             Path(aside).unlink()
 
 
-def cannot_read(path: Path | str, error: Exception) -> ConfigError:
-    """Return the complaint about a file that could not be opened, or that is not UTF-8 text."""
-    return ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}")
+def cannot_read(path: Path | str, reason: Exception | str, content: str = "") -> ConfigError:
+    """Return the complaint about a file that could not be read.
+
+    Args:
+        path: the file.
+        reason: the exception, or what is wrong in words.
+        content: what the file should hold (``gradients``).
+    """
+    told = "not UTF-8 text" if isinstance(reason, UnicodeError) else getattr(reason, "strerror", None) or reason
+    return ConfigError(f"cannot read {content}{' ' if content else ''}{str(path)!r}: {told}")
 
 
 def check_writable(path: Path) -> None:

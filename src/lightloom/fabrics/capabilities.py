@@ -22,6 +22,8 @@ NEEDS_CIRCUITS = (
     "circuit-switch)"
 )
 """What a fabric without ``assigns_circuits`` lacks."""
+NEEDS_OWN_LINKS = f"{NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
+"""What a fabric lacks on which no placed plan can be simulated."""
 
 
 class Grid(NamedTuple):

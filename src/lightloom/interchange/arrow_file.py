@@ -16,6 +16,7 @@ import numpy as np
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import cannot_read
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import header_of, schedule_from
 
@@ -48,7 +49,7 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     try:
         table = _read(arrow, content, path.suffix == ".parquet")
         # pyarrow checks values only when they are used.

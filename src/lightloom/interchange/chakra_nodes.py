@@ -16,6 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 from lightloom.interchange.protobuf import (
     BYTES,
     WireError,
@@ -107,7 +108,7 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     nodes: list[Node] = []
     header: dict[str, Value] | None = None
     try:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import columns_from, header_of, schedule_from
 
@@ -60,7 +61,7 @@ def read_json(path: Path) -> Any:
     except ConfigError:
         raise
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except UnicodeDecodeError as error:

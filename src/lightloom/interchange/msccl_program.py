@@ -17,6 +17,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
@@ -144,7 +145,7 @@ def read_xml(path: Path) -> Program:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     reader = _Reader(path)
     try:
         reader.parser.Parse(content, True)

@@ -41,9 +41,15 @@ def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) ->
 def graph_times(
     graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
 ) -> tuple[Floats, Floats]:
-    """Return the seconds of every operator of a graph forward and backward, each of shape [operators].
+    """Return the seconds of every operator of a graph forward and backward, without launches: each [operators]."""
+    return times_and_launches(graph, accelerator, precision, attention)[0]
 
-    The host's launches are left out (:func:`graph_dispatch`).
+
+def times_and_launches(
+    graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return the seconds of every operator of a graph forward and backward, each of shape [operators], and the seconds
+    in which the host launches them, likewise.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
@@ -51,20 +57,14 @@ def graph_times(
     counts = [(operator.forward_flops, operator.backward_flops, operator.forward_bytes) for operator in graph.operators]
     forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
     is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
-    times = repetition(forward, backward, is_input)
-    works = Work(forward, nbytes), Work(backward, nbytes * times)
+    repeats = repetition(forward, backward, is_input)
+    works = Work(forward, nbytes), Work(backward, nbytes * repeats)
+    columns = kernel_columns(graph.operators, attention)
     if accelerator.kernels is not None:
-        columns = kernel_columns(graph.operators, attention)
-        kernels = kernel_shapes(columns, forward, times, graph.element_bytes, Divisors())
+        kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
         works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
-    return accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
-
-
-def graph_dispatch(
-    graph: ComputeGraph, accelerator: Accelerator, attention: Attention = "flash"
-) -> tuple[Floats, Floats]:
-    """Return the seconds in which the host launches every operator of a graph forward and backward: [operators]."""
-    return dispatch_times(kernel_columns(graph.operators, attention), accelerator)
+    times = accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
+    return times, dispatch_times(columns, accelerator)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class OperatorColumns:
 
     def regenerated(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes that the model's own checkpointed regions make again: [rows, operators]."""
-        return self._bytes(self._scaled("recomputed_bytes", "sampled", samples, cp))
+        elements = self._scaled("recomputed_sampled_bytes", "sampled", samples, cp) + self["recomputed_shared_bytes"]
+        return self._bytes(elements)
 
     def inputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
         """Return the bytes of every operator's first input: [rows, operators]."""
@@ -238,11 +239,16 @@ def operator_columns(
 
 def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
     """Return what operators keep for the backward pass, by how it grows; where nothing tells, their outputs."""
-    rows: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     for operator, sampled in zip(graph.operators, output_sampled.tolist(), strict=True):
-        output, saved, shared = operator.activation_bytes, operator.saved_bytes, operator.saved_shared_bytes
-        if saved is None:
-            saved, shared = output, 0 if sampled else output
-        rows.append((saved - shared, shared, operator.saved_index_bytes, operator.recomputed_bytes))
-    names = ("saved_sampled_bytes", "saved_shared_bytes", "saved_index_bytes", "recomputed_bytes")
+        shared = operator.recomputed_shared_bytes
+        recomputed = operator.recomputed_bytes - shared, shared
+        rows.append((*operator.saved_parts(output_sampled=sampled), operator.saved_index_bytes, *recomputed))
+    names = (
+        "saved_sampled_bytes",
+        "saved_shared_bytes",
+        "saved_index_bytes",
+        "recomputed_sampled_bytes",
+        "recomputed_shared_bytes",
+    )
     return dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T, strict=True))

@@ -22,7 +22,7 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.operator_kernels import passes
-from lightloom.parallelism.operators import graph_dispatch, graph_times
+from lightloom.parallelism.operators import times_and_launches
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
 from lightloom.simulation.engine import Task
 
@@ -64,8 +64,7 @@ def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
     """Return the tasks of all positions: forward passes, backward passes, the update."""
     operators = plan.graph.operators
     settings, again = plan.settings, [operator.name in plan.recomputed for operator in operators]
-    times = graph_times(plan.graph, accelerator, settings.precision, settings.attention)
-    launches = graph_dispatch(plan.graph, accelerator, settings.attention)
+    times, launches = times_and_launches(plan.graph, accelerator, settings.precision, settings.attention)
     forward, backward = (seconds.tolist() for seconds in passes(times, launches, np.array(again, np.int64)))
     work = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
     work += [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import read_yaml, validate
-from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
+from lightloom.core.files import cannot_read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,7 +127,7 @@ class Paper:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+            raise cannot_read(path, str(error)) from error
 
     def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
         """Return a row: ``ours`` beside the published value of ``rows[template]``.

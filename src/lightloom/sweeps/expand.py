@@ -15,6 +15,7 @@ from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.spec import KINDS
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.load import STRATEGIES
@@ -155,4 +156,4 @@ def _file_hash(file: Path) -> str:
     try:
         return sha256(file.read_bytes()).hexdigest()[:16]
     except OSError as error:
-        raise ConfigError(f"cannot read model file {str(file)!r}: {error.strerror}") from error
+        raise cannot_read(file, error, "model file") from error

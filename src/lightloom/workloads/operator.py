@@ -48,6 +48,7 @@ COUNTS = (
     "saved_index_bytes",
     "recomputed_flops",
     "recomputed_bytes",
+    "recomputed_shared_bytes",
 )
 """Counts that every operator has; ``saved_bytes`` may be unknown."""
 
@@ -96,6 +97,8 @@ class Operator:
     """The part of ``backward_flops`` that repeats the forward pass of a ``checkpoint`` region."""
     recomputed_bytes: int = 0
     """Kept only while the backward pass of its ``checkpoint`` region runs."""
+    recomputed_shared_bytes: int = 0
+    """The part of ``recomputed_bytes`` that does not grow with the batch: statistics of channels, constants."""
     checkpoint: str = ""
     """Region of ``torch.utils.checkpoint``, whose backward pass runs its forward pass again; empty outside."""
     block: str = ""
@@ -114,13 +117,25 @@ class Operator:
             check_integer(self.name, f"dimension {key}", size, 1)
         if self.shared_bytes > self.forward_bytes:
             raise WorkloadError(f"operator {self.name!r}: shared_bytes {self.shared_bytes} exceed forward_bytes")
+        if self.recomputed_shared_bytes > self.recomputed_bytes:
+            shared = self.recomputed_shared_bytes
+            raise WorkloadError(f"operator {self.name!r}: recomputed_shared_bytes {shared} exceed recomputed_bytes")
         if self.saved_bytes is not None:
             check_integer(self.name, "saved_bytes", self.saved_bytes, self.saved_shared_bytes)
 
     @property
     def kept_bytes(self) -> int:
         """Bytes that it keeps from the forward pass to the backward pass."""
-        return (self.activation_bytes if self.saved_bytes is None else self.saved_bytes) + self.saved_index_bytes
+        return sum(self.saved_parts(output_sampled=True)) + self.saved_index_bytes
+
+    def saved_parts(self, *, output_sampled: bool) -> tuple[int, int]:
+        """Return the kept bytes of its elements that grow with the batch, and those that do not.
+
+        Where nothing tells what is kept, it is the output, which grows if it is ``output_sampled``.
+        """
+        if self.saved_bytes is not None:
+            return self.saved_bytes - self.saved_shared_bytes, self.saved_shared_bytes
+        return (self.activation_bytes, 0) if output_sampled else (0, self.activation_bytes)
 
     def with_batch(self, batch: int, traced: int, element_bytes: int) -> Operator:
         """Return the operator for ``batch`` samples, where this one is of ``traced``.
@@ -146,7 +161,7 @@ class Operator:
             saved_bytes=None if self.saved_bytes is None else scaled(self.saved_bytes, self.saved_shared_bytes),
             saved_index_bytes=scaled(self.saved_index_bytes),
             recomputed_flops=scaled(self.recomputed_flops),
-            recomputed_bytes=scaled(self.recomputed_bytes),
+            recomputed_bytes=scaled(self.recomputed_bytes, self.recomputed_shared_bytes),
         )
 
     def with_element_bytes(self, element_bytes: int, traced: int) -> Operator:
@@ -164,6 +179,7 @@ class Operator:
             saved_bytes=None if self.saved_bytes is None else scaled(self.saved_bytes),
             saved_shared_bytes=scaled(self.saved_shared_bytes),
             recomputed_bytes=scaled(self.recomputed_bytes),
+            recomputed_shared_bytes=scaled(self.recomputed_shared_bytes),
         )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.training.runs.gradient_profile import Training, saved_gradients, trained_gradients
+from lightloom.training.runs.gradient_profile import Training, _build, saved_gradients, trained_gradients
 
 MODEL = """
 import torch
@@ -44,6 +44,14 @@ def loss():
 
 def sequence_first():
     return nn.Linear(3, 2), (torch.empty(5, 4, 3),), 1
+
+
+def pair():
+    return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 11)), (torch.zeros(4, 5, dtype=torch.long),)
+
+
+def chosen(sequence_length=5):
+    return nn.Linear(sequence_length, 2), (torch.empty(4, sequence_length),)
 
 
 def broken():
@@ -150,3 +158,10 @@ def test_saved_gradients(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=complaint):
             saved_gradients(tmp_path / name)
+
+
+@pytest.mark.parametrize(("factory", "shape"), [("pair", (4, 9)), ("chosen", (4, 9)), ("sequence_first", (9, 4, 3))])
+def test_sequence_lengths_reach_every_kind_of_factory(model: str, factory: str, shape: tuple[int, ...]) -> None:
+    _, (example,) = _build(Training(model=f"{model}{factory}", sequence_length=9))
+    assert isinstance(example, torch.Tensor)
+    assert tuple(example.shape) == shape

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.core.errors import ConfigError, InputError, UnitError
+from lightloom.core.files import cannot_read
 from lightloom.core.units import parse
 from lightloom.parallelism.circuits.traffic import Traffic
 
@@ -34,7 +35,7 @@ def _read_array(path: Path) -> Any:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+        raise cannot_read(path, error) from error
     except (ValueError, EOFError) as error:
         raise ConfigError(f"{path}: not a numpy array: expected what numpy.save writes") from error
     shape = getattr(array, "shape", None)
@@ -50,7 +51,7 @@ def _read_csv(path: Path) -> list[list[float]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: not a CSV file of text ({error})") from error
     if not lines:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lightloom.compression import FramedCodec, Header, StreamDecoder, codecs, find
 from lightloom.compression.header import HEADER_BYTES
 from lightloom.core.errors import CodecError, ConfigError
-from lightloom.core.files import atomic_file, check_writable
+from lightloom.core.files import atomic_file, cannot_read, check_writable
 from lightloom.reports.progress import progress
 
 _PIECE = 1 << 20
@@ -49,7 +49,7 @@ def decode_file(source: Path, target: Path) -> tuple[str, int]:
     try:
         stream = source.open("rb")
     except OSError as error:
-        raise ConfigError(f"cannot read {str(source)!r}: {error.strerror}") from error
+        raise cannot_read(source, error) from error
     with stream:
         header, codec = _codec_of(stream.read(HEADER_BYTES), source)
         stream.seek(0)
@@ -79,7 +79,7 @@ def _values(path: Path) -> NDArray[np.float32]:
     except (OSError, ValueError, EOFError) as error:
         expected = "a .npy array" if path.suffix == ".npy" else "raw float32, four bytes a value"
         reason = getattr(error, "strerror", None) or f"expected {expected}"
-        raise ConfigError(f"cannot read {str(path)!r}: {reason}") from error
+        raise cannot_read(path, reason) from error
     if values.dtype != np.float32:
         raise ConfigError(f"{str(path)!r} holds {values.dtype}, expected float32")
     flat: NDArray[np.float32] = values.reshape(-1)

@@ -112,7 +112,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
             plans_table(rows, "Plans that were simulated", f"{FRONT} nothing that fits is better in time and energy"),
             *algorithm_tables(search),
             *circuit_tables(search),
-            *spent_tables(search),
+            *spent_tables(search, document),
         ),
         provenance=origin,
     )

@@ -165,7 +165,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
         yield ranking_table(ranking_rows(search, search.reference[:3]), width, title=name)
     yield legend().append(f"  {FRONT} ", style="green").append("nothing is better in time and energy", style="dim")
     yield str(document["explanation"])
-    yield from spent_lines(search)
+    yield from spent_lines(search, document)
     yield from (Text(line, style="dim") for line in [*_notes(search, document), *messages])
 
 

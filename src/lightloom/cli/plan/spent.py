@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lightloom.core.units import format_time
-from lightloom.planner.search.costly import costly_operators
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.reports.report import Table
 
 
-def spent_lines(search: PlanSearch) -> Iterator[str]:
+def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
     """Where the time of the winner goes, a line each: of the ranks of the first stage, and of its operators."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
         parts = {_name(part): float(seconds[0]) / winner.step_time for part, seconds in winner.spent.items()}
         told = ", ".join(f"{name} {100 * share:.3g} %" for name, share in parts.items() if share)
         yield f"a rank of {'the first stage' if len(winner.spent['compute_s']) > 1 else 'the winner'} spends: {told}"
-    operators = costly_operators(search.graph, winner)
+    operators = document["costliest_operators"]
     if operators:
-        told = ", ".join(f"{row.name} {100 * row.share:.3g} % ({row.bound})" for row in operators)
+        told = ", ".join(f"{row['name']} {100 * row['share']:.3g} % ({row['bound']})" for row in operators)
         yield f"most of its computing, and what bounds it: {told}"
 
 
@@ -27,7 +27,7 @@ def _name(part: str) -> str:
     return part.removesuffix("_s").replace("_", " ")
 
 
-def spent_tables(search: PlanSearch) -> Iterator[Table]:
+def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
     """Seconds of each stage's rank, where the winner has stages, and its most expensive operators."""
     spent = search.winner.spent
     if spent is not None:
@@ -41,13 +41,14 @@ def spent_tables(search: PlanSearch) -> Iterator[Table]:
             ),
             caption="Seconds of a row add up to the step; the first stage is that of the breakdown.",
         )
-    operators = costly_operators(search.graph, search.winner)
+    operators = document["costliest_operators"]
     if operators:
         yield Table(
             title="Most expensive operators",
             columns=("operator", "kind", "operators", "share of computing", "bound by"),
             rows=tuple(
-                (row.name, row.kind, str(row.operators), f"{100 * row.share:.3g} %", row.bound) for row in operators
+                (row["name"], row["kind"], str(row["operators"]), f"{100 * row['share']:.3g} %", row["bound"])
+                for row in operators
             ),
             caption="A star stands for a block's number.",
         )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Seconds
+from lightloom.core.files import cannot_read
 
 Vertex = int | str
 """A rank by its number, or a switch by its name."""
@@ -36,7 +37,7 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+        raise cannot_read(path, error) from error
     heading = [cell.strip() for cell in rows[0]] if rows else []
     if not set(_COLUMNS[:3]) <= set(heading) <= set(_COLUMNS) or len(set(heading)) < len(heading):
         raise ConfigError(f"{path}, line 1: {','.join(heading)!r}: expected the columns {','.join(_COLUMNS)}")

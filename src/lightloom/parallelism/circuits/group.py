@@ -16,7 +16,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
+from lightloom.fabrics.capabilities import NEEDS_OWN_LINKS
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment, Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
@@ -212,9 +212,7 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     """
     ports = None if fabric.exclusive else fabric.ports(traffic.source, traffic.destination)
     if ports is None:
-        raise UnsupportedError(
-            f"placed plans on {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
-        )
+        raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     pipe, source, destination = pipes_of(plan.k, traffic)
     pipes = len(source)
     bandwidth, latency, port = np.full(pipes, np.inf), np.zeros(pipes), np.zeros(pipes, np.int64)

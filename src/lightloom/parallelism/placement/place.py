@@ -64,20 +64,25 @@ def place(
     """
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
-    from lightloom.parallelism.placement._time_kernels import iteration_time
-
     problem = problem_of(balanced, devices, reach, memory, link)
-    times = np.zeros((4, balanced.size))
     starts = list(valid_starts(problem, repair)) or list(last_resort(problem))
     if not starts:
         raise _too_large(problem)
+    return _fastest(problem, starts, reach, link, effort)
+
+
+def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
+    """Return the best placement that the search makes of the fastest starts, with its times."""
+    from lightloom.parallelism.placement._time_kernels import iteration_time
+
+    times = np.zeros((4, problem.balanced.size))
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
     seconds = iteration_time(problem.rows, best.device, times)
     half = float(times[1].max())
     return Placement(
         device=best.device,
-        devices=devices,
+        devices=problem.devices,
         reach=reach,
         link=link,
         start=times[0].copy(),

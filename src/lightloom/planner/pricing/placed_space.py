@@ -17,7 +17,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.capabilities import NEEDS_CIRCUITS
+from lightloom.fabrics.capabilities import NEEDS_OWN_LINKS
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.splits import SPLITS, Split, split_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
@@ -81,9 +81,7 @@ def peers(fabric: Fabric) -> int:
     """
     ends = np.arange(2)
     if fabric.in_network_reduction or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
-        raise UnsupportedError(
-            f"placed plans on {fabric.kind_name}: {NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
-        )
+        raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     if not fabric.exclusive:
         return fabric.ranks
     if fabric.wavelength_routed:

@@ -18,7 +18,7 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
 def label(choice: Strategy | PlacedChoice) -> str:
     """Degrees in a few words, and what is not the default."""
     if isinstance(choice, PlacedChoice):
-        parts = [f"k {choice.k}", f"l {choice.l}"]
+        parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
             parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
         parts += [f"{choice.micro_batches} micro-batches"] if choice.micro_batches > 1 else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 
 VARIABLE = "LIGHTLOOM_DATA"
 
@@ -56,7 +57,7 @@ def read_first(names: Sequence[str], folder: Path | None, origin: str) -> tuple[
         content = path.read_bytes()
         return path, gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+        raise cannot_read(path, str(error)) from error
 
 
 def data_folder(folder: Path | None = None) -> Path:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 from lightloom.training.datasets.folder import DataFile
 
 VOCABULARY = 256
@@ -73,7 +74,7 @@ def plain_text(path: Path) -> Corpus:
     try:
         content = b"\n".join(file.read_bytes() for file in files)
     except OSError as error:
-        raise ConfigError(f"cannot read {str(error.filename)!r}: {error.strerror}") from error
+        raise cannot_read(error.filename, error) from error
     if len(content) * VALIDATION < 1:
         raise ConfigError(f"{str(path)!r} holds {len(content)} bytes: too short to be divided")
     return _divided(path.name, content)

@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError, InputError, WorkloadError
+from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
 from lightloom.training.datasets.mnist import PIXELS, training_digits
 from lightloom.workloads.catalog import ZOO
 from lightloom.workloads.resolve import resolve, search_path
-from lightloom.workloads.torch.build import module_and_inputs
+from lightloom.workloads.torch.build import module_and_inputs, takes_length
 from lightloom.workloads.torch.frame import tensors_in
+from lightloom.workloads.torch.samples import sample_axis, with_length
 
 Gradients = dict[str, NDArray[np.float32]]
 
@@ -123,7 +125,7 @@ def saved_gradients(path: Path) -> Gradients:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = getattr(error, "strerror", None) or "not a PyTorch file of plain tensors"
-        raise ConfigError(f"cannot read gradients {str(path)!r}: {reason}") from error
+        raise cannot_read(path, reason, "gradients") from error
     named = {path.stem: loaded} if isinstance(loaded, Tensor) else loaded
     if not isinstance(named, dict) or not all(isinstance(tensor, Tensor) for tensor in named.values()):
         raise ConfigError(f"gradients {str(path)!r}: expected a tensor, or a mapping of names to tensors")
@@ -135,18 +137,22 @@ def saved_gradients(path: Path) -> Gradients:
 
 def _build(training: Training) -> tuple[nn.Module, Example]:
     """The module with real parameters, and its example inputs (shapes and types count, values do not)."""
-    entry = ZOO.get(training.model)
-    with search_path(training.model), contextlib.redirect_stdout(sys.stderr):
-        if entry is not None:
-            built = resolve(entry.path)(**entry.arguments)
-        else:
-            plugins = load_plugins("models")
-            factory = plugins[training.model] if training.model in plugins else resolve(training.model)
-            built = factory if isinstance(factory, nn.Module) else factory()
-        module, example, _ = module_and_inputs(built, training.model)
+    entry, name = ZOO.get(training.model), training.model
+    length = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
+    with search_path(name), contextlib.redirect_stdout(sys.stderr):
+        plugins = load_plugins("models")
+        factory = resolve(entry.path) if entry else plugins[name] if name in plugins else resolve(name)
+        arguments: dict[str, Any] = dict(entry.arguments) if entry else {}
+        if length and not isinstance(factory, nn.Module) and takes_length(factory):
+            arguments, length = arguments | length, {}
+        module, example, axis = module_and_inputs(
+            factory if isinstance(factory, nn.Module) else factory(**arguments), name
+        )
         if example is None:
-            options = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
-            example = cast(Any, module).example_inputs(training.batch, **options)
+            example = cast(Any, module).example_inputs(training.batch, **length)
+        elif length:
+            axis = sample_axis(module, example, name) if axis is None else axis
+            example = with_length(example, axis, length["sequence_length"], name)
     return module, example if isinstance(example, tuple) else (example,)
 
 

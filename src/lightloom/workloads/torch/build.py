@@ -44,7 +44,7 @@ def trace_factory(
     # What a model prints must not mix with what the program writes to stdout.
     with contextlib.redirect_stdout(sys.stderr):
         options = dict(arguments or {})
-        chosen = sequence_length is not None and not isinstance(factory, nn.Module) and _takes_length(factory)
+        chosen = sequence_length is not None and not isinstance(factory, nn.Module) and takes_length(factory)
         if chosen:
             options["sequence_length"] = sequence_length
         built = factory if isinstance(factory, nn.Module) else _call(factory, name, options)
@@ -59,7 +59,7 @@ def trace_factory(
         return trace(module, inputs, batch=_samples(inputs, axis, name), name=name).with_batch(batch)
 
 
-def _takes_length(factory: Any) -> bool:
+def takes_length(factory: Any) -> bool:
     try:
         return "sequence_length" in inspect.signature(factory).parameters
     except (TypeError, ValueError):

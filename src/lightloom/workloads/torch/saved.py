@@ -53,6 +53,7 @@ class _Sums:
     shared: int = 0
     indices: int = 0
     recomputed: int = 0
+    recomputed_shared: int = 0
 
 
 class SavedTensors:
@@ -112,6 +113,7 @@ class SavedTensors:
                 saved_shared_bytes=entry.shared,
                 saved_index_bytes=entry.indices,
                 recomputed_bytes=entry.recomputed,
+                recomputed_shared_bytes=entry.recomputed_shared,
             )
             for operator, entry in zip(operators, sums, strict=True)
         ]
@@ -121,6 +123,7 @@ class SavedTensors:
         whole = -(-kept.nbytes // ELEMENT_BYTES) * ELEMENT_BYTES
         if kept.region:
             sums.recomputed += whole
+            sums.recomputed_shared += 0 if grows else whole
         elif kept.floating or not grows:
             sums.throughout += whole
             sums.shared += 0 if grows else whole
