@@ -10,7 +10,10 @@ import pytest
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
-from tests.planner.test_split_bounds import job_on
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
+from tests.planner.jobs import transformer
+from tests.planner.test_split_bounds import cluster_on, job_on
 
 CHOICE = PlacedChoice(4, 2, 1e-9, 8, 4, 1.0)
 
@@ -54,3 +57,12 @@ def test_dividing_does_not_divide_launches() -> None:
     parts = np.diff(plans.plan(CHOICE).balanced.first)
     assert (parts == 4).mean() > 0.5
     assert divided.step_time > 0.5 * alone.step_time
+
+
+def test_one_device_a_group_is_always_compared() -> None:
+    """On a slow ring bounds of cut rows are far below their steps: the plan without cuts is simulated nonetheless."""
+    on = cluster_on(1, 8)
+    request = SearchRequest(global_batches=(64,), compare=False, pins=Pins())
+    found = search(transformer(2, 1024), on, request)
+    choices = [plan.choice for plan in found.ranking if isinstance(plan.choice, PlacedChoice)]
+    assert any(choice.k == 1 for choice in choices)

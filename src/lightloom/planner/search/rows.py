@@ -123,6 +123,10 @@ class ClusterRows:
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
+    def undivided(self, row: Row) -> bool:
+        """Whether it is a placed row with one device a group."""
+        return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
+
     def simulated(self, row: Row) -> Plan | None:
         """The row's step; None where the algorithms fail at the sizes of its collectives."""
         if row.kind == _PLACED:

@@ -194,6 +194,7 @@ class _Search:
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
+        self._simulate_undivided(heap)
         plans = sorted([*compared, *_distinct([plan for plan, _ in self._found], compared)], key=order)
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
@@ -224,6 +225,13 @@ class _Search:
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         enough = len(times) >= COMPARED or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
+
+    def _simulate_undivided(self, heap: Sequence[Row]) -> None:
+        """Simulate the first of the placed rows with one device a group, which nothing is cut for, unless one was: the
+        least of the bounds may all be of rows that turn out slow."""
+        if not any(self._rows.undivided(row) for _, row in self._found):
+            rows = [row for row in heap if self._rows.undivided(row)]
+            self._simulate([min(rows)] if rows else [], until=lambda _: False)
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         while heap and not until(heap[0]):
