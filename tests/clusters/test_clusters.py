@@ -29,6 +29,13 @@ def test_catalog_entries_load_and_every_value_has_a_source(name: str) -> None:
         assert part is None or not [text for text in part.sources.values() if text.startswith("set by")]
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_cluster_of_the_catalog_has_a_latency_with_a_source(name: str) -> None:
+    cluster = load_cluster(name)
+    for fabric in (cluster.fabric, cluster.reference):
+        assert fabric is None or (fabric.neighbour_latency() > 0 and not fabric.latency_unstated)
+
+
 def test_the_promised_names_exist() -> None:
     assert {"terarack-64", "sip-ring-1024", "sip-ocs-1024", "dadiannao-100g", "optinc-16"} <= set(names())
 
@@ -39,7 +46,8 @@ def test_the_example_loads() -> None:
     assert cluster.fabric.wavelength_bandwidth == 6.25e9
     assert cluster.accelerator.name == "our-chip"
     assert cluster.reference is not None
-    assert cluster.reference.sources == {"bandwidth": f"set by {EXAMPLE}"}
+    assert cluster.reference.sources["bandwidth"] == f"set by {EXAMPLE}"
+    assert cluster.reference.sources.keys() == {"bandwidth", "hop_latency"}
     assert cluster.training.batch_per_rank == 64
 
 

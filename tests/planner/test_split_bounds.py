@@ -87,7 +87,9 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
 
 
 def test_bounds_are_near_where_computing_decides() -> None:
-    on = load_cluster("terarack-64", {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18}})
+    on = load_cluster(
+        "terarack-64", {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0}}
+    )
     of = transformer(3, 1024)
     job = verified_job(of, on)
     rows = space_on(job, (256,))

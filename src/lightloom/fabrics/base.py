@@ -65,6 +65,20 @@ class Fabric(Capabilities):
         return f"{self.kind_name} of {self.ranks} ranks"
 
     @property
+    def latency_unstated(self) -> bool:
+        """Whether ``hop_latency`` decides a latency and nothing says where its value comes from."""
+        return self.takes_hop_latency and "hop_latency" not in self.sources
+
+    @property
+    def takes_hop_latency(self) -> bool:
+        """Whether some link's latency is ``hop_latency``."""
+        return True
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        """This fabric with other ``seconds`` a link; links inside a domain of several tiers keep theirs."""
+        return self.model_copy(update={"hop_latency": seconds})
+
+    @property
     @abstractmethod
     def links(self) -> int:
         """Number of directed links."""
@@ -257,3 +271,6 @@ class GroupFabric(Fabric):
 
     def with_smaller_packets(self, ratio: float) -> Self:
         return self.model_copy(update={"whole": self.whole.with_smaller_packets(ratio)})
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        return self.model_copy(update={"hop_latency": seconds, "whole": self.whole.with_hop_latency(seconds)})

@@ -52,7 +52,7 @@ def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
         for field, source in sources.items():
             if _ASSUMED in source:
                 yield Assumption(group, field, values.get(field.rpartition(".")[2], ""), source)
-    if "hop_latency" not in fabric.sources:
+    if fabric.latency_unstated:
         yield Assumption("fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced")
 
 

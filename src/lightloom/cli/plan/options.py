@@ -89,6 +89,9 @@ class PlanOptions:
     compression_engine: Annotated[
         str | None, option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file.")
     ] = None
+    latency_sensitivity: Annotated[
+        bool, option("Search the latency of a hop at which another plan wins; done anyway where a fabric states none.")
+    ] = False
     report: Annotated[Path | None, option("Write a self-contained HTML report.")] = None
     trace: Annotated[Path | None, option("Write the winner's timeline for ui.perfetto.dev.")] = None
     figure: Annotated[Path | None, option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None

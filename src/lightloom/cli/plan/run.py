@@ -19,10 +19,11 @@ from lightloom.cli.plan.report import plan_report, ranking_rows, throughput, uti
 from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.units import format_size
+from lightloom.core.units import format_size, format_time
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import exported, expressible
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planner.search.sensitivity import latency_sensitivity
 from lightloom.reports.console import legend, make_console, ranking_table
 from lightloom.reports.html import write
 from lightloom.reports.perfetto import write_perfetto_trace
@@ -45,6 +46,9 @@ def run(options: PlanOptions) -> None:
     """Search, write what is asked for, and show the ranking."""
     ranking = _rank(options)
     document = ranking.to_json()
+    sensitivity = _sensitivity(options, ranking.search)
+    if sensitivity is not None:
+        document["latency_sensitivity"] = sensitivity
     messages = _export(options, ranking.search, document)
     written = _write(options, ranking, document)
     print_result(document, options.as_json, _parts(ranking.search, document, messages), written)
@@ -76,6 +80,14 @@ def _rank(options: PlanOptions) -> PlanRanking:
         "quantum": options.quantum or DEFAULT_QUANTA,
     }
     return plan(**arguments)
+
+
+def _sensitivity(options: PlanOptions, search: PlanSearch) -> dict[str, Any] | None:
+    """What the latency of a hop decides, where that is asked for or the winner's fabric states none."""
+    if not options.latency_sensitivity and not search.winner.cluster.fabric.latency_unstated:
+        return None
+    sensitivity = latency_sensitivity(search)
+    return sensitivity.to_json() | {"text": str(sensitivity)}
 
 
 def _check_outputs(options: PlanOptions) -> None:
@@ -173,6 +185,9 @@ def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     lines = [f"warning: {guess}" for guess in search.graph.uncounted]
     lines += assumed_lines(search.clusters)
     lines += [f"assumed of the winner: {line}" for line in plan_assumptions(search.winner)]
+    sensitivity = document.get("latency_sensitivity")
+    if sensitivity is not None:
+        lines.append(f"latency of {format_time(sensitivity['own_hop_latency_s'])} a hop: {sensitivity['text']}")
     lines += [f"not in the trace: {gap}" for gap in document["not_in_trace"]]
     lines += [f"left out: {reason}" for reason in search.refusals]
     reasons = list(dict.fromkeys(row.why for row in search.refused))

@@ -41,6 +41,14 @@ class Graph(PacketFabric):
         return self
 
     @property
+    def takes_hop_latency(self) -> bool:
+        return any(edge.latency is None for edge in self.edges)
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        edges = tuple(edge._replace(latency=None) for edge in self.edges)
+        return type(self).model_validate(dict(self) | {"hop_latency": seconds, "edges": edges})
+
+    @property
     def joins_ranks(self) -> bool:  # type: ignore[override]
         """Whether every rank has a link to another and one from another."""
         network = self._network

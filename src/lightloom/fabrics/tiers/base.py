@@ -39,6 +39,10 @@ class TieredFabric(PacketFabric):
         return levels_of(self.ranks, self.tier_list(), self.hop_latency)
 
     @property
+    def takes_hop_latency(self) -> bool:
+        return any(level.tier.latency is None for level in self.levels)
+
+    @property
     def node_ranks(self) -> int:
         return self.levels[0].group
 

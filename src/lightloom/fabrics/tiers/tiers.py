@@ -20,6 +20,11 @@ class Tiers(TieredFabric):
     def tier_list(self) -> tuple[Tier, ...]:
         return self.tiers
 
+    def with_hop_latency(self, seconds: float) -> Self:
+        kept = 1 if len(self.levels) > 1 else 0
+        tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
+        return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
+
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
         fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
         return type(self)(ranks=ranks, tiers=tiers, **fields)

@@ -15,6 +15,7 @@ from lightloom.clusters.load import load_cluster
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.registry import find
 from lightloom.core.claims import Claim
+from lightloom.fabrics.load import changed
 from lightloom.parallelism.load import make_plan
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.step import StepResult, simulate_step
@@ -62,6 +63,7 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
     cluster = load_cluster("optinc-4")
     fabric = cluster.fabric if algorithm == "in-network" else cluster.reference
     assert fabric is not None
+    fabric = changed(fabric, {"hop_latency": 0.0})  # the paper counts no fibre and no switch
     settings = TrainingSettings(batch_per_rank=batch, gradient_bytes=nbytes)
     plan = make_plan("ddp", workload(model).with_batch(batch), cluster.ranks, settings)
     prices = SchedulePrices(find(algorithm), fabric, "physical")
