@@ -20,7 +20,8 @@ from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.search import search as searching
 from lightloom.planner.search.explain import explain
-from lightloom.planner.search.plans import PlanSearch, pareto_front
+from lightloom.planner.search.order import pareto_front
+from lightloom.planner.search.plans import PlanSearch
 from lightloom.planner.search.request import KINDS, STRATEGIES, SearchRequest
 from lightloom.simulation.step import simulate_step
 from tests.planner.jobs import SEQUENCE, mixture, transformer

@@ -19,7 +19,8 @@ from lightloom.planner.pricing import group_prices, library
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.planner.search import data_parallel, rows
-from lightloom.planner.search.plans import Plan, PlanSearch, order
+from lightloom.planner.search.order import order
+from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.workloads.load import load_workload

@@ -143,26 +143,23 @@ def plan(
     Args:
         model: see :func:`lightloom.trace`.
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
-        batch: samples for each rank, up to 32 without it; or ``max``: every plan with its own largest batch.
-        global_batch: samples of a step on all ranks, instead of ``batch``.
-        sequence_length: tokens in a sample, for models that take tokens.
-        step: which step of an execution trace, as the profiler counts; its first whole one without it.
-        strategy: some of ddp, fsdp, tensor-pipeline and placed; all by default.
-        algorithm: the collective algorithms that exchanges choose among; all by default.
+        batch: samples for each rank, or ``max``: each plan's most; up to 32 without it. global_batch: of all ranks.
+        sequence_length, step: tokens in a sample; which step of an execution trace, its first whole one without it.
+        strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; of the collective algorithms; all by default.
         dp, tp, pp, ..., sequence_parallel: pinned degrees and choices.
         quantum: durations below which placed plans cut no operator.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         overlap: whether data parallelism communicates while computing.
         compression, ...: a codec of gradients, as the command's options; plans are ranked with and without it.
-        set, fields: fields of the cluster and their values, a dot reaches into a part; top-level ones by keyword too,
-            such as ``accelerator="my-a100.yaml"``, which ``calibrate`` wrote.
+        set, fields: fields of the cluster, a dot reaches into a part; top-level ones (``accelerator``) by keyword too.
 
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
     """
-    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, micro_batches=micro_batches, virtual_stages=virtual_stages)
-    pins = replace(pins, micro_batch=micro_batch, recomputation=recompute, sharding=sharding)
-    pins = replace(pins, sequence_parallel=sequence_parallel)
+    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, virtual_stages=virtual_stages, sequence_parallel=sequence_parallel)
+    pins = replace(
+        pins, micro_batches=micro_batches, micro_batch=micro_batch, recomputation=recompute, sharding=sharding
+    )
     clusters = _clusters(cluster, {**(set or {}), **fields})
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)

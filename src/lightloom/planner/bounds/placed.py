@@ -38,7 +38,7 @@ ROUNDING = 1 - 1e-9
 """Sums in another order than the simulator's."""
 
 
-class Best(NamedTuple):
+class FastestLink(NamedTuple):
     """What no circuits of a fabric exceed."""
 
     rate: float
@@ -49,10 +49,10 @@ class Best(NamedTuple):
     """Seconds between the two nearest ranks."""
 
 
-def best(fabric: Fabric) -> Best:
-    """Of all circuits that a fabric can have."""
+def fastest_link(fabric: Fabric) -> FastestLink:
+    """Return what no circuits of a fabric exceed."""
     ring = fabric.exclusive and fabric.wavelength_routed
-    return Best(
+    return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks,
         link_rate=2 * fabric.channels * fabric.channel_bandwidth if ring else float("inf"),
         latency=fabric.neighbour_latency(),
@@ -82,13 +82,13 @@ class CoarseBound:
 
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     """Bound the step time of every row from below."""
-    parts = [_look(job, table, rows.rows(which)) for which in blocks(len(rows))]
+    parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
     columns = ("bound", "sub_operators", "memory")
-    joined = {name: np.concatenate([getattr(each, name) for each in parts] or [np.empty(0)]) for name in columns}
+    joined = {name: np.concatenate([getattr(part, name) for part in parts] or [np.empty(0)]) for name in columns}
     return CoarseBound(**joined)
 
 
-def _look(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
+def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     forward, backward = job.kernel_times(rows.samples, rows.recomputation)
     parts, share = table.parts(rows, forward)
     parameters = job.columns["parameters"] * table.placed
@@ -123,41 +123,41 @@ def _chain(
     Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
     parts.
     """
-    index = {each.name: number for number, each in enumerate(graph.operators)}
-    inputs = [[index[name] for name in each.inputs if table.placed[index[name]]] for each in graph.operators]
+    index = {operator.name: number for number, operator in enumerate(graph.operators)}
+    inputs = [[index[name] for name in operator.inputs if table.placed[index[name]]] for operator in graph.operators]
     readers: list[list[int]] = [[] for _ in inputs]
-    there, back = np.zeros((2, len(inputs), len(forward)))
+    forward_end, backward_end = np.zeros((2, len(inputs), len(forward)))
     for number in np.flatnonzero(table.placed).tolist():
         for source in inputs[number]:
             readers[source].append(number)
-            np.maximum(there[number], there[source], out=there[number])
-        there[number] += forward[:, number]
+            np.maximum(forward_end[number], forward_end[source], out=forward_end[number])
+        forward_end[number] += forward[:, number]
     for number in np.flatnonzero(table.placed)[::-1].tolist():
-        back[number] = there[number]
+        backward_end[number] = forward_end[number]
         for reader in readers[number]:
-            np.maximum(back[number], back[reader], out=back[number])
-        back[number] += backward[:, number]
+            np.maximum(backward_end[number], backward_end[reader], out=backward_end[number])
+        backward_end[number] += backward[:, number]
     owners = np.flatnonzero(parameters > 0)
-    last = back.max(axis=0, initial=0.0)
-    return last, back[owners].min(axis=0) if len(owners) else last
+    last = backward_end.max(axis=0, initial=0.0)
+    return last, backward_end[owners].min(axis=0) if len(owners) else last
 
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     """Seconds of the data-parallel exchange over the best circuits: [rows]."""
-    fabric, of = job.fabric, best(job.fabric)
+    fabric, link = job.fabric, fastest_link(job.fabric)
     nbytes = 2 * (rows.l - 1) / rows.l * parameters * job.settings.gradient_bytes / rows.k
-    away = np.minimum(rows.k, fabric.ranks - rows.k)
+    stride = np.minimum(rows.k, fabric.ranks - rows.k)
     sizes, which = np.unique(rows.k, return_inverse=True)
     latency = np.array([exchange_latency(fabric, int(k)) for k in sizes])[which]
-    sending = nbytes / sent_ratio(job, rows.ratio) * np.maximum(1 / of.rate, away / of.link_rate)
+    sending = nbytes / sent_ratio(job, rows.ratio) * np.maximum(1 / link.rate, stride / link.link_rate)
     return sending + np.where(nbytes > 0, latency, 0.0)
 
 
 class _Flows(NamedTuple):
     """Bytes [k, 2 k] that devices of one group send in a step; columns as the pipes' destinations."""
 
-    whole: Floats
-    late: Floats
+    total: Floats
+    gradients: Floats
     """Those of gradients of parameters."""
 
 
@@ -176,16 +176,16 @@ def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
         plan: placed.
         ratio: bytes of a gradient as float32 for each byte sent to the next group.
     """
-    of, flows = best(job.fabric), _flows(job, plan, ratio)
-    sending = np.diagonal(flows.whole, plan.k) / of.rate + exchange_latency(job.fabric, plan.k)
-    path = _path(job, plan, plan.balanced.nbytes / of.rate + of.latency, sending)
-    return ROUNDING * max(path.step, _bytes(job, plan, flows.whole), path.gradient + _bytes(job, plan, flows.late))
+    link, flows = fastest_link(job.fabric), _flows(job, plan, ratio)
+    sending = np.diagonal(flows.total, plan.k) / link.rate + exchange_latency(job.fabric, plan.k)
+    path = _path(job, plan, plan.balanced.nbytes / link.rate + link.latency, sending)
+    return ROUNDING * max(path.step, _bytes(job, plan, flows.total), path.gradient + _bytes(job, plan, flows.gradients))
 
 
 def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
     """Seconds that the plan's step takes at least over the circuits that are granted to it; arguments as above."""
-    of, k, flows = best(job.fabric), plan.k, _flows(job, plan, ratio)
-    rate, latency = np.full((k, 2 * k), of.rate), np.full((k, 2 * k), of.latency)
+    link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
+    rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
     pipe, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
     lit = fastest > 0
     rate[circuits.source[lit], circuits.destination[lit]] = fastest[lit]
@@ -193,68 +193,68 @@ def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: f
     reader = np.repeat(np.arange(plan.balanced.size), np.diff(plan.balanced.parent_start))
     ways = plan.placement.device[plan.balanced.parent], plan.placement.device[reader]
     # A gradient takes the other pipe; the better of both ways stands for both.
-    there = latency[ways] + plan.balanced.nbytes / rate[ways]
-    back = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
-    sending = np.diagonal(flows.whole, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
-    path = _path(job, plan, np.minimum(there, back), sending)
-    whole, late = (float(_shortest(circuits, sent[pipe]).max(initial=0.0)) for sent in flows)
-    return ROUNDING * max(path.step, whole, path.gradient + late)
+    forward = latency[ways] + plan.balanced.nbytes / rate[ways]
+    backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
+    sending = np.diagonal(flows.total, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
+    path = _path(job, plan, np.minimum(forward, backward), sending)
+    total, gradients = (float(_shortest(circuits, sent[pipe]).max(initial=0.0)) for sent in flows)
+    return ROUNDING * max(path.step, total, path.gradient + gradients)
 
 
 def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
-    whole, late = np.zeros((2, k, 2 * k))
-    whole[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
+    total, gradients = np.zeros((2, k, 2 * k))
+    total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
     copied = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
     for one, other in ((copied - 1, copied), (copied, copied - 1)):
-        np.add.at(late, (device[one], device[other]), balanced.synchronised[copied])
+        np.add.at(gradients, (device[one], device[other]), balanced.synchronised[copied])
     onward = plan.all_reduce_bytes / float(sent_ratio(job, np.array([ratio]))[0])
-    for flow in (whole, late):
+    for flow in (total, gradients):
         flow[np.arange(k), np.arange(k) + k] = onward
-    return _Flows(whole, late)
+    return _Flows(total, gradients)
 
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
     """Seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
-    of, k, ranks = best(job.fabric), plan.k, job.fabric.ranks
+    link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     device: Ints = np.arange(k)
     stride = np.abs(np.arange(2 * k) - device[:, None])
     links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
-    return max(float(ports.max()) / of.rate, links / of.link_rate)
+    return max(float(ports.max()) / link.rate, links / link.link_rate)
 
 
-def _path(job: Job, plan: HybridPlan, away: Floats, sending: Floats) -> _Path:
+def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Path:
     """Bounds by devices and along paths.
 
     Args:
         job: where it runs.
         plan: placed.
-        away: [edges] seconds of a transfer, were it between devices.
+        transfer: [edges] seconds of a transfer, were it between devices.
         sending: [k] seconds of a device's exchange with the next group.
     """
     from lightloom.planner.bounds import _path_kernels as kernels
 
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    delay = np.where(device[balanced.parent] == device[reader], 0.0, away)
-    there, back = kernels.longest_paths(
+    delay = np.where(device[balanced.parent] == device[reader], 0.0, transfer)
+    forward_end, backward_end = kernels.longest_paths(
         balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
     )
     nbytes = updated_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
     update = job.accelerator.update_time(nbytes)
     busy = np.bincount(device, balanced.forward + balanced.backward, k)
     begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
-    np.minimum.at(begin, device, there - balanced.forward)
-    np.maximum.at(end, device, back)
+    np.minimum.at(begin, device, forward_end - balanced.forward)
+    np.maximum.at(end, device, backward_end)
     owner = balanced.parameters > 0
-    np.minimum.at(first, device[owner], back[owner])
+    np.minimum.at(first, device[owner], backward_end[owner])
     working = np.where(busy > 0, begin + busy, 0.0)
     exchanging = np.where((plan.all_reduce_bytes > 0) & np.isfinite(first), first + sending, 0.0)
     bound = np.maximum.reduce([working, end, exchanging]) + update
     # A part may hold copies and own no parameter itself.
     holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
-    return _Path(float(bound.max()), float(back[holds].min(initial=np.inf)) if owner.any() else 0.0)
+    return _Path(float(bound.max()), float(backward_end[holds].min(initial=np.inf)) if owner.any() else 0.0)
 
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
@@ -263,7 +263,7 @@ def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
     lit = np.where(fastest > 0, fastest, np.inf)
     if circuits.timing is None:
         return nbytes / lit
-    cycle = circuits.bandwidth.sum(axis=0) * circuits.timing.hold
-    whole = np.maximum(np.ceil(nbytes / np.where(cycle > 0, cycle, np.inf)) - 1, 0.0)
-    found: Floats = whole * len(circuits.bandwidth) * circuits.timing.period + (nbytes - whole * cycle) / lit
-    return found
+    cycle_bytes = circuits.bandwidth.sum(axis=0) * circuits.timing.hold
+    cycles = np.maximum(np.ceil(nbytes / np.where(cycle_bytes > 0, cycle_bytes, np.inf)) - 1, 0.0)
+    seconds: Floats = cycles * len(circuits.bandwidth) * circuits.timing.period + (nbytes - cycles * cycle_bytes) / lit
+    return seconds

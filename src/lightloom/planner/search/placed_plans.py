@@ -25,7 +25,7 @@ from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memo
 from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.planner.bounds.placed import ROUNDING, best, circuits_bound, structure_bound
+from lightloom.planner.bounds.placed import ROUNDING, circuits_bound, fastest_link, structure_bound
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
 from lightloom.planner.pricing.stage_times import Job
@@ -61,10 +61,11 @@ class PlacedPlans:
 
     def placed(self, choice: PlacedChoice, effort: int = EFFORT) -> HybridPlan:
         """Placed anew, with so much search around the best start."""
-        fabric, of = self._job.fabric, best(self._job.fabric)
+        fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)
         self.partitions += 1
         balanced = self._partition(choice)
-        link = Link(bandwidth=of.rate / peers(fabric) if fabric.exclusive else of.rate, latency=of.latency)
+        rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
+        link = Link(bandwidth=rate, latency=fastest.latency)
         self.placements += 1
         memory = self._job.accelerator.memory
         placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)

@@ -10,7 +10,7 @@ Plans that fit the memory come first, then less time for each sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -27,6 +27,7 @@ from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
 from lightloom.planner.search.labels import kind_of, label
+from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.request import SearchRequest
 from lightloom.simulation.energy import StepEnergy
 from lightloom.simulation.placed_step import PlacedStep
@@ -173,21 +174,6 @@ def _named(algorithms: Sequence[str]) -> str:
     return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
 
 
-def order(plan: Plan) -> tuple[bool, float, float, bool, str, str, bool, str]:
-    """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
-    apart by how long their networks are busy, then those that recompute nothing come first, then by name."""
-    return (
-        plan.fits is False,
-        plan.sample_time,
-        plan.communication_time or 0.0,
-        isinstance(plan.choice, Strategy) and plan.choice.recomputation != "none",
-        plan.algorithm,
-        plan.strategy,
-        plan.compression is not None,
-        plan.label,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedPlan:
     """Data parallelism with an algorithm that does not serve it, or fails, and why."""
@@ -299,12 +285,3 @@ def sequence_length(graph: ComputeGraph) -> int | None:
     """Tokens of a sample; None for models that take none."""
     attention = (each.dimensions for each in graph.operators if each.kind == "attention")
     return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
-
-
-def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
-    front: list[Plan] = []
-    for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
-        if not front or plan.energy_per_sample < front[-1].energy_per_sample:
-            front.append(plan)
-    return tuple(front)

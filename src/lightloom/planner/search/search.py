@@ -22,7 +22,8 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.data_parallel import Comparison
-from lightloom.planner.search.plans import Counts, Plan, PlanSearch, RefusedPlan, order
+from lightloom.planner.search.order import order
+from lightloom.planner.search.plans import Counts, Plan, PlanSearch, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, LARGEST, SearchRequest
 from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError
 from lightloom.workloads.graph import ComputeGraph

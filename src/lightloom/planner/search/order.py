@@ -1,0 +1,35 @@
+"""Which plan stands before which: the order of a ranking, and the front of time and energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lightloom.parallelism.strategy_space import Strategy
+
+if TYPE_CHECKING:
+    from lightloom.planner.search.plans import Plan
+
+
+def order(plan: Plan) -> tuple[bool, float, float, bool, str, str, bool, str]:
+    """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
+    apart by how long their networks are busy, then those that recompute nothing come first, then by name."""
+    return (
+        plan.fits is False,
+        plan.sample_time,
+        plan.communication_time or 0.0,
+        isinstance(plan.choice, Strategy) and plan.choice.recomputation != "none",
+        plan.algorithm,
+        plan.strategy,
+        plan.compression is not None,
+        plan.label,
+    )
+
+
+def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
+    """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
+    front: list[Plan] = []
+    for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
+        if not front or plan.energy_per_sample < front[-1].energy_per_sample:
+            front.append(plan)
+    return tuple(front)
