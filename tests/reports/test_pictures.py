@@ -48,7 +48,7 @@ def test_every_admitted_schedule_is_drawn(kind: str) -> None:
             drawn |= {algorithm.name, what}
 
 
-@pytest.mark.parametrize("kind", sorted(kinds()))
+@pytest.mark.parametrize("kind", ["circuit-switch", "switch", "torus", "wdm-ring"])
 def test_equal_schedules_give_equal_bytes(kind: str) -> None:
     fabric = small(kind)
     algorithm = admitted("all-reduce", fabric)[0]

@@ -124,7 +124,8 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
     load, parent, via = np.empty((3, int(entering.max())), np.int64)
     match = _Match(np.empty(chunks, np.int32), chosen, by, load, parent, via)
     place = np.empty(int(beyond.max()) + 2, np.int64)
-    count, now = 0, 0
+    # Integers from an array: for literal ones all that is called would be compiled once more.
+    count = now = 0 * ranks
     while count < len(rows.round):
         budget = budgets[now] if now < len(budgets) else max(1, int((-(-state.left // entering)).max()))
         begin = count
