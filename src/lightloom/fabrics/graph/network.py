@@ -7,8 +7,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.graph.edges import Edge, Vertex, vertex_of
@@ -70,7 +68,9 @@ class Network:
         return f"link {self.names[tail]}→{self.names[head]}{number}"
 
     def _check_reachable(self) -> None:
-        joined = sparse.csr_array((np.ones(self.links), (self.tail, self.head)), shape=(self.vertices, self.vertices))
+        from scipy.sparse import csgraph, csr_array
+
+        joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(self.vertices, self.vertices))
         _, part = csgraph.connected_components(joined, directed=True, connection="strong")
         away = np.flatnonzero(part[: self.ranks] != part[0])
         if len(away):
@@ -142,7 +142,9 @@ class Network:
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
         """Switches with ranks that have no other neighbour: (name, such ranks, bytes per second into them)."""
-        neighbours = sparse.csr_array((np.ones(self.links), (self.head, self.tail)), shape=(self.vertices,) * 2)
+        from scipy.sparse import csr_array
+
+        neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(self.vertices,) * 2)
         single = np.flatnonzero(np.diff(neighbours.indptr)[: self.ranks] == 1)
         switch = neighbours.indices[neighbours.indptr[single]]
         leaves = []
@@ -154,7 +156,9 @@ class Network:
 
     def farthest(self) -> float:
         """Seconds on the quickest way between two ranks that are far from each other."""
-        weights = sparse.csr_array((self.latency, (self.tail, self.head)), shape=(self.vertices, self.vertices))
+        from scipy.sparse import csgraph, csr_array
+
+        weights = csr_array((self.latency, (self.tail, self.head)), shape=(self.vertices, self.vertices))
         start = 0
         for _ in range(2):
             seconds = csgraph.dijkstra(weights, indices=start)[: self.ranks]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from lightloom.core.arrays import Floats, Int32s, Ints
 
@@ -65,7 +64,9 @@ class Routes(NamedTuple):
 
 def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
     """Links from every vertex to every rank, breadth first from all ranks at once."""
-    ahead = sparse.csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
+    from scipy.sparse import csr_array
+
+    ahead = csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
     distance = np.full((vertices, ranks), _FAR, np.int16)
     frontier = np.zeros((vertices, ranks), np.float32)
     np.fill_diagonal(frontier, 1.0)

@@ -30,6 +30,7 @@ from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
+from lightloom.workloads.graph import ComputeGraph
 
 _Value = TypeVar("_Value")
 _KEPT = 16
@@ -47,6 +48,8 @@ class PlacedPlans:
         self._compressions = compressions or {}
         self._plans: OrderedDict[PlacedChoice, HybridPlan] = OrderedDict()
         self._circuits: OrderedDict[PlacedChoice, GroupCircuits] = OrderedDict()
+        self._graphs: dict[int, ComputeGraph] = {}
+        """Graphs of a rank by its samples."""
         self.partitions = 0
         """Made so far."""
         self.placements = 0
@@ -107,8 +110,7 @@ class PlacedPlans:
             step = step.after(earlier, choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step
-        graph = local_graph(job.graph, self._settings(choice))
-        again = repeated_memory(graph, plan.balanced, plan.placement.device, plan.k)
+        again = repeated_memory(self._graph(choice), plan.balanced, plan.placement.device, plan.k)
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
@@ -132,7 +134,7 @@ class PlacedPlans:
             shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
             gradient_bytes=settings.gradient_bytes,
         )
-        graph = local_graph(job.graph, settings)
+        graph = self._graph(choice)
         graph = graph if choice.recomputation == "none" else kept_graph(graph)
         return partition(graph, durations, choice.k, choice.quantum, rules)
 
@@ -148,6 +150,12 @@ class PlacedPlans:
             factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
             stretched.append(seconds * np.maximum(factor, 1.0)[device])
         return replace(balanced, forward=stretched[0], backward=stretched[1])
+
+    def _graph(self, choice: PlacedChoice) -> ComputeGraph:
+        """The graph with the samples of a group's micro-batch."""
+        if choice.samples not in self._graphs:
+            self._graphs[choice.samples] = local_graph(self._job.graph, self._settings(choice))
+        return self._graphs[choice.samples]
 
     def _settings(self, choice: PlacedChoice) -> TrainingSettings:
         """Settings with the samples of a group's micro-batch."""
