@@ -98,6 +98,14 @@ def test_catalog_files_are_labelled_and_never_the_default() -> None:
     assert not any(load_cluster(name).accelerator.calibration for name in clusters())
 
 
+def test_the_page_quotes_the_catalog_s_errors() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "accelerators.md").read_text()
+    for name in ("a100-calibrated", "h100-calibrated"):
+        error = read_calibration(CATALOG / f"{name}.yaml").cross_validated
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        assert line.endswith(f"| {100 * error.mean:.1f} %, median {100 * error.median:.1f} % |")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

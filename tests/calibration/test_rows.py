@@ -37,7 +37,6 @@ def test_rows_are_read_in_order(tmp_path: Path) -> None:
         ({"heads": "30"}, "column 'heads': 30"),
         ({"global_batch": "2"}, "column 'global_batch': 2"),
         ({"row": "first"}, "column 'row': 'first' occurs twice"),
-        ({"sharding": "zero-3"}, "column 'sharding': 'zero-3'"),
     ],
 )
 def test_a_bad_cell_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:

@@ -71,3 +71,9 @@ def test_every_parameter_but_unused_ones_matters() -> None:
         moved = step_seconds(jobs, center | {name: value * 0.7})
         assert np.isfinite(moved).all()
         assert name == "dispatch" or (moved != base).any(), name
+
+
+def test_sharded_stages_of_a_pipeline_gather_for_every_micro_batch() -> None:
+    shared = {"dp": 8, "tp": 2, "pp": 2, "gpus": 32, "global_batch": 64, "node_network_gbps": 20}
+    second, third = seconds(*(step(sharding=kind, **shared) for kind in ("zero-2", "zero-3")))
+    assert third > 2 * second

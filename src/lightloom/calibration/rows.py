@@ -82,11 +82,6 @@ class MeasuredStep(Config):
             raise ValueError(f"column 'layers': {self.layers}: expected one for each of {stages} pipeline stages")
         if self.sequence_parallel == "yes" and self.tp == 1:
             raise ValueError("column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)")
-        if self.sharding == "zero-3" and self.pp > 1:
-            raise ValueError(
-                f"column 'sharding': 'zero-3': gathers of every micro-batch in every stage (pp = {self.pp}) are not "
-                "predicted: expected none, zero-1 or zero-2 with a pipeline"
-            )
         if self.pp == 1 and (self.virtual_stages or 1) > 1:
             raise ValueError(f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)")
         if self.micro_batch is None and self.global_batch % self.dp:
