@@ -13,11 +13,12 @@ from lightloom.calibration.accuracy import CrossValidation, accuracy, cross_vali
 from lightloom.calibration.calibrate import calibrate
 from lightloom.calibration.document import read_calibration, write_calibration
 from lightloom.calibration.fit import fit, log_seconds, prior_fit, sensitivity
-from lightloom.calibration.intervals import half_widths, scatter_of, told_apart
+from lightloom.calibration.intervals import scatter_of
 from lightloom.calibration.jobs import jobs_of
 from lightloom.calibration.priors import priors_of
 from lightloom.calibration.rows import MeasuredSteps
 from lightloom.core.errors import ConfigError
+from lightloom.planner.pricing.belief import half_widths, told_apart
 from tests.calibration.samples import step, table_of, varied_steps
 
 MACHINE = load_accelerator("a100")
@@ -118,11 +119,11 @@ def test_intervals_widen_with_scatter_and_differences_share_parameters() -> None
     jobs = jobs_of(timed(0.0).steps[:3], MACHINE)
     fitted = prior_fit(PRIORS)
     slopes = sensitivity(jobs, PRIORS, fitted.logarithms)
-    narrow, wide = (half_widths(slopes, fitted, scatter) for scatter in (0.01, 0.2))
+    narrow, wide = (half_widths(slopes, fitted.covariance, scatter) for scatter in (0.01, 0.2))
     assert (wide > narrow).all()
     # Equal steps move together: three percent show at a scatter of one, although each interval is wide.
     same = np.stack([slopes[0], slopes[0]])
     assert narrow[0] > 0.1
-    assert told_apart(same, np.log([1.0, 1.03]), fitted, 0.01).tolist() == [False, True]
-    assert told_apart(same, np.log([1.0, 1.01]), fitted, 0.01).tolist() == [False, False]
+    assert told_apart(same, np.log([1.0, 1.03]), fitted.covariance, 0.01).tolist() == [False, True]
+    assert told_apart(same, np.log([1.0, 1.01]), fitted.covariance, 0.01).tolist() == [False, False]
     assert scatter_of(np.full(1000, 0.3)) == pytest.approx(0.3, rel=0.01)

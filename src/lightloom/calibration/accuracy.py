@@ -13,7 +13,7 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.document import fitted_parameters
 from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivity
 from lightloom.calibration.held_out import model_folds, predict_held_out, random_folds
-from lightloom.calibration.intervals import PRIOR_SCATTER, Predictions, half_widths
+from lightloom.calibration.intervals import Predictions
 from lightloom.calibration.jobs import Jobs, jobs_of
 from lightloom.calibration.priors import Priors, priors_of
 from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
@@ -21,6 +21,7 @@ from lightloom.calibration.scores import Scores, scores_of
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result
 from lightloom.core.units import format_time
+from lightloom.planner.pricing.belief import PRIOR_SCATTER, half_widths
 
 CrossValidation = Literal["rows", "models"]
 """What is left out of the fit together: a tenth of the rows, or all rows of one model size."""
@@ -130,7 +131,7 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
     """Return the predictions of all rows of ``jobs`` with their intervals."""
     slopes = sensitivity(jobs, priors, fitted.logarithms)
     seconds, fastest = predicted(jobs, priors, fitted.logarithms)
-    return Predictions(seconds, half_widths(slopes, fitted, scatter), fastest.steps)
+    return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
 
 
 def _judged(

@@ -15,9 +15,8 @@ from lightloom.calibration.jobs import Jobs
 from lightloom.calibration.priors import Priors
 from lightloom.calibration.steps import step_seconds
 from lightloom.core.arrays import Floats
+from lightloom.planner.pricing.belief import NOISE
 
-NOISE = 0.05
-"""Standard deviation of the logarithm of a measured step around the model, before rows say otherwise."""
 LEAST_NOISE = 0.02
 """Least noise that a fit assumes: few rows can lie on the model by chance."""
 _STEP = -1e-3

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivity
-from lightloom.calibration.intervals import Predictions, half_widths, scatter_of
+from lightloom.calibration.intervals import Predictions, scatter_of
 from lightloom.calibration.jobs import Jobs
 from lightloom.calibration.priors import Priors
 from lightloom.core.arrays import Ints
+from lightloom.planner.pricing.belief import half_widths
 
 FOLDS = 10
 
@@ -58,5 +59,5 @@ def predict_held_out(
     half = np.zeros(jobs.rows)
     for number, other in enumerate(fits):
         out = fold == number
-        half[out] = half_widths(slopes[out], other, scatter_of(errors[~out]))
+        half[out] = half_widths(slopes[out], other.covariance, scatter_of(errors[~out]))
     return Predictions(seconds, half, tuple(steps))

@@ -14,14 +14,15 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
 from lightloom.calibration.document import parameters_of
-from lightloom.calibration.fit import Fit, prior_fit
+from lightloom.calibration.fit import prior_fit
 from lightloom.calibration.held_out import random_folds
-from lightloom.calibration.intervals import half_widths, scatter_of
+from lightloom.calibration.intervals import scatter_of
 from lightloom.calibration.priors import kernels_with, priors_of
 from lightloom.calibration.profiled_operators import TIMED_FROM, ProfiledOperator, operators_of, predicted_seconds
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
 from lightloom.interchange.kineto import Profile
+from lightloom.planner.pricing.belief import half_widths
 
 FITTED = ("gemm_fraction", "gemm_depth", "flash_forward", "flash_backward", "memory_fraction")
 """Parameters that operators determine."""
@@ -161,9 +162,9 @@ def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tup
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         out = fold == number
-        logarithms, covariance, noise = _fit(rows.subset(~out), center, spread, start)
+        logarithms, covariance, _ = _fit(rows.subset(~out), center, spread, start)
         tested = rows.subset(out)
         errors[out] = tested.predicted(logarithms) - tested.measured
-        half[out] = half_widths(tested.slopes(logarithms), Fit(logarithms, covariance, noise), 0.0)
+        half[out] = half_widths(tested.slopes(logarithms), covariance, 0.0)
     inside: Mask = np.abs(errors) <= np.hypot(half, scatter_of(errors))
     return errors, inside, int(fold.max()) + 1

@@ -15,8 +15,8 @@ from lightloom.calibration.priors import kernels_with, transport_with
 from lightloom.core.arrays import Floats
 from lightloom.fabrics.transport import Transport
 from lightloom.planner.pricing.library import LibraryPricing
-from lightloom.planner.pricing.strategy_step import data_parallel_seconds, simulate
 from lightloom.planner.pricing.strategy_step import step_seconds as planned_seconds
+from lightloom.planner.pricing.strategy_step import strategy_seconds
 
 
 def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
@@ -39,8 +39,6 @@ def _seconds(group: Group, kernels: KernelModel, transport: Transport) -> Floats
     fabric = group.job.fabric.model_copy(update={"transport": transport})
     pricing = LibraryPricing(fabric)
     job, first = group.job.repriced(accelerator, fabric, pricing), group.strategies[0]
-    if first.plain:
-        return np.array([data_parallel_seconds(job, first)])
-    if first.micro_batch:
-        return np.array([simulate(job, first).step_time])
+    if first.plain or first.micro_batch:
+        return np.array([strategy_seconds(job, first)])
     return planned_seconds(job, group.rows, pricing.exchange_time)

@@ -102,6 +102,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         "energy/sample": width >= 150 or any(row.known_energy or row.energy for row in rows),
         "memory": any(row.memory is not None for row in rows),
         "vs bound": any(row.lower_bound_ratio is not None for row in rows),
+        "90 %": any(row.half_width is not None for row in rows),
     }
 
     def plan(row: RankingRow) -> Text:
@@ -114,6 +115,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         _Column("where", lambda row: Text(row.site), 1, wraps=True),
         _Column("samples", lambda row: Text(f"{row.global_batch:,}"), 2, right=True),
         _Column("step", lambda row: Text(format_time(row.step_time), "bold"), right=True),
+        _Column("90 %", lambda row: Text(row.interval), 9, right=True),
         _Column("samples/s", lambda row: Text(format_rate(row.samples_per_second)), 3, right=True),
         _Column(
             "where the time goes" if bar >= 19 else "time",
@@ -228,7 +230,7 @@ def _status(claim: Claim) -> Text:
 
 
 def _checks(row: RankingRow) -> Text:
-    text = _flag(row.verified, "verified", "NOT VERIFIED")
+    text = Text("closed form", "dim") if row.closed_form else _flag(row.verified, "verified", "NOT VERIFIED")
     if row.fits is not None:
         text = text.append(" ").append_text(_flag(row.fits, "fits", "DOES NOT FIT"))
     return text

@@ -17,6 +17,8 @@ from lightloom.reports.numbers import format_rate
 
 FRONT = "◆"
 """Marks what no other plan beats in time and energy both."""
+ALIKE = "≈"
+"""Marks rows whose time the 90 % interval of the difference does not tell apart from the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,12 @@ class RankingRow:
     """Joules of a step of the parts that have a source."""
     on_front: bool = False
     """Whether no other plan is better in time and energy both."""
+    half_width: float | None = None
+    """Half of the 90 % interval of the step time, relative to it; None where no interval is known."""
+    like_first: bool = False
+    """Whether the interval of the difference does not tell it apart from the first."""
+    closed_form: bool = False
+    """Whether a closed form of a collective library stands for its exchanges, and no schedule."""
 
     def __post_init__(self) -> None:
         unknown = set(self.breakdown) - set(SHARES)
@@ -69,6 +77,13 @@ class RankingRow:
             raise ValueError(
                 f"breakdown of {self.name} adds up to {total} s, not to the step time of {self.step_time} s"
             )
+
+    @property
+    def interval(self) -> str:
+        """The 90 % interval, with a mark where the row is not told apart from the first: ``±13 % ≈``."""
+        if self.half_width is None:
+            return ""
+        return f"±{100 * self.half_width:.0f} %" + (f" {ALIKE}" if self.like_first else "")
 
     @property
     def name(self) -> str:

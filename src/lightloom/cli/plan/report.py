@@ -14,11 +14,13 @@ from lightloom.core.units import format_bandwidth, format_energy, format_size, f
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.library import carrier
+from lightloom.planner.search.document import intervals_basis
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.report import (
+    ALIKE,
     FRONT,
     CollectiveRow,
     Picture,
@@ -42,6 +44,7 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
     """One row for each of ``plans``; without them for each of the ranking, equal ones once, with its place there."""
     front = {id(plan) for plan in search.front}
     places = search.distinct if plans is None else dict(enumerate(plans, start=1))
+    intervals = search.intervals
     return tuple(
         RankingRow(
             place=place,
@@ -57,7 +60,10 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             energy=plan.energy.total_j,
             known_energy=plan.energy.known_j or None,
             memory=plan.memory,
-            verified=True,
+            verified=plan.verified,
+            closed_form=not plan.verified,
+            half_width=intervals[id(plan)].half_width if id(plan) in intervals else None,
+            like_first=id(plan) in intervals and plan is not search.winner and not intervals[id(plan)].apart,
             lower_bound_ratio=times_the_bound(plan),
             fits=plan.fits,
             on_front=id(plan) in front,
@@ -80,6 +86,15 @@ def throughput(search: PlanSearch) -> str:
         return rate
     total = winner.samples_per_second * tokens
     return f"{rate}, {format_rate(total)} tokens/s, {format_rate(total / winner.cluster.ranks)} tokens/s a rank"
+
+
+def interval_note(search: PlanSearch) -> str:
+    """What the intervals of the step times are, or why there are none."""
+    basis = intervals_basis(search.winner)
+    if not search.intervals:
+        return basis[0].upper() + basis[1:] + "."
+    told = "the interval of the difference does not tell the plan apart from the first"
+    return f"±: 90 % intervals from {basis}; {ALIKE}: {told}."
 
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
@@ -193,6 +208,7 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         codec_notes.append(f"Rates of the codec's engine, in bytes of float32: {codec.engine.source}.")
     return (
         f"Times follow the {search.request.cost_model} cost model; every schedule was replayed by the verifier.",
+        interval_note(search),
         *((_LIBRARY_NOTE,) if not all(plan.verified for plan in search.ranking) else ()),
         "One step of many equal ones: circuits that the step before left in place are not set up again.",
         "Every plan in the table was simulated; by their bounds, those left out are no faster than the fastest of "

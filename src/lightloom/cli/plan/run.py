@@ -15,7 +15,7 @@ from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
 from lightloom.cli.plan.assumed import assumed_lines, plan_assumptions
 from lightloom.cli.plan.pictures import save_figure, save_pictures
-from lightloom.cli.plan.report import plan_report, ranking_rows, throughput, utilization
+from lightloom.cli.plan.report import interval_note, plan_report, ranking_rows, throughput, utilization
 from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
@@ -176,6 +176,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
         name = f"the same on the electrical reference, {search.clusters[0].reference.kind_name}"
         yield ranking_table(ranking_rows(search, search.reference[:3]), width, title=name)
     yield legend().append(f"  {FRONT} ", style="green").append("nothing is better in time and energy", style="dim")
+    yield Text(interval_note(search), "dim")
     yield str(document["explanation"])
     yield from spent_lines(search, document)
     yield from (Text(line, style="dim") for line in [*_notes(search, document), *messages])

@@ -97,7 +97,8 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
     for seconds, launched in zip((forward, backward), job.launch_times(rows.recomputation), strict=True):
         launching = np.where(seconds > 0, launched, 0.0)
         total += np.maximum(seconds[:, table.placed].sum(axis=1), launching[:, table.placed].sum(axis=1))
-    update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes))
+    every_step = job.accelerator.update_time(0.0)
+    update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes)) - every_step
     last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
     settings = job.settings
@@ -108,8 +109,9 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
     kept = np.where(rows.recomputation == 0, kept[:, table.placed].sum(axis=1), kept[:, outside].sum(axis=1))
     held = parameters.sum() * state + kept
     earlier = (rows.micro_batches - 1) * np.maximum(total / rows.k, last)
+    working = (total + update / rows.l) / rows.k + every_step
     return CoarseBound(
-        bound=(np.maximum.reduce([(total + update / rows.l) / rows.k, last, exchange]) + earlier) * ROUNDING,
+        bound=(np.maximum.reduce([working, last, exchange]) + earlier) * ROUNDING,
         sub_operators=parts.sum(axis=1),
         memory=held / rows.k,
     )

@@ -77,12 +77,7 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     if strategy.plain:
         return _data_parallel(job, strategy)
     uses: list[ExchangeUse] = []
-    last = None
-    if strategy.last_samples != strategy.samples:
-        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
-        last = exact_stage_times(job, smaller)
-    times = exact_stage_times(job, strategy, uses)
-    stages = PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last)
+    stages = _pipelined(job, strategy, uses)
     played = stages.play()
     return StrategyStep(
         step_time=played.step_time,
@@ -92,6 +87,21 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
         stages=stages,
         spent=played.spent,
     )
+
+
+def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
+    """The stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
+    last = None
+    if strategy.last_samples != strategy.samples:
+        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
+        last = exact_stage_times(job, smaller)
+    times = exact_stage_times(job, strategy, uses)
+    return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last)
+
+
+def strategy_seconds(job: Job, strategy: Strategy) -> float:
+    """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
+    return data_parallel_seconds(job, strategy) if strategy.plain else _pipelined(job, strategy).play().step_time
 
 
 def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
@@ -139,13 +149,15 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
 
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time of data parallelism alone as :func:`simulate` finds it, at prices without circuits."""
+    """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
     plan, rows = data_parallel_plan(job, strategy), Strategies.of(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
     forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
     update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
     computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
-    exchanging = np.array([price(each.kind, each.nbytes).cost.time for each in plan.exchanges])
+    sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
+    seconds = {size: price(*size).cost.repeated_time for size in set(sizes)}
+    exchanging = np.array([seconds[size] for size in sizes])
     return step_duration(plan, computing, exchanging, overlap=job.overlap)
 
 

@@ -94,6 +94,7 @@ class Comparison:
         assert step.result is not None
         return Plan(
             cluster=self.cluster,
+            job=self.job,
             choice=strategy,
             bound=step.result.compute_time,
             step=step,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from lightloom.planner.pricing.belief import LEVEL, belief_of
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.search.costly import costly_rows
 from lightloom.planner.search.explain import explain
@@ -43,6 +44,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "cluster": winner.cluster.to_json(),
         "clusters": [cluster.to_json() for cluster in search.clusters],
         "explanation": explain(search),
+        "intervals": {"level": LEVEL, "basis": intervals_basis(winner)},
         "ranking": rows,
         "costliest_operators": costly_rows(search.graph, winner),
         "reference": [plan_row(plan, search) for plan in search.reference],
@@ -61,7 +63,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     """One plan of the ranking."""
-    tokens = search.sequence_length
+    tokens, interval = search.sequence_length, search.intervals.get(id(plan))
     return {
         "strategy": plan.strategy,
         "label": plan.label,
@@ -77,6 +79,9 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "samples_per_second": plan.samples_per_second,
         "tokens_per_second": None if tokens is None else tokens * plan.samples_per_second,
         "tokens_per_second_per_rank": None if tokens is None else tokens * plan.samples_per_second / plan.cluster.ranks,
+        "low_s": None if interval is None else interval.low,
+        "high_s": None if interval is None else interval.high,
+        "told_apart": None if interval is None or plan is search.winner else interval.apart,
         "bound_s": plan.bound,
         "breakdown": dict(plan.breakdown),
         "rank_seconds": None if plan.spent is None else {name: spent.tolist() for name, spent in plan.spent.items()},
@@ -92,6 +97,15 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "verified": plan.verified,
         "placed": _placed(plan),
     }
+
+
+def intervals_basis(plan: Plan) -> str:
+    """What the intervals rest on, or why there are none."""
+    belief = belief_of(plan.job.accelerator, plan.job.fabric)
+    if belief is None:
+        return f"no interval is known: {plan.job.accelerator.name} has a flat efficiency, whose spread nobody states"
+    left_out = "" if not plan.verified or not plan.exchanges else "; links taken as they are"
+    return f"{belief.basis} of {', '.join(belief.names)}, linearised, and the scatter of measured steps{left_out}"
 
 
 def _whole(number: float) -> int | float:

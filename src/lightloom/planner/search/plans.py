@@ -25,7 +25,9 @@ from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
+from lightloom.planner.search.intervals import Interval, plan_intervals
 from lightloom.planner.search.labels import kind_of, label
 from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.request import SearchRequest
@@ -35,6 +37,10 @@ from lightloom.simulation.step import StepResult
 from lightloom.simulation.timeline import Timeline
 from lightloom.workloads.graph import ComputeGraph
 
+INTERVALS = 12
+"""Plans of a ranking that have intervals: those that the terminal shows, with the best of each kind."""
+INTERVALS_OF_THE_REFERENCE = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
@@ -42,6 +48,8 @@ class Plan:
 
     cluster: Cluster
     """With the ranks that the plan uses."""
+    job: Job
+    """Where and at which prices it was simulated."""
     choice: Strategy | PlacedChoice
     bound: float
     """Lower bound of the step's duration before it was simulated, in seconds."""
@@ -261,6 +269,15 @@ class PlanSearch:
         """FLOPs of the forward passes that are repeated, by recomputation."""
         forward = [operator.forward_flops for operator in self.graph.operators]
         return {name: sum(compress(forward, repeated_operators(self.graph, name))) for name in RECOMPUTATIONS}
+
+    @cached_property
+    def intervals(self) -> dict[int, Interval]:
+        """90 % intervals of the first plans, of the best of each kind and of the reference, by the ``id`` of the plan;
+        none where an accelerator has a flat efficiency, of which no spread is known."""
+        first = [plan for place, plan in enumerate(self.distinct.values()) if place < INTERVALS]
+        best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
+        plans = {id(plan): plan for plan in (*first, *best, *self.reference[:INTERVALS_OF_THE_REFERENCE])}
+        return plan_intervals(self.winner, plans.values())
 
     @property
     def distinct(self) -> dict[int, Plan]:

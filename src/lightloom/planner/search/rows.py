@@ -163,6 +163,7 @@ class ClusterRows:
         step = simulate(job, choice)
         return Plan(
             cluster=self._cluster,
+            job=job,
             choice=choice,
             bound=bound,
             step=step,
@@ -175,6 +176,7 @@ class ClusterRows:
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
         return Plan(
             cluster=self._cluster,
+            job=self.job,
             choice=choice,
             bound=bound,
             step=step,

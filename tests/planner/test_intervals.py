@@ -1,0 +1,92 @@
+"""Intervals of plans: they follow from spreads, and what moves two plans alike does not tell them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.belief import PRIOR_SCATTER, belief_of, half_widths
+from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.search.document import intervals_basis, plan_row
+from lightloom.planner.search.intervals import _priced
+from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
+from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+
+SIZES = TransformerSizes(hidden=1024, layers=4, heads=16, ffn=4096, vocabulary=1024, sequence_length=512)
+
+
+def cluster(**settings: object) -> Cluster:
+    return load_cluster("a100-1024-two-tier", {"ranks": 16, **settings})
+
+
+def found(on: Cluster, **pins: Any) -> PlanSearch:
+    request = SearchRequest(
+        global_batches=[64],
+        pins=replace(Pins(recomputation="none"), **pins),
+        compare=False,
+        prune=False,
+        strategies=["tensor-pipeline"],
+    )
+    return search(transformer_graph(SIZES, 1), on, request)
+
+
+@pytest.fixture(scope="module")
+def ranked() -> PlanSearch:
+    return found(cluster(), pp=2, tp=2, virtual_stages=1)
+
+
+def test_every_plan_that_is_shown_has_an_interval_around_its_time(ranked: PlanSearch) -> None:
+    assert len(ranked.intervals) == min(len(ranked.distinct), 12)
+    rows = [plan_row(plan, ranked) for plan in ranked.ranking if id(plan) in ranked.intervals]
+    for row in rows:
+        assert row["low_s"] < row["iteration_time_s"] < row["high_s"]
+        assert row["low_s"] * row["high_s"] == pytest.approx(row["iteration_time_s"] ** 2)
+        assert row["high_s"] / row["iteration_time_s"] > np.exp(PRIOR_SCATTER)
+    assert rows[0]["told_apart"] is None
+    assert {row["told_apart"] for row in rows[1:]} <= {True, False}
+
+
+def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
+    priced = _priced(ranked.winner)
+    assert priced is not None
+    assert isinstance(ranked.winner.choice, Strategy)
+    slopes = dict(zip(priced.belief.names, priced.slopes, strict=True))
+    assert slopes["gemm_fraction"] < 0 < slopes["fusion"]
+    assert 0 < slopes["step_overhead"] < 1
+    more = cluster(**{"accelerator.kernels.step_overhead": 0.0101})
+    job = ranked.winner.job.repriced(more.accelerator, more.fabric, ranked.winner.job.pricing)
+    ratio = np.log(simulate(job, ranked.winner.choice).step_time / ranked.winner.step_time) / np.log(1.01)
+    assert ratio == pytest.approx(slopes["step_overhead"], rel=0.01)
+
+
+def test_certain_parameters_leave_the_scatter(ranked: PlanSearch) -> None:
+    priced = _priced(ranked.winner)
+    assert priced is not None
+    certain = half_widths(priced.slopes[None], np.zeros_like(priced.belief.covariance), priced.belief.scatter)[0]
+    assert certain == pytest.approx(PRIOR_SCATTER)
+    assert priced.half_width > certain
+
+
+def test_a_calibration_brings_its_covariance_and_scatter() -> None:
+    on = cluster(accelerator="a100-calibrated")
+    belief, calibration = belief_of(on.accelerator, on.fabric), on.accelerator.calibration
+    assert belief is not None
+    assert calibration is not None
+    assert belief.scatter == calibration.scatter
+    order = [list(calibration.parameters).index(name) for name in belief.names]
+    np.testing.assert_array_equal(belief.covariance, np.array(calibration.covariance)[np.ix_(order, order)])
+
+
+def test_a_flat_efficiency_has_no_interval_and_says_so() -> None:
+    flat = found(cluster(**{"accelerator.efficiency": 0.5}), pp=2, tp=2, virtual_stages=1, micro_batches=4)
+    assert flat.intervals == {}
+    assert plan_row(flat.winner, flat)["low_s"] is None
+    assert "no interval is known" in intervals_basis(flat.winner)
