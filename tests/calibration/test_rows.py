@@ -36,6 +36,7 @@ def test_rows_are_read_in_order(tmp_path: Path) -> None:
         ({"precision": "fp8"}, "column 'precision'"),
         ({"heads": "30"}, "column 'heads': 30"),
         ({"global_batch": "2"}, "column 'global_batch': 2"),
+        ({"virtual_stages": "2", "global_batch": "72"}, "column 'virtual_stages': 2: interleaved stages take pp = 2"),
         ({"row": "first"}, "column 'row': 'first' occurs twice"),
     ],
 )

@@ -231,12 +231,13 @@ def _choices(step: MeasuredStep) -> list[MeasuredStep]:
 
 
 def _virtual_stages(step: MeasuredStep, micro: int) -> Iterator[int]:
+    # Interleaved stages take as many micro-batches at a time as there are stages.
+    in_turns = step.global_batch % (step.dp * micro * step.pp) == 0
     if step.virtual_stages is not None:
-        yield step.virtual_stages
+        if step.virtual_stages == 1 or in_turns:
+            yield step.virtual_stages
         return
     for virtual in _VIRTUAL_STAGES if step.pp > 1 else (1,):
         divides = step.layers % (step.pp * virtual) == 0
-        # Interleaved stages take as many micro-batches at a time as there are stages.
-        in_turns = virtual == 1 or step.global_batch % (step.dp * micro * step.pp) == 0
         if virtual == 1 or (divides and in_turns):
             yield virtual

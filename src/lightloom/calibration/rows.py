@@ -84,6 +84,11 @@ class MeasuredStep(Config):
             raise ValueError("column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)")
         if self.pp == 1 and (self.virtual_stages or 1) > 1:
             raise ValueError(f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)")
+        if (self.virtual_stages or 1) > 1 and self.global_batch % (self.dp * (self.micro_batch or 1) * self.pp):
+            raise ValueError(
+                f"column 'virtual_stages': {self.virtual_stages}: interleaved stages take pp = {self.pp} micro-batches "
+                f"at a time: expected global_batch, {self.global_batch}, to be a multiple of dp · micro_batch · pp"
+            )
         if self.micro_batch is None and self.global_batch % self.dp:
             raise ValueError(
                 f"column 'micro_batch': empty, and dp, {self.dp}, does not divide global_batch, {self.global_batch}: "
