@@ -13,6 +13,7 @@ import pytest
 from tests.cli.commands import assert_refused, lightloom
 
 _GOOD_RING = ["collective", "all-gather", "--fabric", "ring", "--ranks", "8", "--nbytes", "1MiB"]
+_GATHER = ["collective", "all-gather", "--nbytes", "1MiB", "--fabric"]
 _COMPRESSED = ["plan", "hdc", "--compression", "inceptionn:2^-10"]
 
 
@@ -33,6 +34,10 @@ fabric:
 _GOOD = {"ranks": 8, "bandwidth": "40Gbps", "setup": "25us"}
 
 BAD_ARGUMENTS: list[tuple[list[str], str]] = [
+    ([*_GATHER, "dgx-h100", "--ranks", "12"], "tiers of 8 ranks do not divide ranks=12"),
+    ([*_GATHER, "gb200-nvl72", "--ranks", "144"], "joins 144 children of 1 ranks: expected at most 72"),
+    ([*_GATHER, "nowhere.csv", "--ranks", "8"], "cannot read 'nowhere.csv': No such file"),
+    ([*_GATHER, "torus", "--ranks", "12", "--set", "dims=2x3"], "dims 2x3 hold 6 ranks, not ranks=12"),
     (["plan", "resnet51"], "unknown model 'resnet51': did you mean 'resnet50'"),
     (["plan", "nowhere.py:build"], "nowhere.py"),
     (["plan", "resnet50", "--cluster", "terarack-65"], "unknown cluster 'terarack-65': did you mean"),

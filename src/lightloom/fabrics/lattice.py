@@ -12,11 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import BeforeValidator, Field
 
 from lightloom.core.arrays import Ints, Mask
+from lightloom.core.fields import Count
+
+
+def _parsed(value: Any) -> Any:
+    """Sizes of ``4x4x8``."""
+    if isinstance(value, str) and all(part.isdecimal() for part in value.split("x")):
+        return tuple(map(int, value.split("x")))
+    return value
+
+
+Dims = Annotated[tuple[Count, ...], Field(min_length=1), BeforeValidator(_parsed)]
+"""Sizes along the dimensions of a grid: ``[4, 4, 8]`` or ``4x4x8``."""
 
 
 class Run(NamedTuple):

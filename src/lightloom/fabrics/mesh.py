@@ -8,17 +8,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
 from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.capabilities import Axis, Grid
 from lightloom.fabrics.footprint import Footprint
-from lightloom.fabrics.lattice import Lattice, describe, most_square
+from lightloom.fabrics.lattice import Dims, Lattice, describe, most_square
 
 _LINES = ("rows", "columns")
 _HEADINGS = (("south", "north"), ("east", "west"))
@@ -32,7 +32,7 @@ class Mesh(Fabric):
     """Bytes per second of a link, per direction."""
     rows: Count | None = None
     """Rows of a grid of two dimensions; must divide ``ranks``."""
-    dims: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    dims: Dims | None = None
     """Ranks along each dimension, as many dimensions as wanted; their product is ``ranks``. Neighbouring ranks lie
     along the last."""
 

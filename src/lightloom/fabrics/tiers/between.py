@@ -37,7 +37,8 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         child = level.group
         if ranks % child:
             sizes = " · ".join(str(entry.size) for entry in levels)
-            raise ValueError(f"tiers of {sizes} = {child} ranks do not divide ranks={ranks}: expected a divisor")
+            total = f" = {child}" if len(levels) > 1 else ""
+            raise ValueError(f"tiers of {sizes}{total} ranks do not divide ranks={ranks}: expected a divisor")
         base += level.links
     if child != ranks:
         sizes = describe([level.size for level in levels])

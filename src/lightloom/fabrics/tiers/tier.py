@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.described import Described
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.lattice import describe, most_square
+from lightloom.fabrics.lattice import Dims, describe, most_square
 
 Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
 _GRIDS = ("ring", "torus", "mesh", "circuit-switch")
@@ -26,7 +26,7 @@ class Tier(Described):
     form which are set before the job."""
     size: Count | None = None
     """Children; of the outermost tier as many as the ranks need, if it is left out."""
-    dims: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    dims: Dims | None = None
     """Children along each dimension of a torus, mesh or circuit switch."""
     dimensions: Count | None = None
     """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
