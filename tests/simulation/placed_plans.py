@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.kernels import KernelModel
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.parallelism.circuits.circuits import Timing
@@ -17,7 +18,9 @@ from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 
-A100 = load_accelerator("a100")
+_KERNELS = KernelModel(step_overhead=0.0)
+A100 = load_accelerator("a100").model_copy(update={"kernels": _KERNELS})
+"""Its times scale with the work: what every step adds besides is tested with the accelerators."""
 SETTINGS = TrainingSettings(bucket_size=3000, first_bucket_size=1000)
 MICROSECOND = 1e-6
 
@@ -326,7 +329,7 @@ def _tasks(
             operator = graph.operator[x]
             whole = graph.parameters[graph.first[operator] : graph.first[operator + 1]].sum()
             held += int(whole if copied else graph.parameters[x])
-        seconds = accelerator.memory_time(held * settings.optimizer_traffic_bytes)
+        seconds = accelerator.update_time(held * settings.optimizer_traffic_bytes)
         after = [("B", x) for x in here] + [reduced[x] for x in here] + arrivals
         tasks["U", d] = Task(("device", d), seconds, 0.0, after)
     return tasks

@@ -160,7 +160,7 @@ def test_copies_that_share_state_update_every_parameter_once(seed: int) -> None:
 
 def _update_seconds(plan: HybridPlan) -> Floats:
     held = updated_parameters(plan) * SETTINGS.optimizer_traffic_bytes
-    return A100.memory_time(held)
+    return A100.update_time(held)
 
 
 def _critical_path(plan: HybridPlan) -> float:
@@ -310,7 +310,7 @@ def test_copies_go_to_owners_and_back() -> None:
     assert found["share", 1, 2] == (80.0, 13.0)
     assert found["share", 2, 1] == (80.0, 12.0)
     assert found["share", 1, 0] == (120.0, 15.0)
-    update = A100.memory_time(40 * SETTINGS.optimizer_traffic_bytes)
+    update = A100.update_time(40 * SETTINGS.optimizer_traffic_bytes)
     assert step.step_time == pytest.approx(15 + update)
 
 

@@ -68,9 +68,9 @@ PRIORS: Mapping[str, Prior] = {
         meaning="traffic of an update, relative to the count",
     ),
     "step_overhead": Prior(
-        value=10e-3,
+        value=1e-3,
         spread=1.0,
-        source="assumption",
+        source="assumption: about a hundred launches of 10 us each, for loss scaling, gradient norm and zeroing",
         meaning="what every step adds: loading, loss scaling, gradient norm",
         unit="s",
     ),
