@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from lightloom.api.arguments import FabricLike, Quantity, Settings, collective_of, load_fabric
 from lightloom.api.schedules import VerifiedSchedule
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
+from lightloom.collectives.cost.library import library_seconds
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.evaluate import Refusal, costed, evaluate_all
@@ -48,6 +51,15 @@ class CollectiveRanking(Result):
         """The fastest schedule."""
         return self.ranking[0]
 
+    @property
+    def library_time(self) -> float | None:
+        """Seconds of the collective as the fabric's collective library carries it; None where it states none."""
+        if self.fabric.library is None:
+            return None
+        ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
+        seconds = library_seconds(self.fabric.library, self.collective.kind, ranks, np.ones_like(ranks), nbytes)
+        return max(float(seconds[0]), self.winner.lower_bound.time)
+
     def __len__(self) -> int:
         return len(self.ranking)
 
@@ -80,6 +92,7 @@ class CollectiveRanking(Result):
             "nbytes": nbytes,
             "cost_model": self.cost_model,
             "fabric": fabric,
+            "library_time_s": self.library_time,
             "rows": self.rows(),
             "refused": [refusal.to_json() for refusal in self.refused],
             "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model]),

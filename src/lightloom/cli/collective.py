@@ -69,6 +69,10 @@ def _parts(ranking: CollectiveRanking) -> Iterator[str | Table]:
     rows = [schedule.report_row() for schedule in ranking]
     yield collective_table(rows, make_console().width, title=ranking.title)
     yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
+    if (seconds := ranking.library_time) is not None:
+        yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
+    elif not ranking.fabric.exclusive:
+        yield "software adds nothing: the fabric states no transport"
     for refusal in ranking.refused:
         if refusal.failed:
             yield f"refused {refusal.algorithm}: {refusal.why}"

@@ -19,6 +19,7 @@ from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.graph.edges import with_edge_file
+from lightloom.fabrics.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,11 @@ def with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], acceler
     What the cluster's file or the user sets counts more: ``transport`` or ``links`` of the ``part``.
     """
     calibration, transport = accelerator.calibration, getattr(fabric, "transport", None)
-    if calibration is None or transport is None or {"transport", "links"} & set(() if isinstance(part, str) else part):
+    if (
+        calibration is None
+        or not isinstance(transport, Transport)
+        or {"transport", "links"} & set(() if isinstance(part, str) else part)
+    ):
         return fabric
     fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
     source = f"fitted to {calibration.rows.line()}"
@@ -136,7 +141,7 @@ def _over_links(kind: type[Fabric], fields: Mapping[str, Any], links: FittedLink
     size = fields.get("domain_size", kind.model_fields["domain_size"].default)
     values, sources = fabric_fields(links, size if isinstance(size, int) and size > 0 else 1)
     transport = fields.get("transport")
-    reached = {} if transport is None else {"transport": {**transport, **reached_fields(links)}}
+    reached = {} if not isinstance(transport, Mapping) else {"transport": {**transport, **reached_fields(links)}}
     return {**values, **reached, "sources": {**fields.get("sources", {}), **sources}}
 
 

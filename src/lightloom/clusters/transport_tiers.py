@@ -1,14 +1,12 @@
-"""What a transport has to know of a cluster: its two tiers as collectives use them."""
+"""What a transport has to know of a cluster: its two tiers as collectives use them, and the memory of a rank."""
 
 from __future__ import annotations
-
-import math
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.tiers.base import TieredFabric
-from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.tiers.reach import reached_tiers
 from lightloom.transports.ways import Tiers
 
 
@@ -18,22 +16,7 @@ def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> T
     Raises:
         UnsupportedError: the fabric has no tiers of switches.
     """
-    if not isinstance(fabric, TieredFabric) or any(tier.shape != "switch" for tier in fabric.tier_list()):
+    tiers = reached_tiers(fabric.tier_list(), fabric.ranks) if isinstance(fabric, TieredFabric) else None
+    if tiers is None:
         raise UnsupportedError(f"closed forms of transports need tiers of switches, not a {fabric.kind_name}")
-    domain, *others = fabric.tier_list()
-    ranks = domain.size or domain.most or fabric.ranks
-    network, children, switches = math.inf, ranks, 1
-    for tier in others:
-        switches = switches if tier.through_switch else 1
-        network = min(network, switches * _rate(tier, children))
-        if tier.separate_rails:
-            switches = tier.ports or children
-        children *= tier.size or 1
-    memory = None if accelerator is None else accelerator.memory_bandwidth
-    return Tiers(ranks, _rate(domain, 1), network, domain.in_network_reduction, memory)
-
-
-def _rate(tier: Tier, ranks: int) -> float:
-    """Bytes per second of one rank in a tier, where a child, or a switch beneath, serves so many ranks."""
-    ports = tier.ports or ranks
-    return tier.wire_efficiency * tier.bandwidth * ports / ranks / (tier.taper or 1.0)
+    return tiers if accelerator is None else tiers._replace(memory=accelerator.memory_bandwidth)

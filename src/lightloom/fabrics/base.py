@@ -30,6 +30,7 @@ from lightloom.fabrics import derived
 from lightloom.fabrics.capabilities import Capabilities
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.transport import Library, LibraryWays
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
@@ -228,6 +229,12 @@ class GroupFabric(Fabric):
     def siblings(self) -> tuple[Fabric, Ints]:
         """The fabric, and the ranks of every group: [group, rank]."""
         return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
+
+    @property
+    def library(self) -> Library | None:
+        """That of the fabric, with the ranks of this group that share a domain; links alone know no strides."""
+        library = self.whole.library
+        return library.group(self.ranks, self.stride) if isinstance(library, LibraryWays) else None
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, destination and route of the transfers of all groups, those that belong together in a row."""

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
 from lightloom.core.described import Described
-from lightloom.fabrics.transport import LibraryLinks
+from lightloom.fabrics.transport import Library
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Capabilities(Described):
         return ()
 
     @property
-    def library(self) -> LibraryLinks | None:
+    def library(self) -> Library | None:
         """What a collective library reaches on nodes and between them; None where the fabric states no library."""
         return None
 

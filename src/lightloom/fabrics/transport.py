@@ -10,12 +10,14 @@ Verified schedules and the library's own collectives (:mod:`lightloom.collective
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from lightloom.core.fields import Config, Seconds
 from lightloom.core.priors import Prior
+from lightloom.transports.base import Transport as ProtocolTransport
+from lightloom.transports.ways import Tiers
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
@@ -111,3 +113,24 @@ class LibraryLinks(NamedTuple):
     """Seconds that each peer of an all-reduce inside a node adds."""
     network_latency: float
     """Seconds of a message across nodes."""
+
+
+class LibraryWays(NamedTuple):
+    """Ways of a collective library with protocols over two tiers, such as NCCL's (:mod:`lightloom.transports`)."""
+
+    tiers: Tiers
+    transport: ProtocolTransport
+
+    @property
+    def node_ranks(self) -> int:
+        """Ranks of a domain, which are neighbours."""
+        return self.tiers.domain
+
+    def group(self, ranks: int, stride: int) -> LibraryWays:
+        """The library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
+        together = min(max(self.tiers.domain // stride, 1), ranks)
+        return self._replace(tiers=self.tiers._replace(domain=together))
+
+
+Library: TypeAlias = LibraryLinks | LibraryWays
+"""What a fabric says of its collective library."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
+from lightloom.fabrics.transport import LibraryWays
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.plans import Plan
 
@@ -83,6 +84,18 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
         for entry in assumed_values(cluster):
             groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
         lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
+    return list(dict.fromkeys(lines))
+
+
+def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each fabric that says what software adds to its collectives."""
+    lines = []
+    for cluster in clusters:
+        library, name = cluster.fabric.library, cluster.fabric.kind_name
+        if isinstance(library, LibraryWays):
+            lines.append(f"transport of {name}: {library.transport.name}, in closed form; its constants are fitted")
+        elif library is None:
+            lines.append(f"transport of {name}: ideal, software adds nothing to collectives")
     return list(dict.fromkeys(lines))
 
 

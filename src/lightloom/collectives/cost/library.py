@@ -18,7 +18,9 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.transport import LibraryLinks
+from lightloom.fabrics.transport import Library, LibraryWays
+from lightloom.transports.price import collective_seconds
+from lightloom.transports.ways import Task
 
 PASSES: Mapping[Kind, int] = {
     "all-reduce": 2,
@@ -31,7 +33,7 @@ PASSES: Mapping[Kind, int] = {
 """How often the bytes of a collective pass a rank's link, but for its own share."""
 
 
-def library_seconds(links: LibraryLinks, kind: Kind, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
+def library_seconds(links: Library, kind: Kind, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
     """Return the seconds of collectives, those of their latencies where nothing is sent; 0 where there is one rank.
 
     Args:
@@ -42,6 +44,10 @@ def library_seconds(links: LibraryLinks, kind: Kind, ranks: Ints, stride: Ints, 
         nbytes: of each collective, as ``Collective.nbytes``, [rows] or [rows, ...].
     """
     shape = ranks.shape + (1,) * (nbytes.ndim - ranks.ndim)
+    if isinstance(links, LibraryWays):
+        domains = -(-ranks // ranks_in_node(links, ranks, stride))
+        columns = np.broadcast_arrays(ranks.reshape(shape), domains.reshape(shape), nbytes)
+        return _by_ways(links, kind, *columns)
     n, inside = ranks.reshape(shape), ranks_in_node(links, ranks, stride).reshape(shape)
     passes = PASSES[kind]
     moved = passes * (n - 1) / n * nbytes
@@ -54,7 +60,15 @@ def library_seconds(links: LibraryLinks, kind: Kind, ranks: Ints, stride: Ints, 
     return seconds
 
 
-def ranks_in_node(links: LibraryLinks, ranks: Ints, stride: Ints) -> Ints:
+def ranks_in_node(links: Library, ranks: Ints, stride: Ints) -> Ints:
     """Return how many ranks of each group lie in one node: [rows]."""
     together: Ints = np.clip(links.node_ranks // stride, 1, ranks)
     return together
+
+
+def _by_ways(links: LibraryWays, kind: Kind, ranks: Ints, domains: Ints, nbytes: Floats) -> Floats:
+    """Seconds of collectives by the quickest way of a transport with protocols, in the shape of ``nbytes``."""
+    rows = zip(ranks.ravel().tolist(), domains.ravel().tolist(), nbytes.ravel().tolist(), strict=True)
+    seconds = collective_seconds([Task(kind, *row) for row in rows], links.tiers, links.transport)
+    alone: Floats = np.where(ranks.ravel() > 1, seconds, 0.0).reshape(nbytes.shape)
+    return alone

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from lightloom.core.errors import LightloomError
 from lightloom.fabrics.tiers.base import TieredFabric
+from lightloom.fabrics.tiers.reach import reached_tiers
 from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.transport import LibraryWays
+from lightloom.transports.load import load_transport
 
 
 class Tiers(TieredFabric):
@@ -16,6 +20,27 @@ class Tiers(TieredFabric):
     kind: Literal["tiers"] = "tiers"
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
     """The tiers, from the ranks outwards."""
+    transport: str | None = None
+    """A transport with protocols, of the catalog (``nccl-hopper``) or a YAML file: what a collective library adds; null
+    or ``ideal`` where software costs nothing."""
+
+    @model_validator(mode="after")
+    def _transport_is_known(self) -> Self:
+        if self.transport is None:
+            return self
+        try:
+            load_transport(self.transport)
+        except LightloomError as error:
+            raise ValueError(f"transport: {error}") from error
+        if reached_tiers(self.tiers, self.ranks) is None:
+            raise ValueError(f"transport {self.transport!r} needs tiers of switches: expected no other shape")
+        return self
+
+    @property
+    def library(self) -> LibraryWays | None:
+        transport = None if self.transport is None else load_transport(self.transport)
+        tiers = reached_tiers(self.tiers, self.ranks)
+        return None if transport is None or transport.ideal or tiers is None else LibraryWays(tiers, transport)
 
     def tier_list(self) -> tuple[Tier, ...]:
         return self.tiers

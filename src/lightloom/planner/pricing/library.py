@@ -19,6 +19,7 @@ from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.transport import LibraryWays
 from lightloom.planner.pricing.price_line import LowerPrice, price_line
 from lightloom.simulation.lower import Price, Priced
 
@@ -64,6 +65,7 @@ class LibraryPrices:
         self.fabric = fabric
         self.model: CostModel = model
         self._links = fabric.library
+        self._costs: dict[tuple[Kind, float], tuple[Cost, Bound]] = {}
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
         return Priced(cost=self.cost(kind, nbytes)[0])
@@ -74,13 +76,31 @@ class LibraryPrices:
         Raises:
             BoundError: the closed form lies below a proved bound.
         """
+        if (kind, nbytes) not in self._costs:
+            self._costs[kind, nbytes] = self._cost(kind, nbytes)
+        return self._costs[kind, nbytes]
+
+    def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
+        """Seconds of collectives by the closed form alone, in the shape of ``nbytes``: [sizes]."""
+        ranks = np.full(len(nbytes), self.fabric.ranks)
+        return library_seconds(self._links, kind, ranks, np.ones_like(ranks), nbytes)
+
+    def _cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
-        seconds = float(library_seconds(self._links, kind, *group, np.array([nbytes]))[0])
+        seconds = float(self.seconds(kind, np.array([nbytes]))[0])
         bound = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
+        if isinstance(self._links, LibraryWays):
+            # Factors of bandwidth are fitted; no library beats what is proved.
+            seconds = max(seconds, bound.time)
         if seconds < bound.time * (1 - _ROUNDING):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
         energy = self._energy(kind, nbytes, int(ranks_in_node(self._links, *group)[0]))
         return _priced(seconds, energy).cost, bound
+
+    @property
+    def convex(self) -> bool:
+        """Whether lines through two sizes lie below the price elsewhere; a pipeline that fills is concave."""
+        return not isinstance(self._links, LibraryWays)
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Joules of a ring through all nodes; None where the energy per bit has no source."""

@@ -10,7 +10,7 @@ prices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -110,6 +110,12 @@ def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
     sizes = [0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES))]
     proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in sizes)
     return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
+
+
+def rising_line(seconds: Callable[[Floats], Floats]) -> SizedLine:
+    """The prices of a closed form that only grows with the bytes, at the sizes of the steps below it."""
+    sizes = np.array([0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES))])
+    return SizedLine(tuple((seconds(sizes) * _ROUNDING).tolist()))
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
