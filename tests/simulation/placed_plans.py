@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.kernels import KernelModel
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.parallelism.circuits.circuits import Timing
@@ -18,8 +17,9 @@ from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 
-_KERNELS = KernelModel(step_overhead=0.0)
-A100 = load_accelerator("a100").model_copy(update={"kernels": _KERNELS})
+_A100 = load_accelerator("a100")
+assert _A100.kernels is not None
+A100 = _A100.model_copy(update={"kernels": _A100.kernels.model_copy(update={"step_overhead": 0.0})})
 """Its times scale with the work: what every step adds besides is tested with the accelerators."""
 SETTINGS = TrainingSettings(bucket_size=3000, first_bucket_size=1000)
 MICROSECOND = 1e-6
