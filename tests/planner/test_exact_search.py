@@ -79,6 +79,24 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     assert {each.strategy for each in pruned.ranking} == {each.strategy for each in whole.ranking} == set(KINDS)
 
 
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        {"base": "two-tier-400g", "domain_size": 2, "hop_latency": "1us", "domain_latency": "200ns"},
+        {"base": "torus", "hop_latency": "1us"},
+    ],
+)
+def test_the_winner_is_that_of_a_search_without_pruning_where_ranks_lie_on_axes(fabric: dict[str, Any]) -> None:
+    everything: dict[str, Any] = {"global_batches": (4, 16), "algorithms": (), "compare": True}
+    pruned, whole = (
+        search(cluster(4, fabric), blocks=1, hidden=64, prune=prune, **everything) for prune in (True, False)
+    )
+    assert pruned.winner.choice == whole.winner.choice
+    assert pruned.winner.step_time == whole.winner.step_time
+    assert all(each.bound <= each.step_time for each in whole.ranking if each is not whole.winner)
+    assert any(use.algorithm == "hierarchical" for each in whole.ranking for use in each.exchanges)
+
+
 def test_there_are_twenty_cases() -> None:
     assert len(CASES) == 20
 

@@ -1,0 +1,110 @@
+"""All-reduces on domains and rails beside the proved bound: 1 KiB to 4 GiB, 16 to 1,024 GPUs and racks of 72.
+
+python -m benchmarks.hierarchical
+
+The fabrics are those of the catalog, latency of links included, without what software adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import Invariants, at_size, cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import build_with_invariants, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.core.units import format_size, format_time
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import load_fabric
+
+FABRICS = (
+    ("dgx-h100", 16),
+    ("dgx-h100", 32),
+    ("dgx-h100", 64),
+    ("dgx-h100", 128),
+    ("dgx-h100", 256),
+    ("dgx-h100-superpod", 512),
+    ("dgx-h100-superpod", 1024),
+    ("gb200-nvl72-racks", 144),
+    ("gb200-nvl72-racks", 576),
+)
+SIZES = tuple(float(1 << power) for power in range(10, 33, 2))
+ALGORITHMS = ("hierarchical", "recursive-doubling", "halving-doubling")
+LIMIT = 1.25
+
+
+class Cell(NamedTuple):
+    """The fastest all-reduce of one size on one fabric."""
+
+    fabric: str
+    ranks: int
+    nbytes: float
+    algorithm: str
+    seconds: float
+    bound: float
+    bound_by: str
+    latency: float
+    """Seconds that the same steps take without any bytes."""
+    pieces: int
+
+    @property
+    def ratio(self) -> float:
+        return self.seconds / self.bound
+
+    @property
+    def limited_by(self) -> str:
+        """What most of the time beyond the bound goes to."""
+        beyond = self.seconds - self.bound
+        if self.latency >= beyond / 2:
+            return f"latency of {format_time(self.latency)}, {self.latency / self.seconds:.0%} of the time"
+        return "links inside domains, and pieces that fill and drain"
+
+
+def cells(name: str, ranks: int) -> list[Cell]:
+    """The fastest of the algorithms for every size."""
+    fabric = load_fabric(name, ranks=ranks)
+    built = [
+        build_with_invariants(find(algorithm), Collective("all-reduce", ranks, 0.0), fabric) for algorithm in ALGORITHMS
+    ]
+    return [min((_cell(name, fabric, nbytes, *each) for each in built), key=_seconds) for nbytes in SIZES]
+
+
+def _seconds(cell: Cell) -> float:
+    return cell.seconds
+
+
+def _cell(name: str, fabric: Fabric, nbytes: float, schedule: Schedule, known: Invariants | None) -> Cell:
+    schedule = at_size(schedule, nbytes, known)
+    price, bound = costed(schedule, fabric, known=known)
+    empty = cost(replace(schedule, collective=Collective("all-reduce", fabric.ranks, 0.0)), fabric, known=known)
+    return Cell(
+        fabric=name,
+        ranks=fabric.ranks,
+        nbytes=nbytes,
+        algorithm=schedule.algorithm,
+        seconds=price.time,
+        bound=bound.time,
+        bound_by=lower_bound(schedule.collective, fabric).bound_by,
+        latency=empty.time,
+        pieces=1 if schedule.pipeline is None else schedule.pipeline.pieces,
+    )
+
+
+def main() -> None:
+    """A table for each fabric."""
+    for name, ranks in FABRICS:
+        print(f"\n{name}, {ranks} GPUs\n\n| size | algorithm | pieces | time | bound | ratio | what limits |")
+        print("| ---: | --- | ---: | ---: | ---: | ---: | --- |")
+        for cell in cells(name, ranks):
+            limits = cell.limited_by if cell.ratio > LIMIT else cell.bound_by
+            print(
+                f"| {format_size(cell.nbytes)} | {cell.algorithm} | {cell.pieces} | {format_time(cell.seconds)} | "
+                f"{format_time(cell.bound)} | {cell.ratio:.2f} | {limits} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
