@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.cost.stepped import Invariants, at_size, cost
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build_with_invariants, find
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.cost.loads import StepLoads
+from lightloom.collectives.cost.stepped import loads_cost
+from lightloom.collectives.registry import build_with_loads, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.units import format_size, format_time
 from lightloom.fabrics.base import Fabric
@@ -66,30 +65,31 @@ class Cell(NamedTuple):
 def cells(name: str, ranks: int) -> list[Cell]:
     """The fastest of the algorithms for every size."""
     fabric = load_fabric(name, ranks=ranks)
-    built = [
-        build_with_invariants(find(algorithm), Collective("all-reduce", ranks, 0.0), fabric) for algorithm in ALGORITHMS
+    loads = {
+        algorithm: build_with_loads(find(algorithm), Collective("all-reduce", ranks, 0.0), fabric)[1]
+        for algorithm in ALGORITHMS
+    }
+    return [
+        min((_cell(name, fabric, nbytes, *pair) for pair in loads.items()), key=lambda cell: cell.seconds)
+        for nbytes in SIZES
     ]
-    return [min((_cell(name, fabric, nbytes, *each) for each in built), key=_seconds) for nbytes in SIZES]
 
 
-def _seconds(cell: Cell) -> float:
-    return cell.seconds
-
-
-def _cell(name: str, fabric: Fabric, nbytes: float, schedule: Schedule, known: Invariants | None) -> Cell:
-    schedule = at_size(schedule, nbytes, known)
-    price, bound = costed(schedule, fabric, known=known)
-    empty = cost(replace(schedule, collective=Collective("all-reduce", fabric.ranks, 0.0)), fabric, known=known)
+def _cell(name: str, fabric: Fabric, nbytes: float, algorithm: str, loads: StepLoads | None) -> Cell:
+    assert loads is not None, "these algorithms have steps"
+    loads, collective = loads.at_size(nbytes, fabric), Collective("all-reduce", fabric.ranks, nbytes)
+    empty = replace(loads, collective=Collective("all-reduce", fabric.ranks, 0.0))
+    bound = lower_bound(collective, fabric)
     return Cell(
         fabric=name,
         ranks=fabric.ranks,
         nbytes=nbytes,
-        algorithm=schedule.algorithm,
-        seconds=price.time,
+        algorithm=algorithm,
+        seconds=loads_cost(loads, fabric).time,
         bound=bound.time,
-        bound_by=lower_bound(schedule.collective, fabric).bound_by,
-        latency=empty.time,
-        pieces=1 if schedule.pipeline is None else schedule.pipeline.pieces,
+        bound_by=bound.bound_by,
+        latency=loads_cost(empty, fabric).time,
+        pieces=loads.pieces,
     )
 
 

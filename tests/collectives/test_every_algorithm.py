@@ -16,16 +16,20 @@ from lightloom.collectives.algorithms import (
     rooted,
     wrht,
 )
+from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.optical_averager import OpticalAverager
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
 RANKS = (2, 3, 16, 17, 64)
 WAVELENGTHS = (1, 2, 8, 64)
+_OTHER_FABRICS = ("in-network", "hierarchical", "mesh-broadcast", "serpentine")
+"""Algorithms that need what a ring of wavelengths without taps lacks."""
 
 
 @pytest.mark.parametrize("wavelengths", WAVELENGTHS)
@@ -83,7 +87,7 @@ def test_only_neighbour_exchange_refuses_odd_ranks() -> None:
     fabric = wdm_ring(17, 64)
     for kind in FROM_ALL_GATHER:
         refused = {a.name for a in algorithms().values() if kind in a.kinds and a.refusal(kind, fabric)}
-        assert refused - {"in-network", "hierarchical"} == {
+        assert {name for name in refused if not name.startswith(_OTHER_FABRICS)} == {
             "neighbour-exchange",
             "neighbour-exchange-striped",
             "neighbour-exchange-pairs",
@@ -140,3 +144,25 @@ def test_wrht_steps_of_the_derived_table() -> None:
 def test_in_network_takes_one_step_for_any_number_of_ranks(ranks: int) -> None:
     schedule = build(find("in-network"), Collective("all-reduce", ranks, 1.0), OpticalAverager(ranks=ranks))
     assert (schedule.steps, len(schedule)) == (1, 2 * ranks)
+
+
+def test_a_serpentine_broadcast_takes_one_step_where_all_can_tap() -> None:
+    ring = wdm_ring(6, 6, multicast_taps=5, hop_latency=1e-7, reconfiguration_time=0.0)
+    for kind in ("all-gather", "broadcast"):
+        schedule = build(find("serpentine"), Collective(kind, 6, 6e3), ring)
+        assert schedule.steps == 1
+        sent = 6e3 if kind == "broadcast" else 1e3
+        assert cost(schedule, ring).time == pytest.approx(sent / ring.wavelength_bandwidth + 5 * ring.hop_latency)
+    fewer = wdm_ring(6, 2, multicast_taps=5)
+    assert build(find("serpentine"), Collective("all-gather", 6, 6e3), fewer).steps == 3
+    assert find("serpentine").refusal("all-gather", wdm_ring(6, 6, multicast_taps=4)) is not None
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 2), (2, 5), (4, 4)])
+def test_mesh_broadcasts_serve_what_comes_from_all_gather(rows: int, columns: int) -> None:
+    mesh = Mesh(ranks=rows * columns, rows=rows)
+    for kind in FROM_ALL_GATHER:
+        build(find("mesh-broadcast"), Collective(kind, mesh.ranks, 1e6), mesh)  # type: ignore[arg-type]
+        if rows == columns:
+            build(find("mesh-broadcast-both-axes"), Collective(kind, mesh.ranks, 1e6), mesh)  # type: ignore[arg-type]
+    assert (find("mesh-broadcast-both-axes").refusal("all-gather", mesh) is None) == (rows == columns)

@@ -29,7 +29,7 @@ from lightloom.parallelism.dadiannao import (
     step,
     tree_hops,
 )
-from lightloom.studies.dadiannao.mesh_broadcast import mesh_broadcast
+from lightloom.studies.dadiannao.equation3 import mesh_broadcast
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 CHIP = load_dadiannao()

@@ -29,12 +29,14 @@ def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
         hierarchical,
         in_network,
+        mesh_broadcast,
         neighbour_exchange,
         one_stage,
         optree,
         recursive_doubling,
         ring,
         rooted,
+        serpentine,
         wrht,
     )
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
@@ -50,8 +52,10 @@ def _built_in() -> list[Algorithm]:
         rooted.WORKER_AGGREGATOR,
         wrht.WRHT,
         optree.OPTREE,
+        serpentine.SERPENTINE,
     ]
     alone = [neighbour_exchange.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, in_network.IN_NETWORK, hierarchical.HIERARCHICAL]
+    alone += [mesh_broadcast.MESH_BROADCAST, mesh_broadcast.BOTH_AXES]
     return [*plain, *(algorithm.bundled() for algorithm in plain), *alone]
 
 

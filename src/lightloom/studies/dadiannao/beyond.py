@@ -29,8 +29,8 @@ def time_saved(name: str, topology: str = "mesh") -> Figures:
 def both_axes() -> Figures:
     """Per cent of time that the electrical mesh saves when its broadcasts use both axes at once.
 
-    The bandwidth term of Eq. 3 halves (:mod:`lightloom.studies.dadiannao.mesh_broadcast`), as if links were twice as
-    fast.
+    The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.mesh_broadcast`), as if links were twice
+    as fast.
     """
     electrical = links(MIXED)["25-E"]
     doubled = ChipLink(bandwidth=2 * electrical.bandwidth, latency=electrical.latency)

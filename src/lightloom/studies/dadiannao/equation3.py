@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective
 from lightloom.core.claims import Claim
 from lightloom.fabrics.mesh import Mesh
 from lightloom.parallelism.dadiannao import ChipLink, broadcast_time, link_of, literal_hops, mesh_hops
 from lightloom.studies.dadiannao import PAPER
-from lightloom.studies.dadiannao.mesh_broadcast import mesh_broadcast
 from lightloom.studies.dadiannao.model import chip
 
 _SHARE = 2.0**20
 _SQUARE, _OBLONG, _LARGE = 64, 35, 904
+
+
+def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Schedule:
+    """The verified all-gather of ``share`` bytes of every chip.
+
+    Raises:
+        UnsupportedError: both axes at once on a mesh that is not square.
+    """
+    algorithm = find("mesh-broadcast-both-axes" if both_axes else "mesh-broadcast")
+    return build(algorithm, Collective("all-gather", fabric.ranks, fabric.ranks * share), fabric)
 
 
 def built_time(chips: int, link: ChipLink, share: float = _SHARE, *, both_axes: bool = False) -> float:
