@@ -55,7 +55,7 @@ def test_the_document_says_what_the_table_says(
     assert rows[2]["slowdown"] > 1
     assert {each["algorithm"] for each in document["stragglers"]} >= {"synthesized", "optree-striped"}
     for each in document["stragglers"]:
-        assert 0 <= each["mean_s"] <= each["worst_s"] <= 10e-6 * (1 + 1e-9)
+        assert 0 <= each["mean_s"] <= each["worst_s"] * (1 + 1e-9) <= 10e-6 * (1 + 1e-8)
         assert each["later_s"][each["worst_rank"]] == each["worst_s"] and len(each["later_s"]) == 12
     assert "wavelength:3" in picture.read_text()
     table = run(monkeypatch, capsys, *WANTED)

@@ -91,7 +91,7 @@ def test_a_step_never_gets_longer_as_the_ratio_grows(ratios: list[float], placem
 
 @given(st.floats(1, 40), st.sampled_from(PLACEMENTS))
 def test_free_coding_divides_the_bandwidth_term_by_the_ratio(ratio: float, placement: str) -> None:
-    on = load_cluster("inceptionn-4", NO_PACKETS)
+    on = load_cluster("inceptionn-4", NO_PACKETS | {"fabric.hop_latency": 0})
     prices = SchedulePrices(find("ring"), on.fabric, "physical")
     smaller = prices.compressed(compression(ratio, placement), gradient_bytes(on.training))
     (plain, bound), (coded, least) = prices.cost("all-reduce", 4e6), smaller.cost("all-reduce", 4e6)
@@ -99,7 +99,7 @@ def test_free_coding_divides_the_bandwidth_term_by_the_ratio(ratio: float, place
 
 
 def test_behind_the_port_every_packet_still_pays() -> None:
-    on = cluster(fabric__packet_time="0.5us")
+    on = cluster(fabric__packet_time="0.5us", fabric__hop_latency=0)
     prices = SchedulePrices(find("ring"), on.fabric, "physical")
     times = {
         placement: prices.compressed(compression(1e9, placement), gradient_bytes(on.training))
