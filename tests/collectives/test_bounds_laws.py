@@ -33,9 +33,10 @@ def test_ranks_by_hops_fill_a_tree(ranks: int, degree: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("ranks", "degree"), [(2, 1), (5, 2), (7, 2), (8, 2), (13, 3), (14, 3), (9, 12)])
 @pytest.mark.parametrize("setup", [0.0, 2e-5, 1.0])
-def test_degree_bounds(kind: Kind, ranks: int, degree: int, setup: float) -> None:
+@pytest.mark.parametrize("rank_bytes", [70.0, 7e5])
+def test_degree_bounds(kind: Kind, ranks: int, degree: int, setup: float, rank_bytes: float) -> None:
     """Circuits that stand make some data take hops; circuits that change cost a second set-up."""
-    nbytes = 7e5 * ranks
+    nbytes = rank_bytes * ranks
     fabric = Converting(ranks=ranks, degree=degree, bandwidth=5e9, hop_latency=3e-6, reconfiguration_time=setup)
     hop, convert = fabric.neighbour_latency(), fabric.step_overhead
     share = nbytes / ranks / (degree * fabric.channel_bandwidth)

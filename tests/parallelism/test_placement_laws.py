@@ -274,7 +274,15 @@ def test_conflicts_of_a_device_are_counted_one_by_one(seed: int, size: int, devi
 
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 30), width=st.integers(1, 6))
 def test_blocks_put_equal_places_of_all_operators_on_one_device(seed: int, size: int, width: int) -> None:
-    balanced = random_case(np.random.default_rng(seed), size, 6).balanced
+    rng = np.random.default_rng(seed)
+    operator = np.sort(rng.integers(0, 1 + size // 3, size))
+    _, first, operator = np.unique(operator, return_index=True, return_inverse=True)
+    balanced = replace(
+        random_case(rng, size, 6).balanced,
+        first=np.append(first, size),
+        operator=operator.astype(np.int32),
+        part=(np.arange(size) - first[operator]).astype(np.int32),
+    )
     problem = problem_of(balanced, 6, Reach(6, "peers"), None, LINK)
     (start,) = _blocks(problem, width, 0)
     parts = np.diff(balanced.first).tolist()
