@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from lightloom.accelerators.load import load_accelerator
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.library import library_seconds
 from lightloom.collectives.spec import Collective, Kind
@@ -14,6 +15,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.transport import LibraryWays
+from lightloom.planner.pricing.belief import belief_of
 from lightloom.planner.pricing.library import LibraryPrices
 from lightloom.planner.pricing.price_line import rising_line
 
@@ -69,3 +71,11 @@ def test_without_a_transport_software_costs_nothing() -> None:
         load_fabric("dgx-h100", 32, {"transport": "nccl-hoper"})
     with pytest.raises(ConfigError, match="tiers of switches"):
         load_fabric("tpu-v4", 64, {"transport": "nccl-hopper"})
+
+
+def test_what_is_believed_of_such_a_fabric_is_that_of_its_accelerator() -> None:
+    machine = load_accelerator("h100")
+    ours, ideal = belief_of(machine, dgx()), belief_of(machine, load_fabric("dgx-h100", 32))
+    assert ours is not None
+    assert ideal is not None
+    assert ours.names == ideal.names

@@ -51,8 +51,9 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
     """
     if accelerator.kernels is None:
         return None
-    transport: Transport | None = getattr(fabric, "transport", None)
-    kernels, links = accelerator.kernels.priors(), {} if transport is None else transport.priors()
+    transport = getattr(fabric, "transport", None)
+    # Constants of a transport with protocols have no spreads here.
+    kernels, links = accelerator.kernels.priors(), transport.priors() if isinstance(transport, Transport) else {}
     priors = {name: prior for name, prior in {**kernels, **links}.items() if prior.value > 0}
     covariance = np.diag([prior.spread**2 for prior in priors.values()])
     calibration = accelerator.calibration
