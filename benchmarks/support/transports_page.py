@@ -46,6 +46,9 @@ are: a factor of each kind of latency, k, φ, the rate of copies, the share of a
 Latencies of steps scale with the accelerator's clock, which is an assumption. Four numbers are a system's own: factors
 of latency and bandwidth, inside a domain and across the network.
 
+Communication also takes compute units from the kernels beside it: `units` says how many (24, one a channel, an
+assumption); no step is priced slower for it yet.
+
 Not modelled: that a library picks a protocol which is not the quickest (at 2 to 4 MiB on two and four GPUs up to 40 %),
 congestion by others, and how a fabric's routing collides.
 
