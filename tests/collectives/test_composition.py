@@ -214,3 +214,19 @@ def test_a_folded_pipeline_reads_as_it_was_written() -> None:
     assert (read.pipeline, read.folding is not None) == (schedule.pipeline, True)
     verify(read, fabric)
     assert cost(read, fabric) == cost(schedule, fabric)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 13, 16, 31])
+def test_double_binary_trees_reach_the_bandwidth_in_few_steps(ranks: int) -> None:
+    switch = PacketSwitch(ranks=ranks, hop_latency=1e-7)
+    evaluation = evaluate(find("double-binary-tree"), Collective("all-reduce", ranks, 1e10), switch)
+    assert evaluation.schedule.pipeline is not None
+    assert evaluation.schedule.first_piece().steps <= 2 * ranks.bit_length()
+    assert data_arrives(evaluation.schedule.first_piece())
+    assert evaluation.cost.time < 2.2 * 1e10 / switch.bandwidth
+    fabric = two_tiers(2 * ranks, 2)
+    flats = [find("one-stage"), find("double-binary-tree")]
+    composed = lower(
+        "mine", Collective("all-reduce", 2 * ranks, 1e6), fabric, (2, ranks), hierarchical_phases("all-reduce", flats)
+    )
+    verify(composed, fabric)

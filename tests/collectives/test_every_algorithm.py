@@ -28,7 +28,7 @@ from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
 RANKS = (2, 3, 16, 17, 64)
 WAVELENGTHS = (1, 2, 8, 64)
-_OTHER_FABRICS = ("in-network", "hierarchical", "mesh-broadcast", "serpentine")
+_OTHER_FABRICS = ("in-network", "double-binary-tree", "hierarchical", "mesh-broadcast", "serpentine")
 """Algorithms that need what a ring of wavelengths without taps lacks."""
 
 

@@ -27,6 +27,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
+        double_tree,
         hierarchical,
         in_network,
         mesh_broadcast,
@@ -55,7 +56,7 @@ def _built_in() -> list[Algorithm]:
         serpentine.SERPENTINE,
     ]
     alone = [neighbour_exchange.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, in_network.IN_NETWORK, hierarchical.HIERARCHICAL]
-    alone += [mesh_broadcast.MESH_BROADCAST, mesh_broadcast.BOTH_AXES]
+    alone += [double_tree.DOUBLE_TREE, mesh_broadcast.MESH_BROADCAST, mesh_broadcast.BOTH_AXES]
     return [*plain, *(algorithm.bundled() for algorithm in plain), *alone]
 
 
