@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+import sys
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Annotated
 
@@ -72,19 +73,26 @@ class Config(BaseModel):
         return document
 
 
+@cache
 def _field_docstrings(kind: type) -> dict[str, str]:
     """Return the docstring under each annotated field in the source of a class; none where it has no source."""
     if not issubclass(kind, Config) or kind is Config:
         return {}
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    except (OSError, TypeError, SyntaxError):
-        return {}
     docstrings = {}
-    statements = tree.body if isinstance(tree, ast.ClassDef) else []
+    statements = _class_bodies(kind.__module__).get(kind.__qualname__.rpartition(".")[2], [])
     for field, after in pairwise(statements):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             value = after.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 docstrings[field.target.id] = inspect.cleandoc(value.value)
     return docstrings
+
+
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the statements of each class of a module, by name; the source of a module is parsed once."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return {}
+    return {node.name: node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
