@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from lightloom.parallelism.strategy_space import Strategy
 
-if TYPE_CHECKING:
-    from lightloom.planner.search.plans import Plan
+
+class Simulated(Protocol):
+    """What the order of a plan depends on; see :class:`~lightloom.planner.search.plans.Plan`."""
+
+    @property
+    def fits(self) -> bool | None: ...
+    @property
+    def sample_time(self) -> float: ...
+    @property
+    def energy_per_sample(self) -> float: ...
+    @property
+    def communication_time(self) -> float | None: ...
+    @property
+    def choice(self) -> object: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def compression(self) -> object | None: ...
+    @property
+    def label(self) -> str: ...
 
 
-def order(plan: Plan) -> tuple[bool, float, float, bool, str, str, bool, str]:
+P = TypeVar("P", bound=Simulated)
+
+
+def order(plan: Simulated) -> tuple[bool, float, float, bool, str, str, bool, str]:
     """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
     apart by how long their networks are busy, then those that recompute nothing come first, then by name."""
     return (
@@ -26,9 +49,9 @@ def order(plan: Plan) -> tuple[bool, float, float, bool, str, str, bool, str]:
     )
 
 
-def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
+def pareto_front(plans: Iterable[P]) -> tuple[P, ...]:
     """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
-    front: list[Plan] = []
+    front: list[P] = []
     for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
             front.append(plan)
