@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 
 from lightloom.clusters.load import load_cluster
+from lightloom.collectives import evaluate as evaluate_module
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
-from lightloom.sweeps import compute as module
 from lightloom.sweeps.compute import DONE, FAILED, REFUSED, Batch, Row, batches, compute
 from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
 from lightloom.sweeps.table import COLUMNS
@@ -101,7 +102,8 @@ def test_an_algorithm_that_fails_is_a_row_too(tmp_path: Path, monkeypatch: pytes
             raise IndexError("rank 9 of 8")
         raise UnsupportedError("not today")
 
-    monkeypatch.setattr(module, "build", wrong)
+    for module in (evaluate_module, schedule_prices):
+        monkeypatch.setattr(module, "build_with_loads", wrong)
     rows = _rows(points(tmp_path, SMALL)).values()
     failed = [row for row in rows if row["status"] == FAILED]
     assert {(row["algorithm"], row["why"]) for row in failed} == {
