@@ -189,6 +189,17 @@ def test_devices_are_filled_in_order_to_the_least_capacity(memory: list[float], 
         assert fill(np.cumsum(sizes), below)[-1] >= width or below < sizes.sum() / width
 
 
+@given(memory=st.lists(st.integers(1, 9), min_size=1, max_size=30), capacity=st.integers(1, 30))
+def test_a_device_is_filled_until_the_next_does_not_fit(memory: list[int], capacity: int) -> None:
+    """One that alone is too large has a device to itself."""
+    devices, held = [0], memory[0]
+    for size in memory[1:]:
+        fits = held + size <= capacity
+        devices.append(devices[-1] + (not fits))
+        held = held + size if fits else size
+    assert fill(np.cumsum(np.array(memory, float)), float(capacity)).tolist() == devices
+
+
 def test_starts_are_valid_and_the_effort_is_counted_in_moves() -> None:
     problem = problem_of(random_graph(np.random.default_rng(1), 20, 0.5), 6, Reach(2), None, LINK)
     starts = {start.method: start for start in valid_starts(problem, True)}

@@ -106,6 +106,7 @@ def test_detection_noise_is_relative_to_full_scale() -> None:
     noise = detect(fields, NonIdealities(detector_noise=0.01), rng) - fields.real
     assert noise.std() == pytest.approx(0.03, rel=0.05)
     assert detect(fields, NonIdealities(), rng).tolist() == fields.real.tolist()
+    assert detect(fields[:0], NonIdealities(detector_noise=0.01), rng).tolist() == []
     assert detect(fields, NonIdealities(detector_noise=0.01), rng, full_scale=10.0).std() > 0
 
 
