@@ -89,12 +89,12 @@ def test_a_fault_of_ours_ends_with_1_after_all_is_written(  # type: ignore[no-un
     sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from lightloom.core.errors import BoundError
-    from lightloom.sweeps import compute
+    from lightloom.planner.pricing import schedule_prices
 
     def wrong(*_: object) -> None:
         raise BoundError("below the bound")
 
-    monkeypatch.setattr(compute, "costed", wrong)
+    monkeypatch.setattr(schedule_prices, "build_with_loads", wrong)
     done = sweep(SMALL, "--out", str(tmp_path / "out"), "--jobs", "1", "--json")
     document = json.loads(done.out)
     assert done.code == 1

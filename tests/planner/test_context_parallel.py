@@ -177,7 +177,9 @@ def test_a_pinned_degree_is_its_row() -> None:
     found = search(graph, on, replace(request, compare=False))
     row = found.winner.choice
     assert isinstance(row, Strategy) and (row.cp, row.dp) == (2, 2)
-    assert found.winner.step_time == simulate(verified_job(graph, on), row).step_time
+    assert found.winner.step_time == simulate(found.winner.job, row).step_time
+    # Schedules that are synthesized for the winner alone may take a hop less.
+    assert found.winner.step_time == pytest.approx(simulate(verified_job(graph, on), row).step_time, rel=1e-4)
     assert "cp 2" in found.winner.label
 
 

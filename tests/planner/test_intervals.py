@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lightloom.accelerators.kernel_priors import PRIORS
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.parallelism.strategy_space import Strategy
@@ -61,7 +62,7 @@ def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
     slopes = dict(zip(priced.belief.names, priced.slopes, strict=True))
     assert slopes["gemm_fraction"] < 0 < slopes["fusion"]
     assert 0 < slopes["step_overhead"] < 1
-    more = cluster(**{"accelerator.kernels.step_overhead": 0.0101})
+    more = cluster(**{"accelerator.kernels.step_overhead": 1.01 * PRIORS["step_overhead"].value})
     job = ranked.winner.job.repriced(more.accelerator, more.fabric, ranked.winner.job.pricing)
     ratio = np.log(simulate(job, ranked.winner.choice).step_time / ranked.winner.step_time) / np.log(1.01)
     assert ratio == pytest.approx(slopes["step_overhead"], rel=0.01)
