@@ -58,7 +58,7 @@ class Priors:
 
     @property
     def most(self) -> Floats:
-        """Largest logarithms: [parameters]."""
+        """Logarithms that a fit may not exceed, infinite where a parameter has no largest value: [parameters]."""
         return np.log([prior.most for prior in self.by_name.values()])
 
     def values(self, logarithms: Iterable[float]) -> dict[str, float]:

@@ -53,12 +53,12 @@ class System:
 
     @cached_property
     def measured(self) -> Floats:
-        """Seconds: [rows]."""
+        """Measured seconds of each collective: [rows]."""
         return np.array([row.time_us for row in self.rows]) * 1e-6
 
     @cached_property
     def nbytes(self) -> Floats:
-        """Bytes: [rows]."""
+        """Bytes of each collective, as nccl-tests counts them: [rows]."""
         return np.array([row.nbytes for row in self.rows])
 
     @cached_property

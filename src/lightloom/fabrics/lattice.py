@@ -22,7 +22,7 @@ from lightloom.core.fields import Count
 
 
 def _parsed(value: Any) -> Any:
-    """Sizes of ``4x4x8``."""
+    """Return the sizes that a text such as ``4x4x8`` lists; anything else is left to the type."""
     if isinstance(value, str) and all(part.isdecimal() for part in value.split("x")):
         return tuple(map(int, value.split("x")))
     return value

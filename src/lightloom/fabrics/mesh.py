@@ -63,7 +63,7 @@ class Mesh(Fabric):
 
     @property
     def lattice(self) -> Lattice:
-        """The grid's geometry."""
+        """Positions, links and distances of the grid that these sizes make."""
         return Lattice(self.shape, self.wraps)
 
     @property

@@ -81,15 +81,21 @@ def play(
         sweep += 1
     exchanging = np.maximum(network - clock, 0.0)
     ends = clock + exchanging + closing[0]
-    together = 0.0
-    for stage in range(stages):
-        if closing[1, stage] > 0:
-            together = max(together, ends[stage])
-    for stage in range(stages):
-        if closing[1, stage] > 0:
-            waiting[stage] += together - ends[stage]
-            ends[stage] = together + closing[1, stage]
+    _sum_tied_tables(ends, waiting, closing[1])
     return ends + closing[2], sending, waiting, exchanging
+
+
+@njit(cache=True)
+def _sum_tied_tables(ends: Floats, waiting: Floats, seconds: Floats) -> None:
+    """Let the stages that hold copies of tied tables begin to add up gradients together: all arrays are [stages]."""
+    together = 0.0
+    for stage in range(len(ends)):
+        if seconds[stage] > 0:
+            together = max(together, ends[stage])
+    for stage in range(len(ends)):
+        if seconds[stage] > 0:
+            waiting[stage] += together - ends[stage]
+            ends[stage] = together + seconds[stage]
 
 
 @njit(cache=True)

@@ -90,7 +90,7 @@ def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayCol
         for row, way in enumerate(some):
             protocol[row, place] = way.protocol
             terms[:, row, place] = way[2:]
-    terms[:4] *= 1.0 if transport.generation is None else transport.slowness
+    terms[:4] *= transport.slowness
     return WayColumns(
         protocol,
         terms,

@@ -45,7 +45,7 @@ class Tiers(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One collective."""
+    """A collective whose time is asked for."""
 
     kind: str
     ranks: int

@@ -134,7 +134,7 @@ class LibraryPrices:
         return {}
 
     def drop_schedules(self) -> None:
-        """There are none."""
+        """Do nothing: a closed form keeps no schedules."""
 
 
 class LibraryPricing:
@@ -155,7 +155,7 @@ class LibraryPricing:
         return np.where(nbytes > 0, library_seconds(self._links, kind, ranks, stride, nbytes), 0.0)
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        """Serves everything."""
+        """Return None: the library serves every kind on every group."""
         return None
 
     def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
@@ -168,7 +168,7 @@ class LibraryPricing:
         return price
 
     def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
-        """The library."""
+        """Return the name that plans show for what carries the collective, whatever is asked for."""
         return LIBRARY.name
 
     def lines(

@@ -35,11 +35,11 @@ class Predicted(Protocol):
 
     @property
     def cluster(self) -> Cluster:
-        """Where it runs."""
+        """Cluster it runs on; parameters of one cluster move all its plans alike."""
 
     @property
     def choice(self) -> Strategy | PlacedChoice:
-        """What is chosen."""
+        """Strategy, or placement, whose step time the interval is of."""
 
     @property
     def verified(self) -> bool:
