@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple, Self, TypeAlias
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from lightloom.core.arrays import Ints
 from lightloom.core.fields import Config, Seconds
 from lightloom.core.priors import Prior
 from lightloom.transports.base import Transport as ProtocolTransport
@@ -115,6 +117,12 @@ class LibraryLinks(NamedTuple):
     """Seconds of a message across nodes."""
 
 
+def ranks_in_node(node_ranks: int, ranks: Ints, stride: Ints) -> Ints:
+    """Return how many of the ranks of each group, which lie ``stride`` apart, one node holds: [groups]."""
+    together: Ints = np.clip(node_ranks // stride, 1, ranks)
+    return together
+
+
 class LibraryWays(NamedTuple):
     """Ways of a collective library with protocols over two tiers, such as NCCL's (:mod:`lightloom.transports`)."""
 
@@ -128,8 +136,8 @@ class LibraryWays(NamedTuple):
 
     def group(self, ranks: int, stride: int) -> LibraryWays:
         """The library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
-        together = min(max(self.tiers.domain // stride, 1), ranks)
-        return self._replace(tiers=self.tiers._replace(domain=together))
+        together = ranks_in_node(self.tiers.domain, np.array(ranks), np.array(stride))
+        return self._replace(tiers=self.tiers._replace(domain=int(together)))
 
 
 Library: TypeAlias = LibraryLinks | LibraryWays

@@ -18,7 +18,7 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.transport import Library, LibraryWays
+from lightloom.fabrics.transport import Library, LibraryWays, ranks_in_node
 from lightloom.transports.price import collective_seconds
 from lightloom.transports.ways import Task
 
@@ -44,11 +44,12 @@ def library_seconds(links: Library, kind: Kind, ranks: Ints, stride: Ints, nbyte
         nbytes: of each collective, as ``Collective.nbytes``, [rows] or [rows, ...].
     """
     shape = ranks.shape + (1,) * (nbytes.ndim - ranks.ndim)
+    together = ranks_in_node(links.node_ranks, ranks, stride)
     if isinstance(links, LibraryWays):
-        domains = -(-ranks // ranks_in_node(links, ranks, stride))
+        domains = -(-ranks // together)
         columns = np.broadcast_arrays(ranks.reshape(shape), domains.reshape(shape), nbytes)
         return _by_ways(links, kind, *columns)
-    n, inside = ranks.reshape(shape), ranks_in_node(links, ranks, stride).reshape(shape)
+    n, inside = ranks.reshape(shape), together.reshape(shape)
     passes = PASSES[kind]
     moved = passes * (n - 1) / n * nbytes
     in_node = links.node_latency + passes / 2 * (n - 1) * links.peer_latency + moved / links.node_rate
@@ -58,12 +59,6 @@ def library_seconds(links: Library, kind: Kind, ranks: Ints, stride: Ints, nbyte
     across = passes * np.log2(np.maximum(n, 2)) * links.network_latency + moved / rate
     seconds: Floats = np.where(n > 1, np.where(inside == n, in_node, across), 0.0)
     return seconds
-
-
-def ranks_in_node(links: Library, ranks: Ints, stride: Ints) -> Ints:
-    """Return how many ranks of each group lie in one node: [rows]."""
-    together: Ints = np.clip(links.node_ranks // stride, 1, ranks)
-    return together
 
 
 def _by_ways(links: LibraryWays, kind: Kind, ranks: Ints, domains: Ints, nbytes: Floats) -> Floats:

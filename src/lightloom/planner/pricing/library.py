@@ -12,14 +12,14 @@ from typing import NoReturn
 import numpy as np
 
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
-from lightloom.collectives.cost.library import PASSES, library_seconds, ranks_in_node
+from lightloom.collectives.cost.library import PASSES, library_seconds
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.transport import LibraryWays
+from lightloom.fabrics.transport import LibraryWays, ranks_in_node
 from lightloom.planner.pricing.price_line import LowerPrice, price_line
 from lightloom.simulation.lower import Price, Priced
 
@@ -94,7 +94,7 @@ class LibraryPrices:
             seconds = max(seconds, bound.time)
         if seconds < bound.time * (1 - _ROUNDING):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
-        energy = self._energy(kind, nbytes, int(ranks_in_node(self._links, *group)[0]))
+        energy = self._energy(kind, nbytes, int(ranks_in_node(self._links.node_ranks, *group)[0]))
         return _priced(seconds, energy).cost, bound
 
     @property
