@@ -62,8 +62,13 @@ def library_seconds(links: Library, kind: Kind, ranks: Ints, stride: Ints, nbyte
 
 
 def _by_ways(links: LibraryWays, kind: Kind, ranks: Ints, domains: Ints, nbytes: Floats) -> Floats:
-    """Seconds of collectives by the quickest way of a transport with protocols, in the shape of ``nbytes``."""
-    rows = zip(ranks.ravel().tolist(), domains.ravel().tolist(), nbytes.ravel().tolist(), strict=True)
-    seconds = collective_seconds([Task(kind, *row) for row in rows], links.tiers, links.transport)
-    alone: Floats = np.where(ranks.ravel() > 1, seconds, 0.0).reshape(nbytes.shape)
+    """Seconds of collectives by the quickest way of a transport with protocols, in the shape of ``nbytes``.
+
+    Columns of strategies repeat few collectives: each is asked for once.
+    """
+    table = np.stack([ranks.ravel(), domains.ravel(), nbytes.ravel()])
+    different, row = np.unique(table, axis=1, return_inverse=True)
+    tasks = [Task(kind, int(n), int(across), size) for n, across, size in different.T.tolist()]
+    seconds = collective_seconds(tasks, links.tiers, links.transport)
+    alone: Floats = np.where(different[0] > 1, seconds, 0.0)[row.ravel()].reshape(nbytes.shape)
     return alone
