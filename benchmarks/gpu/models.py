@@ -1,0 +1,23 @@
+"""Models of the measured steps: names of the zoo, and factories of decoders that train on one GPU."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from lightloom.workloads.torch.zoo.gpt2 import GPT2
+from lightloom.workloads.torch.zoo.llama import llama
+
+
+def gpt_1b() -> nn.Module:
+    """Return GPT-3 XL's shape with GPT-2's vocabulary: 24 layers of 2,048 (Brown et al., 2020, Table 2.1)."""
+    return GPT2(layers=24, hidden=2048, heads=16, context=2048)
+
+
+def llama_1b() -> nn.Module:
+    """Return the shape of TinyLlama 1.1B with as many heads of keys as of queries."""
+    return llama(hidden=2048, layers=22, heads=32, intermediate=5632, vocabulary=32000, sequence=2048)
+
+
+def llama_3b() -> nn.Module:
+    """Return the shape of OpenLLaMA 3B."""
+    return llama(hidden=3200, layers=26, heads=32, intermediate=8640, vocabulary=32000, sequence=2048)

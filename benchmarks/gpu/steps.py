@@ -1,0 +1,188 @@
+"""Training steps on one GPU, timed: ``python -m benchmarks.gpu.steps --json FILE``.
+
+Mixed precision as PyTorch documents it (parameters in float32, arithmetic in bfloat16 under autocast), AdamW in one
+kernel, cross entropy, random data that is already on the device; images in the memory format that PyTorch recommends
+(channels last). Seconds of forward, backward and update are medians by CUDA events. Without a GPU the command says
+so and ends with status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import gzip
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.gpu.machine import described, require_gpu
+from benchmarks.support.measure import exit_clearly
+from lightloom.core.files import check_writable, write_atomically
+from lightloom.workloads.catalog import ZOO
+from lightloom.workloads.resolve import resolve
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+WARM_UP, STEPS = 4, 10
+
+
+class Case(NamedTuple):
+    """One measured step."""
+
+    model: str
+    """A name of the zoo, or ``benchmarks.gpu.models:factory``."""
+    batch: int
+    compiled: bool = False
+
+
+OWN = "benchmarks.gpu.models:"
+CASES = [Case("gpt2-355m", batch) for batch in (1, 2, 4, 8, 16)]
+CASES += [Case(f"{OWN}gpt_1b", batch) for batch in (1, 2, 4)]
+CASES += [Case(f"{OWN}llama_1b", batch) for batch in (1, 2, 4)]
+CASES += [Case(f"{OWN}llama_3b", batch) for batch in (1, 2)]
+CASES += [Case("optinc-llama", batch) for batch in (8, 32, 128)]
+CASES += [Case("transformer-big", batch) for batch in (16, 64, 256)]
+CASES += [Case("resnet50", batch) for batch in (32, 128, 256)]
+CASES += [
+    Case("resnet152", 64),
+    Case("vgg16", 64),
+    Case("densenet121", 64),
+    Case("inception-v3", 64),
+    Case("alexnet", 256),
+]
+COMPILED = [Case("gpt2-355m", 8, True), Case(f"{OWN}llama_1b", 2, True), Case("resnet50", 128, True)]
+
+
+def built(name: str) -> nn.Module:
+    """Return the module of a case, with its parameters on the GPU."""
+    import torch
+
+    torch.manual_seed(1)
+    entry = ZOO.get(name)
+    module: nn.Module = resolve(entry.path)(**entry.arguments) if entry else resolve(name)()
+    return module
+
+
+def measured(case: Case) -> dict[str, object]:
+    """Return one row: seconds of the passes, and the memory that the step reaches at most."""
+    import torch
+
+    model = built(case.model)
+    inputs = tuple(
+        value.to(memory_format=torch.channels_last) if value.ndim == 4 else value
+        for value in model.example_inputs(case.batch)
+    )
+    inputs = tuple(_random(value, model) for value in inputs)
+    if inputs[0].ndim == 4:
+        model = model.to(memory_format=torch.channels_last)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    called = torch.compile(model) if case.compiled else model
+    torch.cuda.reset_peak_memory_stats()
+    seconds = [_step(called, optimizer, inputs) for _ in range(WARM_UP + STEPS)][WARM_UP:]
+    forward, backward, update, whole = (statistics.median(column) for column in zip(*seconds, strict=True))
+    return {
+        "model": case.model.removeprefix(OWN),
+        "batch": case.batch,
+        "compiled": case.compiled,
+        "parameters": parameters,
+        "forward_s": forward,
+        "backward_s": backward,
+        "update_s": update,
+        "step_s": whole,
+        "spread_s": statistics.pstdev(row[-1] for row in seconds),
+        "memory_bytes": torch.cuda.max_memory_allocated(),
+    }
+
+
+def _random(value: Tensor, model: nn.Module) -> Tensor:
+    import torch
+
+    if value.is_floating_point():
+        return torch.randn_like(value)
+    tables = [module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    return torch.randint_like(value, max(tables))
+
+
+def _step(model: Any, optimizer: Any, inputs: tuple[Tensor, ...]) -> tuple[float, ...]:
+    """Run one step; return the milliseconds of its passes and of the whole, as seconds."""
+    import torch
+
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    marks[0].record()
+    with torch.autocast("cuda", torch.bfloat16):
+        outputs = model(*inputs)
+        loss = sum(_loss(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,)))
+    marks[1].record()
+    loss.backward()
+    marks[2].record()
+    optimizer.step()
+    optimizer.zero_grad()
+    marks[3].record()
+    torch.cuda.synchronize()
+    pairs = ((0, 1), (1, 2), (2, 3), (0, 3))
+    return tuple(marks[start].elapsed_time(end) / 1e3 for start, end in ((i, marks[j]) for i, j in pairs))
+
+
+def _loss(logits: Tensor) -> Tensor:
+    import torch
+
+    flat = logits.flatten(0, -2)
+    targets = torch.zeros(len(flat), dtype=torch.long)
+    return torch.nn.functional.cross_entropy(flat, targets)
+
+
+def profiled(case: Case, path: Path) -> None:
+    """Write the Kineto trace of three steps, as ``lightloom calibrate --profile`` reads it."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    model = built(case.model)
+    inputs = tuple(_random(value, model) for value in model.example_inputs(case.batch))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    plain = path.with_suffix("")
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        record_shapes=True,
+        schedule=schedule(wait=1, warmup=2, active=2),
+        on_trace_ready=lambda run: run.export_chrome_trace(str(plain)),
+    ) as running:
+        for _ in range(5):
+            _step(model, optimizer, inputs)
+            running.step()
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print a row each, write JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.steps", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, required=True, help="write the measurement here")
+    parser.add_argument("--compiled", action="store_true", help="also the steps that torch.compile makes, some minutes")
+    parser.add_argument("--profile", type=Path, help="write a Kineto trace of GPT-2 here, FILE.json.gz")
+    asked = parser.parse_args(arguments)
+    check_writable(asked.json)
+    require_gpu()
+    import torch
+
+    torch.set_default_device("cuda")
+    rows: list[dict[str, object]] = []
+    for case in CASES + (COMPILED if asked.compiled else []):
+        try:
+            rows.append(measured(case))
+        except torch.cuda.OutOfMemoryError:
+            rows.append({"model": case.model.removeprefix(OWN), "batch": case.batch, "refused": "out of memory"})
+        print(json.dumps(rows[-1]), flush=True)
+        write_atomically(asked.json, json.dumps({**described(), "rows": rows}, indent=1) + "\n")
+        gc.collect()
+        torch.cuda.empty_cache()
+    if asked.profile is not None:
+        profiled(Case("gpt2-355m", 8), asked.profile)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_clearly(main))
