@@ -1,4 +1,4 @@
-"""What ``benchmarks.exchange`` says of its measurements: rows, and reductions beside those that Figure 12 prints."""
+"""What ``benchmarks.training.exchange`` says of its measurements: rows, and reductions beside Figure 12's."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.support.codec_report import markdown, verdicts
+from benchmarks.training import nic
 from numpy.typing import NDArray
 
-from benchmarks import codec, nic
+from benchmarks import codec
 from lightloom.core.errors import ConfigError, UnsupportedError
 
 LOSSLESS = {"memcpy", "snappy", "lz4", "zstd -1", "zstd -3", "blosc2 bitshuffle+lz4", "fpzip"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.optical_hook import WAYS, print_table, tables
+from benchmarks.training.optical_hook import WAYS, print_table, tables
 
 
 def test_ratios_are_of_the_same_round_and_of_the_slowest_rank(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import Calibration, calibrated_fields, is_calibration
-from lightloom.core.configfile import catalog_file, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 
@@ -16,7 +16,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 def names() -> list[str]:
     """Return the names in the catalog, plug-ins included."""
-    return sorted({path.stem for path in CATALOG.glob("*.yaml")} | load_plugins("accelerators").keys())
+    return sorted(catalog_files(CATALOG).keys() | load_plugins("accelerators").keys())
 
 
 def description(name: str) -> dict[str, Any]:

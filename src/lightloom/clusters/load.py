@@ -8,7 +8,7 @@ from typing import Any
 
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
-from lightloom.core.configfile import catalog_file, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -16,7 +16,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 def names() -> list[str]:
     """Names in the catalog."""
-    return sorted(path.stem for path in CATALOG.glob("*.yaml"))
+    return sorted(catalog_files(CATALOG))
 
 
 def description(name: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
         expectation.
     """
     path = _find(str(name))
-    where = path.stem if path.parent == CATALOG else str(path)
+    where = path.stem if path.is_relative_to(CATALOG) else str(path)
     return cluster_from(read_yaml(path), settings, name=path.stem, where=where, folder=path.parent)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,10 +42,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def catalog_file(name: str, folder: Path) -> Path | None:
     """The file that a catalog name or a path to a YAML file stands for; None when it is neither."""
-    path = folder / f"{name}.yaml"
-    if "/" not in name and path.is_file():
+    path = catalog_files(folder).get(name)
+    if path is not None:
         return path
     return Path(name) if name.endswith((".yaml", ".yml")) else None
+
+
+@cache
+def catalog_files(folder: Path) -> dict[str, Path]:
+    """Return the YAML files of a catalog by name, whichever of its subfolders they lie in."""
+    return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
 
 
 def validate(kind: Any, data: Mapping[str, Any], where: str) -> Any:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import catalog_file, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.base import Fabric
@@ -46,7 +46,7 @@ def kinds() -> dict[str, type[Fabric]]:
 
 def names() -> list[str]:
     """Names in the catalog, and the kinds that plug-ins add."""
-    return sorted({path.stem for path in CATALOG.glob("*.yaml")} | load_plugins("fabrics").keys())
+    return sorted(catalog_files(CATALOG).keys() | load_plugins("fabrics").keys())
 
 
 def description(name: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
     if _plugin(name) is not None:
         return fabric_from({"kind": name}, ranks, settings, where=name)
     path = _find(name)
-    return fabric_from(_read(path), ranks, settings, where=name if path.parent == CATALOG else str(path))
+    return fabric_from(_read(path), ranks, settings, where=name if path.is_relative_to(CATALOG) else str(path))
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:

@@ -1,4 +1,4 @@
-"""Figure 12 measured: ``python -m benchmarks.exchange [--json FILE] [--rounds N] [--gbit RATE]``. Linux and root only.
+"""Figure 12 measured: ``python -m benchmarks.training.exchange [--json FILE] [--rounds N] [--gbit RATE]``. Linux, root.
 
 Four workers and one more process, the aggregator, each in a network namespace of its own behind a link of 1 Gbit/s,
 train HDC and an MLP of 22.4 MB in four ways: worker-aggregator (WA), the same with compressed gradients (WA+C), ring
@@ -27,7 +27,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.links import SIZES, digits, link_bytes
 from benchmarks.support.exchange_report import (
     CONFIGURATIONS,
     MODELS,
@@ -38,6 +37,7 @@ from benchmarks.support.exchange_report import (
     reductions,
     table,
 )
+from benchmarks.training.links import SIZES, digits, link_bytes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
@@ -233,7 +233,7 @@ def _ring(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.exchange")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.exchange")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--gbit", type=float, default=1.0, help="rate of every link, each way, Gbit/s")
@@ -247,7 +247,7 @@ def main() -> None:
     configuration |= {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY}
     configuration |= {"rate_bits": rate_bits, "rounds": options.rounds, "untimed": UNTIMED, "timed": TIMED}
     arguments = {"rounds": options.rounds, "data": data}
-    ended = launch_limited("benchmarks.exchange:rounds", WORKERS + 1, LIMIT, arguments, rate_bits=rate_bits)
+    ended = launch_limited("benchmarks.training.exchange:rounds", WORKERS + 1, LIMIT, arguments, rate_bits=rate_bits)
     outcomes = [outcome.value for outcome in ended]
     tables = {model: table(outcomes, model) for model in MODELS}
     what = (
@@ -273,4 +273,4 @@ if __name__ == "__main__":
     try:
         main()
     except InputError as error:
-        sys.exit(f"python -m benchmarks.exchange: {error}")
+        sys.exit(f"python -m benchmarks.training.exchange: {error}")

@@ -1,4 +1,4 @@
-"""``optical_average`` beside plain all-reduce: ``python -m benchmarks.optical_hook [--json FILE] [--rounds N]``.
+"""``optical_average`` beside all-reduce: ``python -m benchmarks.training.optical_hook [--json FILE] [--rounds N]``.
 
 Four processes on this host, gloo over loopback, one bucket of 1, 25 and 100 MB of Gaussian gradients. In every round
 each takes its turn, in an order that changes, from a barrier until the slowest rank is done: what DDP does by default
@@ -125,7 +125,7 @@ def print_table(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.optical_hook")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.optical_hook")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--megabytes", type=int, nargs="+", default=MEGABYTES, help="sizes of the bucket")
@@ -136,7 +136,7 @@ def main() -> None:
         parser.error("expected at least one round and one megabyte")
     configuration = {"ranks": RANKS, "megabytes": list(options.megabytes), "rounds": options.rounds, "warm_up": WARM_UP}
     host = {"cpu": cpu_name(), "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
-    outcomes = launch("benchmarks.optical_hook:time_all", RANKS, LIMIT, configuration)
+    outcomes = launch("benchmarks.training.optical_hook:time_all", RANKS, LIMIT, configuration)
     found = tables([outcome.value for outcome in outcomes])
     print_table(found)
     document = {"configuration": configuration, "host": host, "target": TARGET, "sizes": found}

@@ -1,4 +1,4 @@
-"""A gradient through the emulated NIC pair: ``python -m benchmarks.nic --gradient middle.npy [--json PATH]``.
+"""A gradient through the emulated NIC pair: ``python -m benchmarks.training.nic --gradient middle.npy [--json PATH]``.
 
 The file crosses from one network namespace to the other over the kernel's own TCP, marked with ToS 0x28 and unmarked,
 at MTU 9000 and 1500; engines in user space compress what is marked. Wire bytes and packets are counted where they
@@ -137,7 +137,7 @@ def verdict(found: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Send, print one JSON object a line and the verdict, write JSON if asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nic", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.nic", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--gradient", type=Path, required=True, help="a flat float32 .npy file")
     parser.add_argument("--json", type=Path, help="write the measurement here")
     asked = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Schedules in real processes beside gloo: ``python -m benchmarks.execution [--ranks 8] [--rounds 9] [--json FILE]``.
+"""Schedules beside gloo: ``python -m benchmarks.training.execution [--ranks 8] [--rounds 9] [--json FILE]``.
 
 All-reduces of float32 by registered algorithms and by a synthesized schedule, and gloo's own, in one process group: in
 every round each takes its turn, in an order that rotates. A time is the median over rounds of the slowest rank's, from
@@ -104,7 +104,7 @@ def _print_table(seconds: dict[str, dict[str, float]]) -> None:
 
 def work() -> None:
     """Measure, print a table, write JSON where asked to."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.execution")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.execution")
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
@@ -115,7 +115,7 @@ def work() -> None:
         raise ConfigError(f"--rounds {options.rounds}: expected at least 1")
     host = {"cpu": cpu_name(), "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     arguments = {"rounds": options.rounds}
-    outcomes = launch("benchmarks.execution:rounds", options.ranks, LIMIT, arguments)
+    outcomes = launch("benchmarks.training.execution:rounds", options.ranks, LIMIT, arguments)
     seconds = summary([outcome.value for outcome in outcomes])
     print(f"{options.ranks} processes on {host['cores']} shared cores, load {host['load_before']:.1f} before; loopback")
     _print_table(seconds)

@@ -1,4 +1,4 @@
-"""Launches in a row, each judged: ``python -m benchmarks.launches [--count 30] [--json FILE]``.
+"""Launches in a row, each judged: ``python -m benchmarks.training.launches [--count 30] [--json FILE]``.
 
 Four processes train with the hook over gloo and sockets, as in ``tests/training/hooks/test_ddp.py``. A launch is clean
 when every rank wrote its result, all replicas are the same bits and every exit code is 0.
@@ -34,7 +34,7 @@ def one() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launches")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.launches")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

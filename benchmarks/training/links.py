@@ -1,4 +1,4 @@
-"""DDP step times behind limited links: ``python -m benchmarks.links [--json FILE] [--rounds N]``. Linux and root only.
+"""DDP step times behind limited links: ``python -m benchmarks.training.links [--json FILE] [--rounds N]``. Linux, root.
 
 Four ranks on this host, each in a network namespace of its own, train an MLP of 22.4 MB (784-2000-2000-10, batch 25 a
 rank, SGD with momentum) over links of 1 and 10 Gbit/s: without a hook, with torch's fp16 and PowerSGD hooks, and with
@@ -169,7 +169,9 @@ def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
     found: list[list[Any]] = []
     for number in range(rounds):
         arguments = {"round": number, "data": data}
-        outcomes = launch_limited("benchmarks.links:train_round", RANKS, LIMIT, arguments, rate_bits=RATES[rate])
+        outcomes = launch_limited(
+            "benchmarks.training.links:train_round", RANKS, LIMIT, arguments, rate_bits=RATES[rate]
+        )
         found.append([outcome.value for outcome in outcomes])
         print(f"{rate}: round {number + 1} of {rounds}", file=sys.stderr)
 
@@ -207,7 +209,7 @@ def print_table(rate: str, table: dict[str, Any], write: Callable[[str], None] =
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.links")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.links")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()

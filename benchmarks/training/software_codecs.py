@@ -1,4 +1,4 @@
-"""INCEPTIONN's Figure 7, inside a real training loop: ``python -m benchmarks.software_codecs [--json PATH]``.
+"""INCEPTIONN's Figure 7, inside a real training loop: ``python -m benchmarks.training.software_codecs [--json PATH]``.
 
 Four processes, each in a network namespace behind a link of 10 Gbit/s, train HDC; every hop of the ring goes through a
 general-purpose codec in software (Snappy, SZ3), through truncation, or through ours. Needs root on Linux and
@@ -33,7 +33,7 @@ BOUND = 2.0**-10
 CODECS = ("none", "snappy", "sz3:2^-10", "truncate:16", "truncate:22", "truncate:24", "inceptionn:2^-10")
 WARM_UP, STEPS, ROUNDS = 5, 30, 5
 BATCH = 25
-WORKER = "benchmarks.software_codecs:train"
+WORKER = "benchmarks.training.software_codecs:train"
 
 
 class Peer(Codec):

@@ -1,0 +1,1 @@
+"""Benchmarks of training runs in processes of their own: hooks, exchanges, limited links."""
