@@ -96,6 +96,8 @@ def stepped_price(schedule: Schedule, fabric: Fabric, model: str) -> Price:
     elif fabric.exclusive and fabric.setup_time and rows:
         changed, static = _circuit_changes(schedule, fabric)
         setups = [fabric.setup_time * (step in changed) for step in range(steps)]
+    if schedule.dependencies is not None and not fabric.exclusive:
+        transmission = _sharing(schedule, steps, dict(loads), away, fabric.step_overhead)
     step_seconds = [a + fabric.step_overhead + b for a, b in zip(transmission, setups, strict=True)]
     critical = _critical(schedule, step_seconds)
     return Price(
@@ -105,6 +107,54 @@ def stepped_price(schedule: Schedule, fabric: Fabric, model: str) -> Price:
         static,
         _energy(schedule, fabric, sum(sent.values())),
     )
+
+
+def _sharing(
+    schedule: Schedule, steps: int, loads: dict[tuple[int, int], float], away: list[float], lead: float
+) -> list[float]:
+    """Seconds of steps, some at once: all that use a full link are equally slow, and every other one is quicker."""
+    alone = [max((seconds for (s, _), seconds in loads.items() if s == step), default=0.0) for step in range(steps)]
+    waits = {step: {b for a, b in _pairs(schedule) if a == step} for step in range(steps)}
+    begin: dict[int, float] = {}
+    end: dict[int, float] = {}
+    left = dict(enumerate(alone))
+    now = 0.0
+    while len(end) < steps:
+        for step in range(steps):
+            if step not in begin and all(b in end and end[b] <= now * (1 + 1e-12) for b in waits[step]):
+                begin[step] = max((end[b] for b in waits[step]), default=0.0)
+        at_work = [s for s in begin if s not in end and begin[s] + lead <= now * (1 + 1e-12)]
+        for step in [s for s in at_work if left[s] <= alone[s] * 1e-12]:
+            end[step] = now + away[step]
+            at_work.remove(step)
+        speed = _fair_speeds(at_work, alone, loads)
+        changes = [begin[s] + lead for s in begin if s not in end] + list(end.values())
+        changes += [now + left[s] / speed[s] for s in at_work]
+        later = [time for time in changes if time > now * (1 + 1e-12)]
+        if not later:
+            continue
+        for step in at_work:
+            left[step] -= speed[step] * (min(later) - now)
+        now = min(later)
+    return [end[step] - begin[step] - lead for step in range(steps)]
+
+
+def _fair_speeds(steps: list[int], alone: list[float], loads: dict[tuple[int, int], float]) -> dict[int, float]:
+    """Raise all speeds together; those that use a link stop when it is full."""
+    speed: dict[int, float] = {}
+    links = {link for step, link in loads if step in steps}
+    share = {(s, link): seconds / alone[s] for (s, link), seconds in loads.items() if s in steps and alone[s] > 0}
+    while len(speed) < len(steps):
+        levels = {
+            link: (1 - sum(speed[s] * share.get((s, link), 0.0) for s in speed)) / rate
+            for link in links
+            if (rate := sum(share.get((s, link), 0.0) for s in steps if s not in speed)) > 0
+        }
+        least = min([1.0, *levels.values()])
+        full = {link for link, level in levels.items() if level <= least * (1 + 1e-9)}
+        stop = [s for s in steps if s not in speed and (least == 1 or any((s, link) in share for link in full))]
+        speed |= dict.fromkeys(stop, least)
+    return speed
 
 
 def _energy(schedule: Schedule, fabric: Fabric, lightpath_chunks: int) -> float | None:

@@ -7,6 +7,7 @@ over the rows prices every size.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import links_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,14 @@ class CircuitLoads:
         return slowest
 
 
+class LinkLoads(NamedTuple):
+    """Chunks that steps load on links, by step: arrays [use]."""
+
+    step: Ints
+    link: Ints
+    chunks: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class PacketLoads:
     """Chunks on the busiest links of each step, of links of equal bandwidth."""
@@ -53,6 +63,8 @@ class PacketLoads:
     """Most chunks that a link of a class carries in a step: [class, step]."""
     latency: Floats
     """Seconds of the longest way in each step: [step]."""
+    by_link: LinkLoads | None = None
+    """All links that steps load, where some steps run at once and share them; else None."""
 
     def seconds(self, steps: int, chunk_nbytes: float, fabric: Fabric) -> Floats:
         """Seconds of the busiest link of each step and of the longest way: [steps].
@@ -194,7 +206,20 @@ def _packet_loads(schedule: Schedule, fabric: Fabric) -> PacketLoads:
             # Light runs up and down within one step, so the two delays follow each other.
             latency = np.full(len(rows), fabric.diameter_latency())
         np.maximum.at(away, schedule.step[rows], latency)
-    return PacketLoads(link_class, first_link, most, away)
+    by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric)
+    return PacketLoads(link_class, first_link, most, away, by_link)
+
+
+def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
+    """Chunks of each step on each link that it uses."""
+    cells = []
+    for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):
+        row, link = links_of(fabric.footprint(*schedule.ends(rows)))
+        cells.append(np.stack(np.unique(schedule.step[rows][row] * np.int64(fabric.links) + link, return_counts=True)))
+    cell, chunks = np.concatenate(cells, axis=1)
+    used, place = np.unique(cell, return_inverse=True)
+    step, link = np.divmod(used, fabric.links)
+    return LinkLoads(step, link, np.bincount(place, weights=chunks).astype(np.int64))
 
 
 def _chunks(schedule: Schedule) -> Ints:

@@ -8,7 +8,8 @@
     reconfiguration is paid only when a circuit really changes, and once if one set of circuits serves all steps.
 
 On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
-propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise.
+propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise. Steps that
+nothing orders run at once and share links (:mod:`lightloom.collectives.cost.concurrent`).
 
 A codec adds its seconds to each step, or, in line with the links, makes the step wait for the slower of the two
 (:mod:`lightloom.collectives.cost.codec_work`); the schedule's size is then that of the compressed data.
@@ -22,6 +23,7 @@ from typing import cast, get_args
 
 import numpy as np
 
+from lightloom.collectives.cost.concurrent import shared_times
 from lightloom.collectives.cost.loads import StepLoads, step_loads
 from lightloom.collectives.cost.order import steps_before
 from lightloom.collectives.cost.price import Cost, CostModel
@@ -57,7 +59,10 @@ class CodecTimes:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds of each step, by cause; each array has shape [steps]."""
+    """Seconds of each step, by cause; each array has shape [steps].
+
+    Where steps have dependencies, seconds are those of a step that shares links and codecs with those beside it.
+    """
 
     transmission: Floats
     conversion: Floats
@@ -142,6 +147,10 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
         transmission = np.maximum(transmission, np.maximum(codec.encode, codec.decode) + away)
     elif codec is not None:
         encode, decode = codec.encode, codec.decode
+    if loads.dependencies is not None:
+        coding, lead = None if codec is None else (codec.encode, codec.decode), conversion + setups
+        in_line = codec is not None and codec.in_line
+        transmission, encode, decode = shared_times(loads, fabric, transmission, lead, coding, in_line=in_line)
     return StepTimes(transmission, conversion, setups, encode, decode, static)
 
 
