@@ -27,7 +27,8 @@ from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import regrants
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 from lightloom.workloads.load import load_workload

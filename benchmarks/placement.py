@@ -27,7 +27,8 @@ from lightloom.parallelism.placement._time_kernels import iteration_time, pass_t
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import problem_of
 from lightloom.parallelism.placement.starts import forward_starts

@@ -14,7 +14,8 @@ from lightloom.parallelism.data_parallel import data_parallel
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
 from tests.parallelism.test_partition import network, seconds
 from tests.parallelism.test_placement import fan

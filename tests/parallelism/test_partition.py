@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.partition import PartitionRules, Partitions, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import Partitions, partition
 from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, bounds, exchange, region
 from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
 
@@ -181,6 +182,34 @@ def test_equal_wishes_give_the_same_graph() -> None:
     partitions = Partitions(graph, seconds(graph))
     assert partitions(4, 0.0) is partitions(4, 1e-9)
     assert partitions(4, 0.0) is not partitions(2, 0.0)
+
+
+def test_equal_cuts_under_different_limits_give_the_same_graph() -> None:
+    graph = network("norm", "activation", "linear", parameters=1_000_000)
+    partitions = Partitions(graph, seconds(graph))
+    assert partitions(4, 0.0, 8) is partitions(4, 0.0)
+    limited, rules = partitions(4, 0.0, 1), PartitionRules(most_exchanging=1)
+    assert (partitions(4, 0.0).dimensions[2], limited.dimensions[2]) == ("channel", "sample")
+    assert limited.memory.tolist() == partition(graph, seconds(graph), 4, 0.0, rules).memory.tolist()
+
+
+@given(kinds=st.lists(st.sampled_from(["linear", "norm", "activation", "copy"]), min_size=1, max_size=4), rules=rules)
+def test_equal_layers_are_cut_as_a_graph_without_equals_is(kinds: list[str], rules: PartitionRules) -> None:
+    """Operators of one sort are computed once: naming each sort apart gives the same columns."""
+    graph = network(*kinds, *kinds)
+    apart = replace(
+        graph,
+        operators=tuple(
+            replace(operator, dimensions={**operator.dimensions, f"axis_{index}": 1})
+            for index, operator in enumerate(graph.operators)
+        ),
+    )
+    same = np.tile([[1e-5, 2e-5]], (len(graph.operators), 1))
+    for k, quantum in ((3, 0.0), (8, 2e-6)):
+        one, other = (partition(each, same, k, quantum, rules) for each in (graph, apart))
+        for column in ("first", "part", "forward", "backward", "parameters", "memory", "synchronised", "parent"):
+            assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
+        assert (one.nbytes.tolist(), one.content.tolist()) == (other.nbytes.tolist(), other.content.tolist())
 
 
 def test_numbers_out_of_range() -> None:

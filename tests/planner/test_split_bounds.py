@@ -13,7 +13,8 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
 from lightloom.planner.pricing.compression import stated
@@ -144,6 +145,20 @@ def test_rows_left_out_as_equal_give_equal_graphs() -> None:
         for graph in [plans.plan(choice).balanced]
     }
     assert of_kept == different and len(kept) < len(rows) and refused == 0
+
+
+def test_choices_that_cut_all_operators_alike_share_a_plan() -> None:
+    """A limit on exchanging parts that no operator meets changes nothing: one placement, the same circuits and step."""
+    job = job_on(2, 8, 2, 256)
+    rows, _ = placed_space(job.fabric, (16,), QUANTA[:1])
+    choices = [choice for choice in map(rows.__getitem__, range(len(rows))) if choice.k == 4]
+    plans = PlacedPlans(job)
+    of_choice = {choice: plans.plan(choice) for choice in choices}
+    assert plans.placements == plans.partitions == len(set(map(id, of_choice.values()))) <= len(choices)
+    alone = [PlacedPlans(job).simulate(choice).step_time for choice in choices]
+    assert [plans.simulate(choice).step_time for choice in choices] == alone
+    again = plans.plan(choices[0]._replace(micro_batches=2, global_batch=2 * choices[0].global_batch))
+    assert again is of_choice[choices[0]]
 
 
 def test_every_degree_and_batch_that_divides_is_there_once() -> None:

@@ -21,7 +21,8 @@ from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.base import Link, Reach
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
 from lightloom.reports.console import ranking_table
 from lightloom.reports.figures.base import to_svg

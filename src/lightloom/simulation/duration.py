@@ -9,6 +9,8 @@ and have no codec here.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 
 from lightloom.core.arrays import Floats
@@ -27,7 +29,7 @@ def step_duration(plan: ParallelPlan, computing: Floats, exchanging: Floats, *, 
     if not overlap:
         return float(computing.sum() + exchanging.sum())
     before = np.concatenate(([0.0], np.cumsum(computing)))
-    awaited: dict[int, float] = {}
+    awaited: list[tuple[int, float]] = []
     late, network, issued = 0.0, 0.0, -1
     for exchange, seconds in zip(plan.exchanges, exchanging.tolist(), strict=True):
         # Exchanges are issued in their order, none before its data exists.
@@ -35,13 +37,17 @@ def step_duration(plan: ParallelPlan, computing: Floats, exchanging: Floats, *, 
         late = _late(before, awaited, issued, late)
         ready = float(before[exchange.starts_after + 1]) + late if exchange.starts_after >= 0 else 0.0
         network = max(network, ready) + seconds
-        awaited[exchange.needed_by] = max(awaited.get(exchange.needed_by, 0.0), network)
+        heappush(awaited, (exchange.needed_by, network))
     late = _late(before, awaited, len(computing) - 1, late)
     return max(float(before[-1]) + late, network)
 
 
-def _late(before: Floats, awaited: dict[int, float], position: int, late: float) -> float:
-    """Return by how much computing is late after a position, having waited for all that positions up to it need."""
-    for needed_by in sorted(place for place in awaited if place <= position):
-        late = max(late, awaited.pop(needed_by) - float(before[needed_by]))
+def _late(before: Floats, awaited: list[tuple[int, float]], position: int, late: float) -> float:
+    """Return by how much computing is late after a position, having waited for all that positions up to it need.
+
+    ``awaited`` is a heap of positions and of the seconds at which an exchange that they need has ended.
+    """
+    while awaited and awaited[0][0] <= position:
+        needed_by, ended = heappop(awaited)
+        late = max(late, ended - float(before[needed_by]))
     return late

@@ -122,7 +122,16 @@ class _Builder:
 
     def _append(self, task: Task, *after: int) -> int:
         before = (self._last[task.resource],) if task.resource in self._last else ()
-        self.tasks.append(replace(task, after=tuple(dict.fromkeys(before + after))))
+        self.tasks.append(
+            Task(
+                name=task.name,
+                resource=task.resource,
+                category=task.category,
+                duration=task.duration,
+                after=tuple(dict.fromkeys(before + after)),
+                details=task.details,
+            )
+        )
         self._last[task.resource] = len(self.tasks) - 1
         return len(self.tasks) - 1
 

@@ -26,6 +26,9 @@ from lightloom.parallelism.placement.starts import (
     valid_starts,
 )
 
+_ROUNDING = 1 - 1e-9
+"""Sums of memory in another order."""
+
 
 def place(
     balanced: BalancedGraph,
@@ -65,6 +68,8 @@ def place(
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
     problem = problem_of(balanced, devices, reach, memory, link)
+    if balanced.memory.sum() * _ROUNDING > devices * problem.rows.capacity:
+        raise _too_large(problem)
     starts = list(valid_starts(problem, repair)) or list(last_resort(problem))
     if not starts:
         raise _too_large(problem)

@@ -19,7 +19,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_OWN_LINKS
 from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.splits import SPLITS, Split, split_size
+from lightloom.parallelism.placement.partition import reads_everything
+from lightloom.parallelism.placement.splits import SPLITS, split_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.pricing.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
@@ -214,7 +215,7 @@ class PartTable:
         for row, (operator, ways) in enumerate(zip(graph.operators, splits, strict=True)):
             for column, split in enumerate(ways):
                 self._sizes[row, column] = split_size(operator, split)
-                self._exchanges[row, column] = _reads_everything(split)
+                self._exchanges[row, column] = reads_everything(split)
                 self._by_sample[row, column] = split.dimension == "sample" and self._sizes[row, column] > 0
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
@@ -242,10 +243,6 @@ class PartTable:
         smallest = np.where(chosen, sizes // np.maximum(ways, 1) / np.maximum(sizes, 1), 1.0)
         share = np.where(most > 1, smallest.min(axis=2, initial=1.0), 1.0)
         return np.where(self.placed, most, 0), share
-
-
-def _reads_everything(split: Split) -> bool:
-    return split.partial or "whole" in split.inputs or "group" in split.inputs
 
 
 def _power_of_two(counts: Ints) -> Ints:

@@ -14,12 +14,14 @@ from typing import TypeVar
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement
-from lightloom.parallelism.placement.partition import PartitionRules, partition
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import Partitions
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memory
 from lightloom.parallelism.placement.starts import EFFORT
@@ -32,9 +34,12 @@ from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 from lightloom.workloads.graph import ComputeGraph
 
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _KEPT = 16
 """Plans kept for the rows that may ask for them again."""
+_KEPT_PARTITIONS = 4
+"""Graphs whose partitions are kept."""
 
 
 class PlacedPlans:
@@ -46,27 +51,36 @@ class PlacedPlans:
     def __init__(self, job: Job, compressions: Mapping[float, Compression] | None = None) -> None:
         self._job = job
         self._compressions = compressions or {}
-        self._plans: OrderedDict[PlacedChoice, HybridPlan] = OrderedDict()
-        self._circuits: OrderedDict[PlacedChoice, GroupCircuits] = OrderedDict()
         self._graphs: dict[int, ComputeGraph] = {}
         """Graphs of a rank by its samples."""
+        self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
+        """By groups, samples of a micro-batch, and recomputation."""
+        self._balanced: OrderedDict[PlacedChoice, BalancedGraph] = OrderedDict()
+        self._plans: OrderedDict[BalancedGraph, HybridPlan | str] = OrderedDict()
+        """The plan of each partition, or why it has none."""
+        self._circuits: OrderedDict[HybridPlan, GroupCircuits] = OrderedDict()
         self.partitions = 0
         """Made so far."""
         self.placements = 0
         """Made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
-        """Placed without the search around the best start."""
-        key = choice._replace(ratio=1.0)
-        if key not in self._plans:
-            _keep(self._plans, key, self.placed(choice, effort=0))
-        return self._plans[key]
+        """Placed without the search around the best start; choices that cut all operators alike share one plan."""
+        balanced = self._partition(choice)
+        if balanced not in self._plans:
+            self.partitions += 1
+            try:
+                _keep(self._plans, balanced, self._placed(balanced, choice, effort=0))
+            except UnsupportedError as error:
+                _keep(self._plans, balanced, str(error))
+        plan = self._plans[balanced]
+        if isinstance(plan, str):
+            raise UnsupportedError(plan)
+        return plan
 
-    def placed(self, choice: PlacedChoice, effort: int = EFFORT) -> HybridPlan:
+    def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Placed anew, with so much search around the best start."""
         fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)
-        self.partitions += 1
-        balanced = self._partition(choice)
         rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
         link = Link(bandwidth=rate, latency=fastest.latency)
         self.placements += 1
@@ -87,10 +101,10 @@ class PlacedPlans:
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
         """What is granted to the plan."""
-        key = choice._replace(ratio=1.0)
-        if key not in self._circuits:
-            _keep(self._circuits, key, grant(self.plan(choice), self._job.fabric))
-        return self._circuits[key]
+        plan = self.plan(choice)
+        if plan not in self._circuits:
+            _keep(self._circuits, plan, grant(plan, self._job.fabric))
+        return self._circuits[plan]
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
         """One step."""
@@ -98,7 +112,7 @@ class PlacedPlans:
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
         """One step of the plan that all effort places."""
-        plan = self.placed(choice)
+        plan = self._placed(self._partition(choice), choice, EFFORT)
         return self._step(plan, grant(plan, self._job.fabric), choice)
 
     def _step(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
@@ -125,18 +139,28 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
-        repeated = one * RECOMPUTATIONS.index(choice.recomputation)
-        durations = np.concatenate(job.kernel_times(choice.samples * one, repeated)).T
-        rules = PartitionRules(
-            most_exchanging=choice.most_exchanging,
-            state_bytes=state_bytes(settings),
-            shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
-            gradient_bytes=settings.gradient_bytes,
-        )
-        graph = self._graph(choice)
-        graph = graph if choice.recomputation == "none" else kept_graph(graph)
-        return partition(graph, durations, choice.k, choice.quantum, rules)
+        key = choice._replace(ratio=1.0)
+        if key not in self._balanced:
+            cut = self._partitions_of(choice)(choice.k, choice.quantum, choice.most_exchanging)
+            _keep(self._balanced, key, cut)
+        return self._balanced[key]
+
+    def _partitions_of(self, choice: PlacedChoice) -> Partitions:
+        """Partitions of the graph of a group's micro-batch, whose memory follows the number of groups."""
+        key = choice.l, choice.samples, choice.recomputation
+        if key not in self._partitions:
+            job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
+            repeated = one * RECOMPUTATIONS.index(choice.recomputation)
+            durations = np.concatenate(job.kernel_times(choice.samples * one, repeated)).T
+            rules = PartitionRules(
+                state_bytes=state_bytes(settings),
+                shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
+                gradient_bytes=settings.gradient_bytes,
+            )
+            graph = self._graph(choice)
+            graph = graph if choice.recomputation == "none" else kept_graph(graph)
+            _keep(self._partitions, key, Partitions(graph, durations, rules), _KEPT_PARTITIONS)
+        return self._partitions[key]
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
         """The graph with passes stretched evenly on each device until its host has launched every part that it has."""
@@ -171,7 +195,7 @@ def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
     return ROUNDING * (choice.micro_batches - 1) * busiest
 
 
-def _keep(kept: OrderedDict[PlacedChoice, _Value], key: PlacedChoice, value: _Value) -> None:
+def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = _KEPT) -> None:
     kept[key] = value
-    if len(kept) > _KEPT:
+    if len(kept) > most:
         kept.popitem(last=False)

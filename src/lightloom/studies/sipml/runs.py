@@ -23,7 +23,8 @@ from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.placement.partition import PartitionRules, Partitions
+from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.partition import Partitions
 from lightloom.parallelism.placement.place import place
 from lightloom.simulation.placed_step import PlacedStep, simulate_best
 from lightloom.studies.sipml.comparison import NAME, Comparison, result_key, rival_key
