@@ -8,9 +8,14 @@ from lightloom.workloads.torch.zoo.gpt2 import GPT2
 from lightloom.workloads.torch.zoo.llama import llama
 
 
+def gpt2_padded() -> nn.Module:
+    """Return GPT-2 of 355 million parameters with a vocabulary of 50,304, a multiple of 64."""
+    return GPT2(layers=24, hidden=1024, heads=16, vocabulary=50_304)
+
+
 def gpt_1b() -> nn.Module:
-    """Return GPT-3 XL's shape with GPT-2's vocabulary: 24 layers of 2,048 (Brown et al., 2020, Table 2.1)."""
-    return GPT2(layers=24, hidden=2048, heads=16, context=2048)
+    """Return GPT-3 XL's shape with GPT-2's vocabulary, padded: 24 layers of 2,048 (Brown et al., 2020, Table 2.1)."""
+    return GPT2(layers=24, hidden=2048, heads=16, vocabulary=50_304, context=2048)
 
 
 def llama_1b() -> nn.Module:

@@ -1,9 +1,9 @@
 """Training steps on one GPU, timed: ``python -m benchmarks.gpu.steps --json FILE``.
 
-Mixed precision as PyTorch documents it (parameters in float32, arithmetic in bfloat16 under autocast), AdamW in one
-kernel, cross entropy, random data that is already on the device; images in the memory format that PyTorch recommends
-(channels last). Seconds of forward, backward and update are medians by CUDA events. Without a GPU the command says
-so and ends with status 2.
+Mixed precision as PyTorch documents it (parameters in float32, arithmetic in bfloat16 under autocast), or everything
+in bfloat16; AdamW in one kernel, cross entropy, random data that is already on the device; images in the memory format
+that PyTorch recommends (channels last). Seconds of forward, backward and update are medians by CUDA events. Without a
+GPU the command says so and ends with status 2.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import json
 import statistics
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from benchmarks.gpu import models
 from benchmarks.gpu.machine import described, require_gpu
 from benchmarks.support.measure import exit_clearly
 from lightloom.core.files import check_writable, write_atomically
@@ -33,27 +34,22 @@ class Case(NamedTuple):
     """One measured step."""
 
     model: str
-    """A name of the zoo, or ``benchmarks.gpu.models:factory``."""
+    """A name of the zoo, or a factory of ``benchmarks.gpu.models``."""
     batch: int
+    numbers: Literal["autocast", "bfloat16"] = "autocast"
+    """Parameters in float32 with arithmetic in bfloat16, or both in bfloat16."""
     compiled: bool = False
+    """Whether ``torch.compile`` makes the kernels of the passes."""
 
 
-OWN = "benchmarks.gpu.models:"
-CASES = [Case("gpt2-355m", batch) for batch in (1, 2, 4, 8, 16)]
-CASES += [Case(f"{OWN}gpt_1b", batch) for batch in (1, 2, 4)]
-CASES += [Case(f"{OWN}llama_1b", batch) for batch in (1, 2, 4)]
-CASES += [Case(f"{OWN}llama_3b", batch) for batch in (1, 2)]
-CASES += [Case("optinc-llama", batch) for batch in (8, 32, 128)]
-CASES += [Case("transformer-big", batch) for batch in (16, 64, 256)]
-CASES += [Case("resnet50", batch) for batch in (32, 128, 256)]
-CASES += [
-    Case("resnet152", 64),
-    Case("vgg16", 64),
-    Case("densenet121", 64),
-    Case("inception-v3", 64),
-    Case("alexnet", 256),
-]
-COMPILED = [Case("gpt2-355m", 8, True), Case(f"{OWN}llama_1b", 2, True), Case("resnet50", 128, True)]
+LANGUAGE = {"gpt2-355m": (1, 2, 4, 8, 16), "gpt2_padded": (8, 16), "gpt_1b": (1, 2, 4), "llama_1b": (1, 2, 4)}
+LANGUAGE |= {"llama_3b": (1, 2), "optinc-llama": (8, 32, 128), "transformer-big": (16, 64, 256)}
+IMAGES = {"resnet50": (32, 128, 256), "resnet152": (64,), "vgg16": (64,), "densenet121": (64,), "inception-v3": (64,)}
+IMAGES |= {"alexnet": (256,)}
+LARGE = (("gpt2-355m", 16), ("gpt2_padded", 16), ("gpt_1b", 4), ("llama_1b", 4), ("llama_3b", 2), ("resnet50", 256))
+CASES = [Case(model, batch) for model, batches in (LANGUAGE | IMAGES).items() for batch in batches]
+CASES += [Case(model, batch, "bfloat16") for model, batches in (LANGUAGE | IMAGES).items() for batch in batches[-2:]]
+COMPILED = [Case(model, batch, "bfloat16", True) for model, batch in LARGE]
 
 
 def built(name: str) -> nn.Module:
@@ -62,7 +58,7 @@ def built(name: str) -> nn.Module:
 
     torch.manual_seed(1)
     entry = ZOO.get(name)
-    module: nn.Module = resolve(entry.path)(**entry.arguments) if entry else resolve(name)()
+    module: nn.Module = resolve(entry.path)(**entry.arguments) if entry else getattr(models, name)()
     return module
 
 
@@ -78,16 +74,18 @@ def measured(case: Case) -> dict[str, object]:
     inputs = tuple(_random(value, model) for value in inputs)
     if inputs[0].ndim == 4:
         model = model.to(memory_format=torch.channels_last)
+    if case.numbers == "bfloat16":
+        model = model.to(torch.bfloat16)
+        inputs = tuple(value.to(torch.bfloat16) if value.is_floating_point() else value for value in inputs)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     called = torch.compile(model) if case.compiled else model
     torch.cuda.reset_peak_memory_stats()
-    seconds = [_step(called, optimizer, inputs) for _ in range(WARM_UP + STEPS)][WARM_UP:]
+    autocast = case.numbers == "autocast"
+    seconds = [_step(called, optimizer, inputs, autocast) for _ in range(WARM_UP + STEPS)][WARM_UP:]
     forward, backward, update, whole = (statistics.median(column) for column in zip(*seconds, strict=True))
     return {
-        "model": case.model.removeprefix(OWN),
-        "batch": case.batch,
-        "compiled": case.compiled,
+        **case._asdict(),
         "parameters": parameters,
         "forward_s": forward,
         "backward_s": backward,
@@ -107,14 +105,14 @@ def _random(value: Tensor, model: nn.Module) -> Tensor:
     return torch.randint_like(value, max(tables))
 
 
-def _step(model: Any, optimizer: Any, inputs: tuple[Tensor, ...]) -> tuple[float, ...]:
+def _step(model: Any, optimizer: Any, inputs: tuple[Tensor, ...], autocast: bool = True) -> tuple[float, ...]:
     """Run one step; return the milliseconds of its passes and of the whole, as seconds."""
     import torch
 
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     marks[0].record()
-    with torch.autocast("cuda", torch.bfloat16):
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
         outputs = model(*inputs)
         loss = sum(_loss(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,)))
     marks[1].record()
@@ -131,7 +129,7 @@ def _step(model: Any, optimizer: Any, inputs: tuple[Tensor, ...]) -> tuple[float
 def _loss(logits: Tensor) -> Tensor:
     import torch
 
-    flat = logits.flatten(0, -2)
+    flat = logits.flatten(0, -2).float()
     targets = torch.zeros(len(flat), dtype=torch.long)
     return torch.nn.functional.cross_entropy(flat, targets)
 
@@ -175,7 +173,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             rows.append(measured(case))
         except torch.cuda.OutOfMemoryError:
-            rows.append({"model": case.model.removeprefix(OWN), "batch": case.batch, "refused": "out of memory"})
+            rows.append({**case._asdict(), "refused": "out of memory"})
         print(json.dumps(rows[-1]), flush=True)
         write_atomically(asked.json, json.dumps({**described(), "rows": rows}, indent=1) + "\n")
         gc.collect()

@@ -102,8 +102,8 @@ class Llama(nn.Module):
         width = self.config.hidden // self.config.heads
         frequencies = self.config.rotary_base ** (-torch.arange(0, width, 2) / width)
         angles = torch.arange(tokens.shape[1])[:, None] * frequencies
-        cos, sin = angles.cos(), angles.sin()
         x = self.tokens(tokens)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)
         y: Tensor = self.head(self.norm(x))
