@@ -27,9 +27,9 @@ from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_v
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Count, JoulesPerBit, Ranks, Seconds, Watts
 from lightloom.fabrics import derived
-from lightloom.fabrics.capabilities import Capabilities
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.shares import Shares
 from lightloom.fabrics.transport import Library, LibraryWays
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
@@ -47,7 +47,7 @@ class Cut:
     """Sets of as many ranks, with the same limit, into which all ranks fall; 1 where they do not so."""
 
 
-class Fabric(Capabilities):
+class Fabric(Shares):
     """Common fields and the geometry that the verifier, the cost models and the bounds ask for."""
 
     ranks: Ranks
@@ -159,6 +159,11 @@ class Fabric(Capabilities):
         if self.exclusive or self.in_network_reduction or self.ranks % (ranks * stride):
             return None
         return self if ranks == self.ranks else GroupFabric.of(self, ranks, stride)
+
+    def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
+        """A group as a fabric of the channels that reach it, of so many that all groups of its axis hold; None where
+        the fabric has no such groups."""
+        return None
 
     def siblings(self) -> tuple[Fabric, Ints]:
         """The fabric whose links this one uses, and the ranks there of this group and its siblings: [group, rank]."""

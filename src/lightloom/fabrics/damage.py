@@ -234,6 +234,17 @@ class DamagedWdmRing(WavelengthRing):
     def total_receive_bandwidth(self) -> float:
         return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 
+    def blocks(self) -> list[tuple[int, float, str]]:
+        """None: blocks differ with where they lie."""
+        return []
+
+    def share_unit(self, ranks: int, stride: int) -> int:
+        """Nothing: which channels are left differs from link to link."""
+        return 0
+
+    def shift_unit(self, stride: int) -> int:
+        return 0
+
     def group(self, ranks: int, stride: int = 1) -> None:
         """Groups differ with where they lie."""
 

@@ -13,8 +13,21 @@ from pydantic import Field
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.fabrics import derived
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric
 from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
+
+_COMMON = (
+    "wavelength_bandwidth",
+    "reconfiguration_time",
+    "conversion_time",
+    "guard_time",
+    "multicast_taps",
+    "energy_per_bit",
+    "power_per_rank",
+)
+"""Fields that the part of a ring has from it."""
 
 
 class RingGeometry(Fabric):
@@ -60,6 +73,11 @@ class RingGeometry(Fabric):
     def cuts(self) -> list[Cut]:
         half = Cut("the links into one half of the ring", self.ranks // 2, 2 * float(self.link_bandwidth()[0]))
         return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
+
+    def blocks(self) -> list[tuple[int, float, str]]:
+        sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
+        capacity = 2 * float(self.link_bandwidth()[0])
+        return [(size, capacity, f"the links into {size} neighbours") for size in sizes]
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self._receive_bandwidth()
@@ -135,6 +153,76 @@ class WavelengthRing(RingGeometry):
         """Groups that interleave have as many rings as their ranks lie apart."""
         return stride
 
+    @property
+    def closes(self) -> bool:
+        """Whether the links after the last rank lead to the first one, and belong to this ring alone."""
+        return True
+
+    def share_unit(self, ranks: int, stride: int) -> int:
+        """A wavelength for each of the groups that interleave; two where these do not reach around the ring, since
+        what would pass its end goes back, on wavelengths of its own."""
+        return stride * (1 if self._closes(ranks, stride) else 2)
+
+    def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
+        """A ring of the wavelengths that one group has; one that light closes the long way back, where it must."""
+        wavelengths = channels // self.share_unit(ranks, stride)
+        closes = self._closes(ranks, stride)
+        reach = self.reach
+        if wavelengths < 1 or (reach is not None and reach < (stride if closes else (ranks - 1) * stride)):
+            return None
+        common = {name: getattr(self, name) for name in _COMMON}
+        if not closes:
+            # Light does not go both ways at once.
+            common["multicast_taps"] = 1
+        return RingGroup(
+            ranks=ranks,
+            wavelengths=wavelengths,
+            hop_latency=self.hop_latency * stride,
+            lightpath_reach=None if reach is None else reach // stride,
+            held=channels // stride,
+            reaches_around=closes,
+            **common,
+        )
+
+    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+        """What would pass the end of a group that does not reach around goes the other way, on the upper half of the
+        group's wavelengths: of those that pass it at once no two have the same one."""
+        members = derived.group_members(self.ranks, axis.ranks, axis.stride)
+        held = axis.channels // axis.stride
+        channel = axis.first + group % axis.stride * held + local.channel
+        ends, route = (members[group, local.source], members[group, local.destination]), local.route
+        if not self._closes(axis.ranks, axis.stride):
+            passes = (local.destination > local.source) != (np.asarray(route) == CLOCKWISE)
+            route = np.where(passes, 1 - np.asarray(route), route)
+            channel = channel + np.where(passes, axis.channels // self.share_unit(axis.ranks, axis.stride), 0)
+        return Lightpaths(*ends, route, channel)
+
+    def shift_unit(self, stride: int) -> int:
+        """One wavelength: on each way around, one direction of the sends."""
+        return 1 if self.closes else 2
+
+    def shift(self, stride: int, channels: int) -> Shift:
+        """Circuits that overlap need wavelengths of their own: with few, many short hops."""
+        each = channels // self.shift_unit(stride)
+        hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == 0)
+        hops, width = (stride if self.closes else max(stride, self.ranks - stride)) // hop, each // hop
+        rate = width * self.wavelength_bandwidth / hops
+        return Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
+
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        shift, rank = self.shift(stride, channels), np.arange(self.ranks)
+        slot = first + rank % shift.hop * shift.width
+        onward = (rank + shift.hop) % self.ranks
+        passes = np.zeros(self.ranks, np.bool_) if self.closes else onward < rank
+        back = channels // self.shift_unit(stride)
+        forward = Lightpaths(rank, onward, np.where(passes, COUNTERCLOCKWISE, CLOCKWISE), slot + passes * back)
+        backward = Lightpaths(onward, rank, 1 - forward.route, forward.channel)
+        return Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
+
+    def _closes(self, ranks: int, stride: int) -> bool:
+        """Whether groups of so many ranks at a stride reach around the whole ring."""
+        return self.closes and ranks * stride == self.ranks
+
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.channels * self.wavelength_bandwidth)
 
@@ -149,6 +237,37 @@ class WdmRing(WavelengthRing):
     kind: Literal["wdm-ring"] = "wdm-ring"
 
     models_failures: ClassVar[bool] = True
+
+
+class RingGroup(WavelengthRing):
+    """The wavelengths that one group of a ring's ranks has, as a ring.
+
+    Lightpaths pass ``hop_latency`` from rank to rank of the group. Where the group does not reach around the ring,
+    those that pass its end really go back the long way (:meth:`WavelengthRing.embedded`), and take as long.
+    """
+
+    kind: Literal["ring-group"] = "ring-group"
+    held: Count = 1
+    """Wavelengths of every link that the group holds, those on which light goes back included."""
+    reaches_around: bool = True
+    """Whether the links between the last rank and the first lead on around the whole ring."""
+
+    @property
+    def closes(self) -> bool:
+        return self.reaches_around
+
+    @property
+    def shared_channels(self) -> int:
+        return self.held
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        if self.closes:
+            return super().latency(source, destination, route)
+        apart: Floats = np.abs(np.asarray(destination) - source).astype(np.float64)
+        return self.hop_latency * apart
+
+    def diameter_latency(self) -> float:
+        return super().diameter_latency() if self.closes else self.hop_latency * (self.ranks - 1)
 
 
 class Ring(RingGeometry):

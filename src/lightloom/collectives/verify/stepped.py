@@ -45,6 +45,22 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.folding is not None:
         verify_folded(schedule, fabric)
         return
+    step, rows, reach = _check_light(schedule, fabric)
+    _replay(schedule, fabric, step, rows, reach)
+
+
+def verify_light(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that the lightpaths of a schedule of steps are legal on this fabric, whatever they carry.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    checks.ranges(schedule, fabric)
+    _check_light(schedule, fabric)
+
+
+def _check_light(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
+    """Check the lightpaths; returns positions of the rows' steps, rows in their order, and what ends before what."""
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     rows = _in_step_order(schedule, fabric, step)
@@ -53,7 +69,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
         checks.light(schedule, fabric)
         _check_channels(schedule, fabric, step, rows, reach)
         checks.transceivers(schedule, fabric, step, reach)
-    _replay(schedule, fabric, step, rows, reach)
+    return step, rows, reach
 
 
 def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:

@@ -1,0 +1,159 @@
+"""Joint schedules: what the groups of several axes do at once on circuits that all stand at the same time.
+
+    axis        groups                       channels        steps
+    tensor      0 1 2 3 | 4 5 6 7            0 ... 3         one after the other within the axis
+    data        0 4 | 1 5 | 2 6 | 3 7        4 ... 6         likewise; nothing orders them and those of tensor groups
+    pipeline    every rank to the next stage 7               circuits that stand
+
+A part says what one group of an axis does; its siblings do the same on the same channels. Nothing orders the steps of
+different parts, so that whatever two of them use at any time must differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.core.arrays import Ints
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.derived import group_members
+from lightloom.fabrics.shares import AxisShare, Lightpaths
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """One collective in all groups of an axis."""
+
+    name: str
+    axis: AxisShare
+    schedule: Schedule
+    """Of one group, on the fabric of :meth:`local`."""
+
+    def local(self, fabric: Fabric) -> Fabric:
+        """The fabric of one group.
+
+        Raises:
+            ValueError: the fabric has no such groups.
+        """
+        ranks, stride, _, channels = self.axis
+        part = fabric.share(ranks, stride, channels)
+        if part is None:
+            raise ValueError(f"{self.name}: no groups of {ranks} ranks that lie {stride} apart on {channels} channels")
+        return part
+
+    def members(self, fabric: Fabric) -> Ints:
+        """Ranks of every group: [group, rank]."""
+        return group_members(fabric.ranks, self.axis.ranks, self.axis.stride)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftPart:
+    """Every rank sends to the one a stride further on, and to the one as far before, over circuits that stand."""
+
+    name: str
+    stride: int
+    first: int
+    """First channel."""
+    channels: int
+    nbytes: float
+    """Bytes that every rank sends each way."""
+
+
+Part = GroupPart | ShiftPart
+
+
+class PartRows(NamedTuple):
+    """Lightpaths of a part in the whole fabric; arrays of shape [lightpath]."""
+
+    step: Ints
+    lightpaths: Lightpaths
+    width: Ints
+    """Channels of the lightpath."""
+    number: Ints
+    """Which lightpath of the part: rows of one multicast share it."""
+    steps: int
+
+
+def part_rows(part: Part, fabric: Fabric) -> PartRows:
+    """The lightpaths of all groups of a part, one row for every rank that a lightpath reaches."""
+    if isinstance(part, ShiftPart):
+        circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
+        rows = len(circuits.source)
+        return PartRows(np.zeros(rows, np.int64), circuits, np.full(rows, channels), np.arange(rows), 1)
+    local = part.local(fabric)
+    schedule = lightpath_rows(part.schedule, local)
+    groups, places = len(part.members(fabric)), np.arange(len(schedule))
+    group, row = np.repeat(np.arange(groups), len(places)), np.tile(places, groups)
+    channel = schedule.fibre.astype(np.int64) * local.fibre_channels + schedule.first_wavelength
+    source, destination, route = schedule.ends(row)
+    lightpaths = fabric.embedded(part.axis, group, Lightpaths(source, destination, route, channel[row]))
+    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    number, step, width = (
+        column[row].astype(np.int64) for column in (schedule.lightpath, schedule.step, schedule.wavelength_count)
+    )
+    return PartRows(step, lightpaths, width, number + group * paths, schedule.steps)
+
+
+def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """One row for every rank that a lightpath reaches, of every lightpath; the circuits of a queued schedule, all in
+    one step."""
+    if schedule.queued:
+        return schedule.standing(fabric.fibre_channels)
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    reached = schedule.lightpath.astype(np.int64) * (schedule.collective.ranks + 1) + schedule.destination
+    first = np.unique(reached, return_index=True)[1]
+    columns = {name: column[first] for name, column in schedule.columns().items()}
+    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1].astype(np.int32)
+    return schedule.with_columns(columns)
+
+
+def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
+    """The lightpaths of all parts as one schedule, whose steps follow each other within a part only; and the first row
+    of each part.
+
+    What the lightpaths carry is left out: the schedules of the parts say it.
+    """
+    begins: list[int] = []
+    columns: dict[str, list[Ints]] = {name: [] for name in _COLUMNS}
+    dependencies: list[tuple[int, int]] = []
+    steps = paths = count = 0
+    for part in parts:
+        begins.append(count)
+        rows = part_rows(part, fabric)
+        source, destination, route, channel = rows.lightpaths
+        fibre, wavelength = np.divmod(channel, fabric.fibre_channels)
+        values = (steps + rows.step, paths + rows.number, source, destination, route, fibre, wavelength, rows.width)
+        for name, value in zip(_COLUMNS, values, strict=True):
+            columns[name].append(value)
+        dependencies += [(step + 1, step) for step in range(steps, steps + rows.steps - 1)]
+        steps, paths = steps + rows.steps, paths + int(rows.number.max(initial=-1)) + 1
+        count += len(rows.step)
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
+    schedule = Schedule(
+        algorithm="joint",
+        collective=Collective("all-gather", fabric.ranks, 0.0),
+        chunks=fabric.ranks,
+        steps=steps,
+        **joined,
+        chunk=np.zeros(count, np.int32),
+        reduces=np.zeros(count, np.bool_),
+        dependencies=np.array(dependencies, np.int64).reshape(-1, 2),
+    )
+    return schedule, begins
+
+
+_COLUMNS = (
+    "step",
+    "lightpath",
+    "source",
+    "destination",
+    "route",
+    "fibre",
+    "first_wavelength",
+    "wavelength_count",
+)

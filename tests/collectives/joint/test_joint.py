@@ -1,0 +1,117 @@
+"""Joint schedules of all groups of tensor, data and pipeline parallelism: legal together, not below their bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.joint.bound import demands_of, joint_bound
+from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.verify.joint import verify_joint
+from lightloom.core.errors import VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.shares import AxisShare
+from lightloom.fabrics.wdm_ring import WdmRing
+
+ALGORITHMS = ("ring-two-way-striped", "ring", "recursive-doubling-striped", "one-stage-striped")
+
+
+def fabric_of(kind: str, ranks: int, channels: int) -> Fabric:
+    """A small fabric, with some latency."""
+    if kind == "switch":
+        return CircuitSwitch(ranks=ranks, degree=channels, hop_latency=1e-7)
+    return WdmRing(ranks=ranks, wavelengths=channels, hop_latency=1e-7)
+
+
+def seconds(part: Part, fabric: Fabric) -> float:
+    """Seconds of a part, its circuits in place."""
+    if isinstance(part, GroupPart):
+        return cost(part.schedule, part.local(fabric)).repeated_time
+    shift = fabric.shift(part.stride, part.channels)
+    return part.nbytes / shift.rate + shift.latency
+
+
+def parts_of(fabric: Fabric, tp: int, dp: int, pp: int, algorithm: str, kind: Kind = "all-reduce") -> list[Part]:
+    """All groups of tensor, data and pipeline parallelism, each axis with a share of the channels that it can use."""
+    axes = [(name, size, stride) for name, size, stride in (("tensor", tp, 1), ("data", dp, tp)) if size > 1]
+    parts: list[Part] = []
+    first = 0
+    for name, size, stride in axes:
+        channels = 2 * fabric.share_unit(size, stride)
+        local = fabric.share(size, stride, channels)
+        assert local is not None
+        carrier = find(algorithm)
+        if carrier.refusal(kind, local):
+            carrier = find("one-stage" if kind == "all-to-all" else "ring")
+        schedule = build(carrier, Collective(kind, size, 1e6), local)
+        parts.append(GroupPart(name, AxisShare(size, stride, first, channels), schedule))
+        first += channels
+    if pp > 1:
+        channels = 2 * fabric.shift_unit(tp * dp)
+        parts.append(ShiftPart("pipeline", tp * dp, first, channels, 1e6))
+    return parts
+
+
+@pytest.mark.parametrize("kind", ["switch", "ring"])
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from([1, 2, 3, 4]),
+    st.sampled_from([1, 2, 3, 5]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(ALGORITHMS),
+    st.sampled_from(["all-reduce", "all-gather", "all-to-all"]),
+)
+def test_all_groups_run_at_once(kind: str, tp: int, dp: int, pp: int, algorithm: str, collective: Kind) -> None:
+    if tp * dp * pp < 2:
+        return
+    fabric = fabric_of(kind, tp * dp * pp, 32)
+    parts = parts_of(fabric, tp, dp, pp, algorithm, collective)
+    assert len(verify_joint(parts, fabric)) > 0
+    bound = joint_bound(demands_of(parts, fabric), fabric)
+    assert max(seconds(part, fabric) for part in parts) >= bound.time * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["switch", "ring"])
+def test_axes_that_each_take_all_channels_would_beat_the_bound(kind: str) -> None:
+    """What circuits were priced at before: tensor and data groups with all channels each."""
+    fabric = fabric_of(kind, 16, 16)
+    times = []
+    parts: list[Part] = []
+    for name, stride in (("tensor", 1), ("data", 4)):
+        local = fabric.share(4, stride, 16)
+        assert local is not None
+        schedule = build(find("ring-two-way-striped"), Collective("all-reduce", 4, 1e9), local)
+        parts.append(GroupPart(name, AxisShare(4, stride, 0, 16), schedule))
+        times.append(cost(schedule, local).repeated_time)
+    assert max(times) < joint_bound(demands_of(parts, fabric), fabric).time
+    with pytest.raises(VerificationError, match="share wavelength"):
+        verify_joint(parts, fabric)
+
+
+@pytest.mark.parametrize("kind", ["switch", "ring"])
+def test_axes_that_hold_the_same_channels_are_refused(kind: str) -> None:
+    fabric = fabric_of(kind, 16, 32)
+    tensor, data, *_ = parts_of(fabric, 4, 4, 1, "ring-two-way-striped")
+    assert isinstance(data, GroupPart)
+    with pytest.raises(VerificationError, match="share wavelength"):
+        verify_joint([tensor, replace(data, axis=data.axis._replace(first=0))], fabric)
+
+
+def test_lightpaths_between_other_ranks_are_refused() -> None:
+    fabric = fabric_of("switch", 8, 4)
+    (part,) = parts_of(fabric, 4, 1, 2, "ring")[:1]
+    assert isinstance(part, GroupPart)
+
+    class Wrong(CircuitSwitch):
+        def embedded(self, axis, group, local):  # type: ignore[no-untyped-def]
+            return super().embedded(axis, group[::-1], local)
+
+    with pytest.raises(VerificationError, match="is not the rank that its group has"):
+        verify_joint([part], Wrong(ranks=8, degree=4))
