@@ -38,6 +38,17 @@ LAYERS = (
 )
 LAYERS += ((32000, 4096), (12288, 12288))
 """Outputs and inputs of linear layers: GPT-2 of 355 million parameters, Llama-2 7B, and one of GPT-3's."""
+UNEVEN = (
+    (50258, 1024),
+    (50260, 1024),
+    (50264, 1024),
+    (50304, 1024),
+    (4097, 4096),
+    (4096, 4097),
+    (1000, 2048),
+    (1001, 2048),
+)
+"""Rows of matrices that begin at every 4, 8, 16 and 128 bytes, and others that are not multiples of 16 bytes."""
 HEADS = ((8, 16, 1024, 64), (4, 32, 2048, 64), (2, 32, 2048, 128), (1, 32, 4096, 128), (1, 32, 8192, 128))
 """Samples, heads, tokens and size of a head."""
 ELEMENTS = (4 * 1024 * 1024, 32 * 1024 * 1024, 128 * 1024 * 1024)
@@ -55,7 +66,7 @@ def products() -> Iterator[dict[str, object]]:
     """Yield products of linear layers, [m, k] by [k, n]: forward, gradient of the input, gradient of the weights."""
     import torch
 
-    for m, (n, k) in product(TOKENS, LAYERS):
+    for m, (n, k) in [*product(TOKENS, LAYERS), *product(TOKENS[-2:], UNEVEN)]:
         x, weight, gradient = (
             torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (n, k), (m, n))
         )
@@ -73,18 +84,20 @@ def attention() -> Iterator[dict[str, object]]:
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    for (samples, heads, tokens, size), causal, dropout in product(HEADS, (True, False), (0.0, 0.1)):
+    backends = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION)
+    for backend, (samples, heads, tokens, size), causal, dropout in product(backends, HEADS, (True, False), (0.0, 0.1)):
         q, k, v = (
             torch.randn(samples, heads, tokens, size, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             for _ in range(3)
         )
         forward = partial(F.scaled_dot_product_attention, q, k, v, dropout_p=dropout, is_causal=causal)
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel(backend):
             output = forward()
             backward = partial(torch.autograd.grad, output, (q, k, v), torch.randn_like(output), retain_graph=True)
             for step_pass, work in (("forward", forward), ("backward", backward)):
                 yield {
                     "kernel": "flash",
+                    "backend": backend.name.lower(),
                     "pass": step_pass,
                     "products": samples * heads,
                     "tokens": tokens,

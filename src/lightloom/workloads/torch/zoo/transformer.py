@@ -86,8 +86,9 @@ class Transformer(nn.Module):
         """Token vectors plus sine and cosine of the position, (B, T, C)."""
         frequencies = 10000.0 ** (-torch.arange(0, self.hidden, 2) / self.hidden)
         angles = torch.arange(tokens.shape[1])[:, None] * frequencies
-        positions = torch.cat([angles.sin(), angles.cos()], -1)
-        y: Tensor = self.dropout(self.tokens(tokens) * math.sqrt(self.hidden) + positions)
+        vectors = self.tokens(tokens)
+        positions = torch.cat([angles.sin(), angles.cos()], -1).to(vectors.dtype)
+        y: Tensor = self.dropout(vectors * math.sqrt(self.hidden) + positions)
         return y
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor, Tensor]:
