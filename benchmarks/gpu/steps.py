@@ -160,7 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure, print a row each, write JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.steps", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, required=True, help="write the measurement here")
-    parser.add_argument("--compiled", action="store_true", help="also the steps that torch.compile makes, some minutes")
+    parser.add_argument("--only", choices=("eager", "compiled"), help="only these; compiled ones take some minutes")
     parser.add_argument("--profile", type=Path, help="write a Kineto trace of GPT-2 here, FILE.json.gz")
     asked = parser.parse_args(arguments)
     check_writable(asked.json)
@@ -169,7 +169,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     torch.set_default_device("cuda")
     rows: list[dict[str, object]] = []
-    for case in CASES + (COMPILED if asked.compiled else []):
+    for case in CASES + COMPILED:
+        if asked.only is not None and case.compiled != (asked.only == "compiled"):
+            continue
         try:
             rows.append(measured(case))
         except torch.cuda.OutOfMemoryError:

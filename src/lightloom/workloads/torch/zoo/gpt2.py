@@ -52,7 +52,7 @@ class GPT2(nn.Module):
         self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        positions = torch.arange(tokens.shape[1])
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.tokens(tokens) + self.positions(positions))
         y: Tensor = self.head(self.norm(self.layers(x)))
         return y

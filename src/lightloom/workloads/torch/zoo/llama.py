@@ -100,8 +100,8 @@ class Llama(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         width = self.config.hidden // self.config.heads
-        frequencies = self.config.rotary_base ** (-torch.arange(0, width, 2) / width)
-        angles = torch.arange(tokens.shape[1])[:, None] * frequencies
+        frequencies = self.config.rotary_base ** (-torch.arange(0, width, 2, device=tokens.device) / width)
+        angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * frequencies
         x = self.tokens(tokens)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:

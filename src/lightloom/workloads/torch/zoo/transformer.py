@@ -84,8 +84,8 @@ class Transformer(nn.Module):
 
     def _embed(self, tokens: Tensor) -> Tensor:
         """Token vectors plus sine and cosine of the position, (B, T, C)."""
-        frequencies = 10000.0 ** (-torch.arange(0, self.hidden, 2) / self.hidden)
-        angles = torch.arange(tokens.shape[1])[:, None] * frequencies
+        frequencies = 10000.0 ** (-torch.arange(0, self.hidden, 2, device=tokens.device) / self.hidden)
+        angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * frequencies
         vectors = self.tokens(tokens)
         positions = torch.cat([angles.sin(), angles.cos()], -1).to(vectors.dtype)
         y: Tensor = self.dropout(vectors * math.sqrt(self.hidden) + positions)
