@@ -27,8 +27,8 @@ from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.plans import Plan
 from lightloom.planner.search.request import KINDS, SearchRequest
@@ -77,7 +77,7 @@ def measure(model: str, cluster: str, ranks: int) -> dict[str, Any]:
 def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     """Simulated steps of random placed rows over their bounds."""
     on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
-    job = Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    job = Job.of(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     batches = [ranks * each for each in SAMPLES_PER_RANK]
     table, plans = PartTable(graph), PlacedPlans(job)
     rows = distinct(job, table, placed_space(on.fabric, batches, DEFAULT_QUANTA)[0])

@@ -13,7 +13,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import memory
 from lightloom.planner.pricing.strategy_step import exact_stage_times
 from lightloom.workloads.graph import ComputeGraph, Operator
-from tests.planner.jobs import HEADS, SEQUENCE, job, transformer
+from tests.planner.jobs import HEADS, SEQUENCE, job, transformer, with_model
 
 
 def written_out() -> ComputeGraph:
@@ -64,7 +64,7 @@ def test_a_stage_repeats_the_forward_passes_of_its_blocks(recomputation: str) ->
     local = local_graph(made.graph, made.settings.model_copy(update={"batch_per_rank": once.samples}))
     repeated = repeated_operators(local, recomputation)
     one = np.ones(1, np.int64)
-    forward = made.operator_times(one * once.samples, 2 * one, 0 * one)[0][0]
+    forward = made.operators.passes(one * once.samples, 2 * one, 0 * one)[0][0]
     assert (again.forward == kept.forward).all()
     assert (again.backward - kept.backward).sum() == pytest.approx(forward[repeated].sum())
     # Two all-reduces a block forward; the embedding's is not repeated.
@@ -91,12 +91,12 @@ def test_recomputing_attention_that_is_written_out_drops_its_insides() -> None:
     graph = written_out()
     operators = [replace(operator, activation_bytes=4000, dimensions={"sample": 1}) for operator in graph.operators]
     sized = replace(graph, operators=tuple(operators))
-    made = replace(made, graph=sized)
+    made = with_model(made, graph=sized)
     alone = Strategy(8, 1, 1, 1, 8, "none", "selective", "x", 1.0)
     held, everything = (memory(made, Strategies.of(alone._replace(recomputation=r)))[0] for r in ("selective", "none"))
     # One block: its insides are there again while it computes.
     assert held == everything
-    columns = made.columns
+    columns = made.model.columns
     assert [made.graph.operators[index].name for index in columns.where("inside_core")] == [
         "scores",
         "scale",
@@ -112,8 +112,8 @@ def test_unfused_attention_keeps_scores_unless_it_is_recomputed() -> None:
         replace(each, dimensions={**each.dimensions, "key_sequence": SEQUENCE}) if each.kind == "attention" else each
         for each in made.graph.operators
     ]
-    made = replace(made, graph=replace(made.graph, operators=tuple(operators)))
-    unfused = replace(made, settings=made.settings.model_copy(update={"attention": "unfused"}))
+    made = with_model(made, graph=replace(made.graph, operators=tuple(operators)))
+    unfused = with_model(made, settings=made.settings.model_copy(update={"attention": "unfused"}))
     row = Strategy(4, 2, 1, 2, 64, "none", "none", "x", 1.0)
     scores = 5 * HEADS * SEQUENCE**2 * row.samples / row.tp
     for recomputation, blocks in (("none", 4), ("selective", 1)):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,8 +13,8 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.price_line import LowerPrice, price_line
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.lower import Price
 from lightloom.workloads.graph import ComputeGraph, Operator
 from tests.simulation.prices import linear
@@ -146,12 +148,17 @@ def job(
     """A job at made-up prices; with a kernel model, so small a model takes as long as the host launches its kernels."""
     on = cluster(ranks)
     chip = on.accelerator if kernels else on.accelerator.flat()
-    return Job(model(blocks, hidden), chip, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+    return Job.of(model(blocks, hidden), chip, on.fabric, on.training, MadeUp(price or linear(1e10, 1e-6)))
+
+
+def with_model(of: Job, **changes: Any) -> Job:
+    """The same job of another graph or with other settings."""
+    return replace(of, model=replace(of.model, **changes))
 
 
 def verified_job(graph: ComputeGraph, on: Cluster) -> Job:
     """A job at prices of verified schedules."""
-    return Job(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    return Job.of(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
 
 
 def space(of: Job, batches: tuple[int, ...] = (16, 64), algorithms: tuple[str, ...] = ("ring",)) -> Strategies:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,12 +19,23 @@ from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
 from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import StageTimes, lower_pipelined
-from tests.planner.jobs import Model, cluster, hiddens, job, mixture, models, space, transformer, verified_job
+from tests.planner.jobs import (
+    Model,
+    cluster,
+    hiddens,
+    job,
+    mixture,
+    models,
+    space,
+    transformer,
+    verified_job,
+    with_model,
+)
 from tests.simulation.prices import linear, prices
 from tests.simulation.stages import OF_STAGES
 
@@ -95,7 +104,7 @@ def verified() -> Job:
     on = cluster(16)
     compression = stated("inceptionn:2^-10", 3.0, "nic")
     pricing = GroupPrices(on.fabric, on.training, compressions=[compression])
-    return Job(transformer(4), on.accelerator, on.fabric, on.training, pricing)
+    return Job.of(transformer(4), on.accelerator, on.fabric, on.training, pricing)
 
 
 def test_lines_stay_below_verified_prices(verified: Job) -> None:
@@ -116,7 +125,7 @@ def test_lines_stay_below_verified_prices(verified: Job) -> None:
 
 @pytest.mark.parametrize("model", [transformer, mixture])
 def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, model: Model) -> None:
-    verified = replace(verified, graph=model(4, 256))
+    verified = with_model(verified, graph=model(4, 256))
     rows = space(verified, (64,), ALGORITHMS)
     rows = rows.rows(admitted(verified, rows))
     away = rows.ep > 1
@@ -161,7 +170,7 @@ def test_columns_time_operators_as_the_simulator_does(batch: int, kernels: bool)
     local = local_graph(of.graph, of.settings.model_copy(update={"batch_per_rank": batch}))
     times, launches = times_and_launches(local, of.accelerator, of.settings.precision)
     for index, name in enumerate(RECOMPUTATIONS):
-        forward, backward = of.operator_times(one * batch, one, one * index)
+        forward, backward = of.operators.passes(one * batch, one, one * index)
         lowered = passes(times, launches, repeated_operators(local, name).astype(np.int64))
         assert [forward[0].tolist(), backward[0].tolist()] == [seconds.tolist() for seconds in lowered]
 
@@ -184,9 +193,9 @@ def test_splitting_conserves_work_and_parameters() -> None:
     rows = space(of, (64,))
     for index in range(0, len(rows), 7):
         row = rows[index]
-        edges = of.stages(row.pp * row.virtual_stages)
-        whole, experts = of.held_parameters(Strategies.of(row), edges)
-        copied = of.held_blocks(Strategies.of(row)).total.sum() - whole.sum()
+        edges = of.model.stages(row.pp * row.virtual_stages)
+        whole, experts = of.model.held_parameters(Strategies.of(row), edges)
+        copied = of.model.held_blocks(Strategies.of(row)).total.sum() - whole.sum()
         assert copied * row.tp == pytest.approx(of.graph.operators[0].parameters if row.pp > 1 else 0)
         assert whole.sum() * row.tp == pytest.approx(of.graph.parameters) and not experts.any()
         times = exact_stage_times(of, row)
@@ -229,15 +238,15 @@ def test_sharing_experts_sends_tokens_instead_of_gradients() -> None:
     for index in range(0, len(stride), 5):
         row = stride[index]
         at_home = row._replace(ep=1)
-        edges = of.chunks(Strategies.of(row))
-        whole, experts = of.held_parameters(Strategies.of(row), edges)
+        edges = of.model.chunks(Strategies.of(row))
+        whole, experts = of.model.held_parameters(Strategies.of(row), edges)
         assert experts.sum() * row.ep * row.tp == pytest.approx(held_experts)
         # Every rank of a tensor group has the routers.
         routers = (row.tp - 1) * sum(each.parameters for each in of.graph.operators if each.name.endswith("router"))
         assert (whole.sum() + experts.sum() * row.ep) * row.tp == pytest.approx(of.graph.parameters + routers)
         here, there = exact_stage_times(of, row), exact_stage_times(of, at_home)
         # Four blocks; tokens go and come back; rings that tensor groups leave interleaved are shared.
-        tokens = of.columns.outputs(np.array([row.samples]))[0, 0] * (1 if row.sequence_parallel else row.tp)
+        tokens = of.model.columns.outputs(np.array([row.samples]))[0, 0] * (1 if row.sequence_parallel else row.tp)
         assert (here.forward_exchange - there.forward_exchange).sum() == pytest.approx(8 * tokens / 1e10)
         again = 2 if row.recomputation == "full" else 1
         assert (here.backward_exchange - there.backward_exchange).sum() == pytest.approx(8 * again * tokens / 1e10)

@@ -14,13 +14,13 @@ from lightloom.parallelism.context_parallel import LEAST_TOKENS, context_degree,
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.workloads.graph import ComputeGraph, Operator
-from tests.planner.jobs import BATCH, HEADS, SEQUENCE, cluster, transformer, verified_job
+from tests.planner.jobs import BATCH, HEADS, SEQUENCE, cluster, transformer, verified_job, with_model
 from tests.planner.test_export import exported_row
 
 ROW = Strategy(2, 1, 1, 2, 32, "none", "none", "ring-two-way", 1.0, cp=4)
@@ -51,7 +51,7 @@ def sliceable_job(blocks: int = 4, ranks: int = 8, hidden: int = 256) -> Job:
 
 def test_a_slice_of_more_samples_is_as_many_tokens() -> None:
     of = sliceable_job()
-    one, columns = np.ones(1, np.int64), of.columns
+    one, columns = np.ones(1, np.int64), of.model.columns
     for count in ("outputs", "kept", "inputs", "regenerated"):
         whole, slices = getattr(columns, count)(4 * one, 4 * one), getattr(columns, count)(one)
         assert whole.tolist() == slices.tolist()
@@ -72,7 +72,7 @@ def test_keys_and_values_go_round_beside_attention(tp: int) -> None:
     rate, latency = group.pair(1)
     nbytes = 2 * row.samples * SEQUENCE // row.cp * 256 // tp * ELEMENT
     attention = of.graph.operator("layers.0.attention")
-    columns = of.columns.times(
+    columns = of.model.columns.times(
         of.accelerator, of.settings.precision, *(np.array([n]) for n in (row.samples, tp)), cp=np.array([row.cp])
     )
     forward, backward = (seconds[0, of.graph.operators.index(attention)] / row.cp for seconds in columns)
@@ -111,7 +111,7 @@ def test_a_rank_keeps_its_slice_of_the_activations() -> None:
         memory(of, Strategies.of(ROW._replace(cp=cp, dp=8 // cp, global_batch=32 * 8 // cp)))[0] for cp in (1, 2, 4)
     ]
     samples = np.array([16])
-    activations = of.columns.kept(samples).sum()
+    activations = of.model.columns.kept(samples).sum()
     assert kept[0] - kept[1] == pytest.approx(activations / 2)
     assert kept[1] - kept[2] == pytest.approx(activations / 4)
 
@@ -214,7 +214,7 @@ def test_joules_count_what_goes_round() -> None:
     of = verified_job(sliceable(4), on)
     row = ROW._replace(dp=1, cp=8, global_batch=8)
     joules = strategy_energy(of, row, simulate(of, row)).transmission_j
-    silent = replace(of, graph=replace(of.graph, operators=tuple(without_keys(of.graph))))
+    silent = with_model(of, graph=replace(of.graph, operators=tuple(without_keys(of.graph))))
     rest = strategy_energy(silent, row, simulate(silent, row)).transmission_j
     assert joules is not None and rest is not None
     blocks = 4 * 2 * row.global_batch * SEQUENCE // 8 * 256 * ELEMENT

@@ -10,10 +10,10 @@ import pytest
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.parallelism.tied import copied_parameters, holding_stages, tied_tables
 from lightloom.planner.bounds.strategies import memory
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.workloads.graph import Operator
-from tests.planner.jobs import job, space, transformer
+from tests.planner.jobs import job, space, transformer, with_model
 from tests.simulation.prices import linear
 
 ROW = Strategy(4, 1, 2, 4, 64, "none", "none", "ring", 1.0)
@@ -21,7 +21,7 @@ ROW = Strategy(4, 1, 2, 4, 64, "none", "none", "ring", 1.0)
 
 def without_overlap(of: Job) -> Job:
     """The same job, gradients exchanged after the last pass."""
-    return replace(of, settings=of.settings.model_copy(update={"overlap_gradients": False}))
+    return with_model(of, settings=of.settings.model_copy(update={"overlap_gradients": False}))
 
 
 @pytest.mark.parametrize("latency", [0.0, 1e-3])
@@ -103,7 +103,7 @@ def test_two_stages_add_up_the_table_at_the_rate_of_a_pair(tp: int, sharding: st
 def test_a_model_whose_head_has_its_own_table_has_nothing_to_add_up() -> None:
     of = job(4)
     head = replace(of.graph.operators[-1], parameters=of.graph.operators[0].parameters)
-    untied = replace(of, graph=replace(of.graph, operators=(*of.graph.operators[:-1], head)))
+    untied = with_model(of, graph=replace(of.graph, operators=(*of.graph.operators[:-1], head)))
     tied_times, times = exact_stage_times(of, ROW), exact_stage_times(untied, ROW)
     assert not times.tied.any() and tied_times.tied.all()
     # A copy is held, exchanged and updated as a table of one's own.

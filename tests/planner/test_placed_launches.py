@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
@@ -32,7 +32,7 @@ def test_the_passes_of_a_device_take_as_long_as_launching_what_it_has(recomputat
     plan = PlacedPlans(job).plan(CHOICE._replace(recomputation=recomputation))
     balanced, device = plan.balanced, plan.placement.device
     operator = np.array([job.graph.operators.index(job.graph.operator(name)) for name in balanced.operators])
-    launches = job.launch_times(np.array([int(recomputation == "full")]))
+    launches = job.operators.launches(np.array([int(recomputation == "full")]))
     for seconds, launched in zip((balanced.forward, balanced.backward), launches, strict=True):
         busy = np.bincount(device, seconds, 4)
         assert busy == pytest.approx(np.bincount(device, launched[0, operator[balanced.operator]], 4))
@@ -43,7 +43,7 @@ def test_the_passes_of_a_device_take_as_long_as_launching_what_it_has(recomputat
 def test_hosts_that_launch_at_once_leave_passes_as_they_are() -> None:
     job = launching(job_on(4, 8, 2, 256), 0.0)
     plan = PlacedPlans(job).plan(CHOICE)
-    forward, backward = (seconds[0].sum() for seconds in job.kernel_times(np.array([4]), np.array([0])))
+    forward, backward = (seconds[0].sum() for seconds in job.operators.kernels(np.array([4]), np.array([0])))
     assert plan.balanced.forward.sum() >= forward * (1 - 1e-9)
     assert plan.balanced.backward.sum() >= backward * (1 - 1e-9)
 

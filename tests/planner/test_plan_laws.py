@@ -24,7 +24,7 @@ from lightloom.planner.search.search import search
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.simulation.step import simulate_step
 from lightloom.workloads.graph import ComputeGraph
-from tests.planner.jobs import job, space, transformer
+from tests.planner.jobs import job, space, transformer, with_model
 from tests.planner.test_sized_prices import cluster, uneven
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on
 from tests.simulation.prices import linear
@@ -85,7 +85,7 @@ def test_exchanges_are_told_largest_first_and_equal_ones_by_name() -> None:
 def test_the_fullest_stage_holds_at_least_the_mean_of_all() -> None:
     """An embedding that is larger than all blocks together makes the first stage the fullest."""
     of = job(4)
-    of = replace(of, graph=transformer(4, 256, 100_000))
+    of = with_model(of, graph=transformer(4, 256, 100_000))
     rows = space(of, (64,))
     deep = rows.rows((rows.pp > 1) & (rows.sharding == 0))
     assert len(deep)
@@ -122,10 +122,10 @@ def test_a_second_hold_of_slow_circuits_leaves_the_bound_of_the_first(fabric: in
 
 def test_no_bound_lies_below_computing_alone() -> None:
     """Not even where the last exchange begins long before the backward pass ends."""
-    of = replace(job(1, price=linear(1e15)), graph=compute_bound((0, 260_000, 7_000_000)))
+    of = with_model(job(1, price=linear(1e15)), graph=compute_bound((0, 260_000, 7_000_000)))
     for name in ("none", "zero-3"):
         row = Strategy(8, 1, 1, 1, 8, name, "none", "ring", 1.0)
         rows = Strategies.of(row)
-        computing = sum(seconds.sum() for seconds in of.operator_times(rows.samples, rows.tp, rows.recomputation))
+        computing = sum(seconds.sum() for seconds in of.operators.passes(rows.samples, rows.tp, rows.recomputation))
         assert rows.plain.all()
         assert computing * (1 - 1e-6) <= bounds(of, rows)[0] <= simulate(of, row).step_time

@@ -15,16 +15,16 @@ from lightloom.parallelism.sharding import SHARDINGS, canonical, state_sharers
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.replica_exchanges import (
     ReplicaExchanges,
     UnitExchanges,
     exposed_backward,
     exposed_forward,
 )
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from tests.planner.jobs import job, transformer, verified_job
+from tests.planner.jobs import job, transformer, verified_job, with_model
 from tests.simulation.prices import linear
 
 ROW = Strategy(4, 2, 1, 2, 64, "none", "none", "ring-two-way", 1.0)
@@ -51,7 +51,7 @@ def test_state_is_shared_among_all_replicas_or_those_of_a_node() -> None:
 def test_once_a_step_or_in_every_pass() -> None:
     """All collectives at 10 GB/s: bytes follow from seconds. One stage of four blocks, two micro-batches."""
     made, row = job(4, price=linear(1e10)), ROW._replace(dp=8, tp=1)
-    made = replace(made, settings=made.settings.model_copy(update={"overlap_gradients": False}))
+    made = with_model(made, settings=made.settings.model_copy(update={"overlap_gradients": False}))
     held = made.graph.parameters
     times = {name: exact_stage_times(made, row._replace(sharding=name)) for name in SHARDINGS if name != "hybrid"}
     once = {name: (time.gather.sum() * 1e10, time.exchange.sum() * 1e10) for name, time in times.items()}
@@ -85,7 +85,7 @@ def test_exposed_exchanges_are_those_that_computing_does_not_hide() -> None:
 def test_zero_2_exchanges_once_a_step_or_in_every_micro_batch() -> None:
     """In every micro-batch it gathers as zero-3 does forward, and reduces as zero-3 does backward, without a gather."""
     made, row = job(4, price=linear(1e7)), ROW._replace(dp=8, tp=1, sharding="zero-2")
-    often = replace(made, settings=made.settings.model_copy(update={"zero_2_exchange": "micro-batch"}))
+    often = with_model(made, settings=made.settings.model_copy(update={"zero_2_exchange": "micro-batch"}))
     once, times = exact_stage_times(made, row), exact_stage_times(often, row)
     resharded = exact_stage_times(made, row._replace(sharding="zero-3"))
     assert once.gather.all() and not once.forward_gather.any() and once.late_exchange.any()
@@ -160,7 +160,7 @@ def megatron_175b(fabric: Fabric) -> Job:
         for each in graph.operators
     ]
     graph = replace(graph, operators=tuple(long))
-    return Job(graph, load_accelerator("a100"), fabric, SETTINGS, GroupPrices(fabric, SETTINGS))
+    return Job.of(graph, load_accelerator("a100"), fabric, SETTINGS, GroupPrices(fabric, SETTINGS))
 
 
 def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:

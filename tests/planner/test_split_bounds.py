@@ -18,6 +18,7 @@ from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
 from lightloom.planner.pricing.compression import stated
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import (
     PartTable,
     PlacedChoice,
@@ -28,7 +29,6 @@ from lightloom.planner.pricing.placed_space import (
     placed_space,
     reach,
 )
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.search.placed_plans import PlacedPlans
 from tests.planner.jobs import transformer, verified_job
 
@@ -112,7 +112,7 @@ def test_columns_cut_operators_as_the_partition_does(samples: int, ranks: int) -
     job = job_on(4, ranks, 2, 256)
     rows, _ = placed_space(job.fabric, (samples * ranks,), (0.5e-7, *QUANTA))
     one = np.ones(len(rows), np.int64)
-    forward, backward = job.kernel_times(rows.samples, 0 * one)
+    forward, backward = job.operators.kernels(rows.samples, 0 * one)
     table = PartTable(job.graph)
     parts, share = table.parts(rows, forward)
     look = coarse_bound(job, table, rows)

@@ -23,8 +23,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.transport import Transport
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, LibraryPricing
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 
@@ -143,7 +143,7 @@ class _Planner:
         if key not in self._jobs:
             if sizes not in self._graphs:
                 self._graphs[sizes] = transformer_graph(sizes, 1)
-            self._jobs[key] = Job(self._graphs[sizes], accelerator, fabric, settings, LibraryPricing(fabric), key[2])
+            self._jobs[key] = Job.of(self._graphs[sizes], accelerator, fabric, settings, LibraryPricing(fabric), key[2])
         job = self._jobs[key].repriced(accelerator, fabric, LibraryPricing(fabric))
         shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
         return PlannedStep(step, job, strategy_of(step), shared)

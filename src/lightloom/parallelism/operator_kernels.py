@@ -149,14 +149,15 @@ def passes(
     launched_forward, launched_backward = launches
     total: Floats = backward + repeated * forward
     launched: Floats = launched_backward + repeated * launched_forward
-    return _stretched(forward, launched_forward), _stretched(total, launched)
+    return stretched(forward, launched_forward), stretched(total, launched)
 
 
-def _stretched(times: Floats, launches: Floats) -> Floats:
+def stretched(times: Floats, launches: Floats) -> Floats:
+    """Return the seconds of the operators of a pass [..., operators], stretched evenly until all are launched."""
     busy, least = times.sum(axis=-1, keepdims=True), launches.sum(axis=-1, keepdims=True)
     stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
-    stretched: Floats = times * np.maximum(stretch, 1.0)
-    return stretched
+    longer: Floats = times * np.maximum(stretch, 1.0)
+    return longer
 
 
 def _logits(operators: tuple[Operator, ...]) -> Operator | None:

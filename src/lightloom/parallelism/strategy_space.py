@@ -238,6 +238,17 @@ def strategy_space(
     return space.rows(~alone & ~silent & _shardable(space, node_ranks))
 
 
+def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
+    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    if len(rows) == 1:
+        return rows, np.zeros(1, np.int64)
+    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
+    key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
+    key = key * (int(rows.cp.max()) + 1) + rows.cp
+    _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
+    return rows.rows(first), row
+
+
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:
     """Rows whose sharding is another plan than that of other rows: [rows].
 

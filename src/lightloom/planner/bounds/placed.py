@@ -29,8 +29,9 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.planner.pricing.compression import sent_ratio
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
-from lightloom.planner.pricing.stage_times import Job, sent_ratio
 from lightloom.simulation.placed_work import updated_parameters
 from lightloom.workloads.graph import ComputeGraph
 
@@ -89,12 +90,12 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    forward, backward = job.kernel_times(rows.samples, rows.recomputation)
+    forward, backward = job.operators.kernels(rows.samples, rows.recomputation)
     parts, share = table.parts(rows, forward)
-    parameters = job.columns["parameters"] * table.placed
+    parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.
     total = np.zeros(len(rows))
-    for seconds, launched in zip((forward, backward), job.launch_times(rows.recomputation), strict=True):
+    for seconds, launched in zip((forward, backward), job.operators.launches(rows.recomputation), strict=True):
         launching = np.where(seconds > 0, launched, 0.0)
         total += np.maximum(seconds[:, table.placed].sum(axis=1), launching[:, table.placed].sum(axis=1))
     every_step = job.accelerator.update_time(0.0)
@@ -104,8 +105,8 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
     settings = job.settings
     of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))
     state = np.minimum(state_bytes(settings), of_copy + of_owned)
-    outside = table.placed & (job.columns["in_block"] == 0)
-    kept = job.kept(rows.samples)
+    outside = table.placed & (job.model.columns["in_block"] == 0)
+    kept = job.model.columns.kept(rows.samples)
     kept = np.where(rows.recomputation == 0, kept[:, table.placed].sum(axis=1), kept[:, outside].sum(axis=1))
     held = parameters.sum() * state + kept
     earlier = (rows.micro_batches - 1) * np.maximum(total / rows.k, last)
@@ -151,7 +152,7 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     stride = np.minimum(rows.k, fabric.ranks - rows.k)
     sizes, which = np.unique(rows.k, return_inverse=True)
     latency = np.array([exchange_latency(fabric, int(k)) for k in sizes])[which]
-    sending = nbytes / sent_ratio(job, rows.ratio) * np.maximum(1 / link.rate, stride / link.link_rate)
+    sending = nbytes / sent_ratio(job.settings, rows.ratio) * np.maximum(1 / link.rate, stride / link.link_rate)
     return sending + np.where(nbytes > 0, latency, 0.0)
 
 
@@ -210,7 +211,7 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
     copied = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
     for one, other in ((copied - 1, copied), (copied, copied - 1)):
         np.add.at(gradients, (device[one], device[other]), balanced.synchronised[copied])
-    onward = plan.all_reduce_bytes / float(sent_ratio(job, np.array([ratio]))[0])
+    onward = plan.all_reduce_bytes / float(sent_ratio(job.settings, np.array([ratio]))[0])
     for flow in (total, gradients):
         flow[np.arange(k), np.arange(k) + k] = onward
     return _Flows(total, gradients)

@@ -27,10 +27,11 @@ from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARD
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.context_ring import has_ring
 from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
 from lightloom.planner.pricing.stage_exchanges import Group, distance, served, unique_groups
 from lightloom.planner.pricing.stage_memory import stage_memory
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.stage_times import stage_times
 from lightloom.simulation.pipelined import StageTimes
 
 _ROUNDING = 1 - 1e-9
@@ -79,7 +80,7 @@ def memory(job: Job, strategies: Strategies) -> Floats:
         found[which] = stage_memory(job, strategies.rows(which))
     plain = np.flatnonzero(strategies.plain & (strategies.sharding == ZERO_3))
     if len(plain):
-        found[plain] += job.gathered_bytes
+        found[plain] += job.model.gathered_bytes
     return found
 
 
@@ -90,7 +91,7 @@ def bounds(job: Job, strategies: Strategies) -> Floats:
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         # A smaller last micro-batch only makes the step longer than one without it.
-        found[which] = pipeline_bound(job.stage_times(rows, lines), rows.micro_batches - (rows.micro_batch > 0))
+        found[which] = pipeline_bound(stage_times(job, rows, lines), rows.micro_batches - (rows.micro_batch > 0))
     lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
     for sharding, kind in KIND_OF_SHARDING.items():
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
@@ -138,7 +139,7 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
 
 def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
     plan = make_plan(kind, job.graph, int(rows.dp[0]), job.settings)
-    forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
+    forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
     update = job.accelerator.update_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)

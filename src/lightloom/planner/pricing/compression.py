@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from lightloom.clusters.settings import TrainingSettings
@@ -20,6 +21,7 @@ from lightloom.collectives.spec import Kind
 from lightloom.compression.engine import BURST_BITS, CLOCK_HZ
 from lightloom.compression.profile import CodecProfile, CompressionProfile, cache_path, read
 from lightloom.compression.registry import find
+from lightloom.core.arrays import Floats
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Bandwidth, Config
@@ -66,6 +68,11 @@ class Compression:
     def in_line(self) -> bool:
         """Whether coding runs beside the link."""
         return self.engine.placement == "nic"
+
+
+def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
+    """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
+    return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
 def gradient_bytes(training: TrainingSettings) -> Mapping[Kind, int]:

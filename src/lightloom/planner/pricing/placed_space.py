@@ -22,7 +22,7 @@ from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.partition import reads_everything
 from lightloom.parallelism.placement.splits import SPLITS, split_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.job import Job
 from lightloom.workloads.graph import ComputeGraph
 
 RING_PEERS = 16
@@ -257,7 +257,7 @@ def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
     kept = np.zeros(len(rows), np.bool_)
     for block in blocks(len(rows)):
         some = rows.rows(block)
-        forward, _ = job.kernel_times(some.samples, some.recomputation)
+        forward, _ = job.operators.kernels(some.samples, some.recomputation)
         ways, _ = table.ways(some, forward)
         for offset, row in enumerate(block.tolist()):
             choice = some[offset]

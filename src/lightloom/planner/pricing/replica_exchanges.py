@@ -27,29 +27,8 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers_in_passes, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
+from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, interleaved
-
-
-class Held(NamedTuple):
-    """Parameters that a rank holds when nothing is sharded, each [rows, chunks]."""
-
-    dense: Floats
-    """What all replicas hold."""
-    experts: Floats
-    """What only every ep-th replica holds."""
-
-    @property
-    def total(self) -> Floats:
-        """All of them: [rows, chunks]."""
-        return self.dense + self.experts
-
-    def of(self, chosen: Mask) -> Held:
-        """Return the parameters of some chunks [rows, chunks], and none of the others."""
-        return Held(*(held * chosen for held in self))
-
-    def by_stage(self, stages: int) -> Held:
-        """Return the sums over the chunks of each stage: [rows, stages]."""
-        return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
 
 
 class UnitExchanges(NamedTuple):

@@ -8,9 +8,10 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS, repetitions
 from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.pricing.replica_exchanges import Held, shares
-from lightloom.planner.pricing.stage_times import Job, combinations
+from lightloom.parallelism.strategy_space import Strategies, combinations
+from lightloom.planner.pricing.divided_model import Held
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.replica_exchanges import shares
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:
@@ -19,7 +20,7 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
     As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
     stages to come (interleaved: of more).
     """
-    edges = job.chunks(rows)
+    edges = job.model.chunks(rows)
     combination, row = combinations(rows)
     kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
     state = _state(job, rows, edges) + _flying(rows, kept)
@@ -34,8 +35,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """
     settings, stages = job.settings, int(rows.pp[0])
     combination, row = combinations(rows)
-    begins = np.searchsorted(job.starts, edges[:-1])
-    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.held_blocks(combination)))
+    begins = np.searchsorted(job.model.starts, edges[:-1])
+    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.model.held_blocks(combination)))
     held = Held(*(column[row] for column in chunks.by_stage(stages)))
     held.dense[:, 0] += job.graph.unused_parameters
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
@@ -59,8 +60,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Parameters of the largest block of each stage: [rows, stages]."""
     combination, row = combinations(rows)
-    blocks = job.held_blocks(combination).total
-    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.starts, edges[:-1]), axis=1)
+    blocks = job.model.held_blocks(combination).total
+    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
     largest: Floats = chunks.reshape(len(chunks), -1, int(rows.pp[0])).max(axis=1)[row]
     return largest
 
@@ -78,7 +79,8 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
     """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
-    columns, starts = job.sorts[0], job.starts
+    model = job.model
+    columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
     divisor = np.where(in_slices, rows.tp[:, None], 1)
     saved, regenerated = (nbytes(rows.samples, rows.cp) / divisor for nbytes in (columns.kept, columns.regenerated))
@@ -89,10 +91,10 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
     again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
     kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)
-    kept = np.add.reduceat(job.sums(kept_bytes, ends), first, axis=1)
+    kept = np.add.reduceat(model.sums(kept_bytes, ends), first, axis=1)
     # The block whose backward pass runs has everything again.
     passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
-    passing = np.maximum.reduceat(job.sums(passing_bytes, ends), first, axis=1)
-    entering = np.add.reduceat(job.entering(rows, starts), first, axis=1)
+    passing = np.maximum.reduceat(model.sums(passing_bytes, ends), first, axis=1)
+    entering = np.add.reduceat(model.entering(rows, starts), first, axis=1)
     full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]
     return kept + np.where(full, entering, 0.0), passing

@@ -15,21 +15,15 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.strategy_space import Strategies
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.strategy_space import Strategies, combinations
+from lightloom.planner.pricing.divided_model import Crossing
 from lightloom.planner.pricing.group_prices import Pricing
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, served, tensor_exchange
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, served, tensor_exchange
 
 GATHER: Kind = "all-gather"
 """Makes the slices whole again."""
-
-
-class Crossing(NamedTuple):
-    """Bytes of a micro-batch that a chunk reads from before it, each [rows, chunks]."""
-
-    total: Floats
-    """All, of the whole model."""
-    sliced: Floats
-    """Those that lie in slices of the sequence in a tensor group."""
 
 
 class Sends(NamedTuple):
@@ -42,7 +36,7 @@ class Sends(NamedTuple):
     """Bytes that a tensor group gathers from slices afterwards."""
 
 
-class Gathers(NamedTuple):
+class _Gathers(NamedTuple):
     """The all-gathers that would make slices whole, each [rows, chunks]."""
 
     nbytes: Floats
@@ -50,7 +44,25 @@ class Gathers(NamedTuple):
     """Infinite where a tensor group has no all-gather."""
 
 
-def gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_time: ExchangeTime) -> Gathers:
+def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Sends:
+    """Return what is sent to each chunk from the one before it; all rows have the same stages and chunks."""
+    combination, row = combinations(rows)
+    crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
+    gather = _gathers(combination, crossing, job.pricing, exchange_time)
+    gather = _Gathers(*(column[row] for column in gather))
+    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *_send_rate(rows, job.fabric))
+
+
+def _send_rate(rows: Strategies, fabric: Fabric) -> tuple[Floats, Floats]:
+    """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
+    if int(rows.pp[0]) == 1:
+        return np.full(len(rows), np.inf), np.zeros(len(rows))
+    strides, row = np.unique(distance(fabric, rows.replicas * rows.tp), return_inverse=True)
+    rate, latency = np.array([fabric.pair(int(stride)) for stride in strides]).T
+    return rate[row], latency[row]
+
+
+def _gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_time: ExchangeTime) -> _Gathers:
     """Return what tensor groups gather when slices are sent."""
     nbytes = crossing.total - crossing.sliced
     seconds = np.full(nbytes.shape, np.inf)
@@ -61,10 +73,10 @@ def gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_tim
     which = which[served(pricing, GATHER, rows.algorithms, *columns)]
     if len(which):
         seconds[which] = tensor_exchange(GATHER, rows.rows(which), nbytes[which], exchange_time)
-    return Gathers(nbytes, seconds)
+    return _Gathers(nbytes, seconds)
 
 
-def sends(rows: Strategies, crossing: Crossing, gather: Gathers, rate: Floats, latency: Floats) -> Sends:
+def _faster(rows: Strategies, crossing: Crossing, gather: _Gathers, rate: Floats, latency: Floats) -> Sends:
     """Return what is sent the faster way, at ``rate`` bytes per second and with ``latency`` seconds, each [rows]."""
     tp = rows.tp[:, None]
     whole, slices = crossing.total - (1 - 1 / tp) * crossing.sliced, crossing.total / tp

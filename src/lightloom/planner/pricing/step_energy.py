@@ -7,9 +7,11 @@ import numpy as np
 from lightloom.collectives.cost.price import Cost
 from lightloom.parallelism.recomputation import repetitions
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.compression import sent_ratio
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_exchanges import tensor_exchange
-from lightloom.planner.pricing.stage_sends import GATHER
-from lightloom.planner.pricing.stage_times import Job, sent_ratio
+from lightloom.planner.pricing.stage_sends import GATHER, stage_sends
+from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_costs, exchange_seconds
 from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
 from lightloom.simulation.placed_step import PlacedStep
@@ -29,7 +31,7 @@ def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
         sent = sending_energy(fabric, nbytes, source, source)
     else:
         traffic = plan.traffic
-        smaller = float(sent_ratio(job, np.array([ratio]))[0])
+        smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
         total = traffic.model_parallel + traffic.data_parallel / smaller
         if step.micro_batches > 1:
             total = total + (step.micro_batches - 1) * plan.activation_traffic
@@ -52,15 +54,15 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
     # The same bytes unit by unit or all at once.
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
-    exchanges = job.stage_exchanges(rows, joules, sharing=False, by_unit=at_once)
-    replicas, units = exchanges.replicas, job.units(job.chunks(rows))
+    exchanges = stage_exchanges(job, rows, joules, sharing=False, by_unit=at_once)
+    replicas, units = exchanges.replicas, job.model.units(job.model.chunks(rows))
     first, other = (unit.gather + unit.regather + unit.scatter for unit in (replicas.first, replicas.other))
     in_units = float((first + (units - 1) * other).sum())
     # A smaller last micro-batch counts by its samples, as bytes do.
     whole = strategy.global_batch / strategy.dp / strategy.samples
     passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
     once = sum(float(each.sum()) for each in (replicas.gather, replicas.exchange, exchanges.token_gradients))
-    sent = job.sends(rows, exchange_seconds(job, strategy.algorithm))
+    sent = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
     gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
     ranks = strategy.replicas * strategy.tp
     sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
@@ -75,7 +77,7 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
     """Bytes that a rank of every stage together sends around its context group in a micro-batch, of one row."""
-    columns, sent = job.columns, np.float64(rows.cp[0] - 1)
+    columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
     repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
     passes = sent * (1 + repeated) + 2 * sent + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,16 +12,13 @@ import numpy as np
 from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import ParallelPlan
-from lightloom.parallelism.recomputation import repeated_operators
-from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.group_prices import AUTO, CheapestPrices
+from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime, tensor_exchange
-from lightloom.planner.pricing.stage_sends import GATHER
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.stage_sends import GATHER, stage_sends
+from lightloom.planner.pricing.stage_times import stage_exchanges, stage_times
 from lightloom.simulation.duration import step_duration
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
@@ -104,18 +101,6 @@ def strategy_seconds(job: Job, strategy: Strategy) -> float:
     return data_parallel_seconds(job, strategy) if strategy.plain else _pipelined(job, strategy).play().step_time
 
 
-def data_parallel_plan(job: Job, strategy: Strategy) -> ParallelPlan:
-    """The exchanges of a strategy that is data parallelism alone; the algorithm and the codec make no difference."""
-    key = strategy._replace(algorithm=AUTO, ratio=1.0)
-    if key not in job.data_parallel_plans:
-        settings = job.settings.model_copy(update={"batch_per_rank": strategy.samples})
-        plan = make_plan(KIND_OF_SHARDING[strategy.sharding], job.graph, strategy.dp, settings)
-        repeated = repeated_operators(job.graph, strategy.recomputation)
-        names = frozenset(job.graph.operators[index].name for index in np.flatnonzero(repeated))
-        job.data_parallel_plans[key] = replace(plan, recomputed=names)
-    return job.data_parallel_plans[key]
-
-
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
     """Seconds of each stage, every exchange at the price of its own size; arrays [stages].
 
@@ -125,12 +110,12 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
         uses: takes the collectives that are priced.
     """
     rows = Strategies.of(strategy)
-    sends = job.sends(rows, exchange_seconds(job, strategy.algorithm))
-    times = job.stage_times(rows, exchange_seconds(job, strategy.algorithm), sends)
+    sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
+    times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends)
     if uses is not None:
         recorded = exchange_seconds(job, strategy.algorithm, uses)
         tensor_exchange(GATHER, rows, sends.gathered, recorded)
-        job.stage_exchanges(rows, recorded, by_unit=times.lead > 0)
+        stage_exchanges(job, rows, recorded, by_unit=times.lead > 0)
     return times.row(0)
 
 
@@ -142,7 +127,7 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
         rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
         exchange_time: seconds of exchanges, exactly.
     """
-    times, counts = job.stage_times(rows, exchange_time), enumerate(rows.micro_batches.tolist())
+    times, counts = stage_times(job, rows, exchange_time), enumerate(rows.micro_batches.tolist())
     return np.array(
         [PipelinedStep(times=times.row(row), micro_batches=count).play().step_time for row, count in counts]
     )
@@ -150,9 +135,9 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
-    plan, rows = data_parallel_plan(job, strategy), Strategies.of(strategy)
+    plan, rows = job.model.data_parallel_plan(strategy), Strategies.of(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
-    forward, backward = job.operator_times(rows.samples, rows.tp, rows.recomputation)
+    forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
     update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
     computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
     sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
@@ -163,7 +148,7 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
-    plan = data_parallel_plan(job, strategy)
+    plan = job.model.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
     options = [price]
     first = None

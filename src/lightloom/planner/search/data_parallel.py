@@ -16,9 +16,9 @@ from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, carrier
-from lightloom.planner.pricing.stage_times import Job
-from lightloom.planner.pricing.strategy_step import data_parallel_plan, simulate
+from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.plans import Plan, RefusedPlan
 from lightloom.planner.search.request import SearchRequest
 
@@ -88,7 +88,7 @@ class Comparison:
             algorithm=algorithm.name,
             compression=None if codec is None else codec.codec,
         )
-        kinds = dict.fromkeys(each.kind for each in data_parallel_plan(self.job, strategy).exchanges)
+        kinds = dict.fromkeys(each.kind for each in self.job.model.data_parallel_plan(strategy).exchanges)
         reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.ratio) for kind in kinds]
         if any(reasons):
             return refused(why=next(filter(None, reasons)))

@@ -17,9 +17,9 @@ from lightloom.clusters.base import Cluster
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.belief import Belief, belief_of, half_widths, told_apart
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LibraryPricing
 from lightloom.planner.pricing.placed_space import PlacedChoice, PlacedRows
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import strategy_seconds
 
 _STEP = -1e-3
@@ -137,5 +137,5 @@ def _log_seconds(plan: Predicted, job: Job) -> float:
         return float(np.log(strategy_seconds(job, plan.choice)))
     rows = PlacedRows.of([plan.choice])
     one = np.ones(1, np.int64)
-    computing = sum(float(seconds.sum()) for seconds in job.operator_times(rows.samples, one, rows.recomputation))
+    computing = sum(float(seconds.sum()) for seconds in job.operators.passes(rows.samples, one, rows.recomputation))
     return plan.breakdown["compute_s"] / plan.step_time * float(np.log(computing))

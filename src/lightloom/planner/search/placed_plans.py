@@ -29,8 +29,8 @@ from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.bounds.placed import ROUNDING, circuits_bound, fastest_link, structure_bound
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 from lightloom.workloads.graph import ComputeGraph
 
@@ -151,7 +151,7 @@ class PlacedPlans:
         if key not in self._partitions:
             job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
             repeated = one * RECOMPUTATIONS.index(choice.recomputation)
-            durations = np.concatenate(job.kernel_times(choice.samples * one, repeated)).T
+            durations = np.concatenate(job.operators.kernels(choice.samples * one, repeated)).T
             rules = PartitionRules(
                 state_bytes=state_bytes(settings),
                 shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
@@ -164,7 +164,7 @@ class PlacedPlans:
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
         """The graph with passes stretched evenly on each device until its host has launched every part that it has."""
-        launches = self._job.launch_times(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
+        launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
         device, k, stretched = placement.device, choice.k, []

@@ -22,10 +22,10 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operato
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
 from lightloom.planner.search.intervals import Interval, plan_intervals
 from lightloom.planner.search.labels import kind_of, label

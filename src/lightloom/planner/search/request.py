@@ -15,9 +15,9 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies
 from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import carrier
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planner.pricing.stage_times import Job
 
 DATA_PARALLEL = ("ddp", "fsdp")
 """Data parallelism alone: all of the model in every rank, or sharded."""
@@ -87,7 +87,8 @@ class Pins:
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
-        ranks, given = job.fabric.ranks, {name: value for name, value in self if isinstance(value, int)}
+        model, ranks = job.model, job.fabric.ranks
+        given = {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
         product, text = int(np.prod([*degrees.values()])), " ".join(f"--{name} {n}" for name, n in degrees.items())
         slices = self.cp or (1 if len(searched_degrees(job.graph)) == 1 else None)
@@ -95,25 +96,25 @@ class Pins:
         if ranks % product or (all_given and product != ranks):
             expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
             yield f"{text}: {product} ranks in all, expected {expected}"
-        if self.tp and job.split.degree % self.tp:
-            yield f"--tp {self.tp}: expected a divisor of {job.split.degree}, the parts that every block can have"
+        if self.tp and model.split.degree % self.tp:
+            yield f"--tp {self.tp}: expected a divisor of {model.split.degree}, the parts that every block can have"
         chunks = (self.pp or 1) * (self.virtual_stages or 1)
-        if chunks > len(job.starts):
-            yield f"{chunks} stages: the model has {len(job.starts)} blocks, expected at most one stage for each"
+        if chunks > len(model.starts):
+            yield f"{chunks} stages: the model has {len(model.starts)} blocks, expected at most one stage for each"
         if self.virtual_stages and self.virtual_stages > 1 and self.pp == 1:
             yield f"--virtual-stages {self.virtual_stages} and --pp 1: expected more than one stage to interleave"
         if self.virtual_stages and self.virtual_stages > 1 and (self.micro_batches or 0) % (self.pp or 1):
             yield f"--micro-batches {self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
         if self.micro_batch and self.micro_batches:
             yield f"--micro-batch {self.micro_batch} and --micro-batches {self.micro_batches}: expected one of them"
-        if self.ep and job.experts.degree % self.ep:
-            yield f"--ep {self.ep}: expected a divisor of {job.experts.degree}, the experts that the model can spread"
-        if self.cp and job.context_degree % self.cp:
-            yield f"--cp {self.cp}: expected a divisor of {job.context_degree}, the slices that a sequence can have"
+        if self.ep and model.experts.degree % self.ep:
+            yield f"--ep {self.ep}: expected a divisor of {model.experts.degree}, the experts that the model can spread"
+        if self.cp and model.context_degree % self.cp:
+            yield f"--cp {self.cp}: expected a divisor of {model.context_degree}, the slices that a sequence can have"
         if self.ep and self.dp and self.dp * (self.cp or 1) % self.ep:
             yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
-        if self.sequence_parallel and self.tp and (self.tp == 1 or job.split.sequence_degree % self.tp):
-            yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {job.split.sequence_degree} above 1"
+        if self.sequence_parallel and self.tp and (self.tp == 1 or model.split.sequence_degree % self.tp):
+            yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {model.split.sequence_degree} above 1"
         dp = self.dp or (ranks // (self.tp * self.pp * slices) if self.tp and self.pp and slices else 1)
         parts = dp * (self.micro_batches or 1)
         if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):

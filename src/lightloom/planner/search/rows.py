@@ -18,6 +18,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY
 from lightloom.planner.pricing.placed_space import (
     MOST_SUB_OPERATORS,
@@ -30,7 +31,6 @@ from lightloom.planner.pricing.placed_space import (
     placed_space,
     smaller,
 )
-from lightloom.planner.pricing.stage_times import Job
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
@@ -74,7 +74,7 @@ class ClusterRows:
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
         self._compressions = {each.ratio: each for each in request.compressions}
-        self.job = Job(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
+        self.job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
         self._prices = prices
         self._plans = PlacedPlans(self.job, self._compressions)
         self._strategies: Strategies | None = None
@@ -153,9 +153,7 @@ class ClusterRows:
         if LIBRARY.name in plan.algorithms:
             return plan
         prices = self._prices.with_choices(tuple(algorithms()))
-        job = Job(
-            self.job.graph, self.job.accelerator, self.job.fabric, self.job.settings, prices, self._request.overlap
-        )
+        job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
         other = self._strategy_plan(job, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
@@ -225,7 +223,7 @@ class ClusterRows:
 
     def _recomputations(self) -> tuple[str, ...]:
         """Those that are searched: selective where attention keeps scores that it can recompute."""
-        return RECOMPUTATIONS if self.job.columns["scores"].any() else ("none", "full")
+        return RECOMPUTATIONS if self.job.model.columns["scores"].any() else ("none", "full")
 
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
         rows = self._placed_space(batches) if "placed" in self._request.kinds else PlacedRows.of([])

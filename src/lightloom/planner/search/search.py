@@ -20,7 +20,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.stage_times import Job
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
 from lightloom.planner.search.plans import Counts, Plan, PlanSearch, RefusedPlan
@@ -142,7 +142,7 @@ def _reference(
         return ()
     cluster = replace(clusters[0], fabric=fabric, reference=None)
     prices = GroupPrices(fabric, cluster.training, request.cost_model, request.compressions)
-    job = Job(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap)
+    job = Job.of(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap)
     used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
     plans, _ = Comparison(cluster, job, prices, replace(request, algorithms=())).run(used)
     prices.save()

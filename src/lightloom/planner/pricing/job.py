@@ -1,0 +1,98 @@
+"""A model on a cluster, at the prices of what its ranks exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.fabrics.base import Fabric
+from lightloom.parallelism.context_parallel import searched_degrees
+from lightloom.parallelism.sharding import SHARDINGS
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, strategy_space
+from lightloom.planner.pricing.divided_model import DividedModel
+from lightloom.planner.pricing.group_prices import AUTO, Pricing
+from lightloom.planner.pricing.operator_times import OperatorTimes
+from lightloom.workloads.graph import ComputeGraph
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model, ready to be split, where it runs, and what its exchanges cost there."""
+
+    model: DividedModel
+    accelerator: Accelerator
+    fabric: Fabric
+    pricing: Pricing
+    overlap: bool = True
+    """Whether data parallelism communicates while computing."""
+
+    @classmethod
+    def of(
+        cls,
+        graph: ComputeGraph,
+        accelerator: Accelerator,
+        fabric: Fabric,
+        settings: TrainingSettings,
+        pricing: Pricing,
+        overlap: bool = True,
+    ) -> Job:
+        """The job of a model whose stages are balanced for the accelerator that it runs on."""
+        return cls(DividedModel(graph, settings, accelerator), accelerator, fabric, pricing, overlap)
+
+    @property
+    def graph(self) -> ComputeGraph:
+        """The model's operators."""
+        return self.model.graph
+
+    @property
+    def settings(self) -> TrainingSettings:
+        """How the model trains."""
+        return self.model.settings
+
+    @cached_property
+    def operators(self) -> OperatorTimes:
+        """Seconds of the model's operators."""
+        return self.model.times_on(self.accelerator)
+
+    def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
+        """Return the same job at other prices; its stages stay those of this one."""
+        return replace(self, accelerator=accelerator, fabric=fabric, pricing=pricing)
+
+    def space(
+        self,
+        batches: Iterable[int],
+        *,
+        algorithms: Sequence[str] = (AUTO,),
+        ratios: Iterable[float] = (1.0,),
+        recomputations: Sequence[str] = ("none", "full"),
+        shardings: Sequence[str] = SHARDINGS,
+        micro_batch: int | None = None,
+        cp: int | None = None,
+        most_micro_batches: int = MOST_MICRO_BATCHES,
+        most_virtual_stages: int = 4,
+    ) -> Strategies:
+        """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
+
+        Context-parallel degrees are tried where sequences are long, or the one that is given.
+        """
+        model = self.model
+        return strategy_space(
+            self.fabric.ranks,
+            batches,
+            tensor_degree=model.split.degree,
+            sequence_degree=model.split.sequence_degree,
+            expert_degree=model.experts.degree,
+            contexts=searched_degrees(model.graph) if cp is None else (cp,),
+            blocks=len(model.starts),
+            algorithms=algorithms,
+            ratios=ratios,
+            recomputations=recomputations,
+            shardings=shardings,
+            node_ranks=self.fabric.node_ranks,
+            micro_batch=micro_batch,
+            most_micro_batches=most_micro_batches,
+            most_virtual_stages=most_virtual_stages,
+        )
