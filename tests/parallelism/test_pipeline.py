@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight, one_forward_one_backward
 from lightloom.planner.bounds.strategies import pipeline_bound
 from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from tests.planner.jobs import transformer
 from tests.simulation.stages import stage_times
 
@@ -74,7 +74,7 @@ def equal_chunks(stages: int, forward: float, backward: float, virtual: int = 1)
 
 @given(st.integers(1, 6), st.integers(1, 9), st.floats(1e-6, 1), st.floats(1e-6, 1))
 def test_equal_stages_take_the_bubble_and_nothing_more(p: int, m: int, forward: float, backward: float) -> None:
-    timeline = run(lower_pipelined(equal_chunks(p, forward, backward), m))
+    timeline = run(lower_pipelined(PipelinedStep(times=equal_chunks(p, forward, backward), micro_batches=m)))
     assert timeline.step_time == pytest.approx((m + p - 1) * (forward + backward), rel=1e-9)
     assert timeline.busy_time()["forward"] == pytest.approx(p * m * forward, rel=1e-9)
 
@@ -83,7 +83,7 @@ def test_equal_stages_take_the_bubble_and_nothing_more(p: int, m: int, forward: 
 def test_interleaved_chunks_leave_a_part_of_the_bubble(p: int, turns: int, v: int, there: float, back: float) -> None:
     m = p * turns
     times = equal_chunks(p, there / v, back / v, v)
-    simulated = run(lower_pipelined(times, m)).step_time
+    simulated = run(lower_pipelined(PipelinedStep(times=times, micro_batches=m))).step_time
     assert simulated == pytest.approx((m + (p - 1) / v) * (there + back), rel=1e-9)
     columns = StageTimes(**{name: getattr(times, name)[None] for name in StageTimes.__dataclass_fields__})
     assert pipeline_bound(columns, np.array([m]))[0] == pytest.approx(simulated, rel=1e-9)

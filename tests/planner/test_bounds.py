@@ -23,7 +23,7 @@ from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.pipelined import StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from tests.planner.jobs import (
     Model,
     cluster,
@@ -87,7 +87,7 @@ def test_the_recurrence_holds_for_uneven_chunks(stages: int, turns: int, virtual
     }
     times["send"][0] = 0.0
     times["lead"] = np.minimum(times["lead"], 1.0)
-    simulated = run(lower_pipelined(StageTimes(**times), micro_batches)).step_time
+    simulated = run(lower_pipelined(PipelinedStep(times=StageTimes(**times), micro_batches=micro_batches))).step_time
     columns = StageTimes(**{name: each[None] for name, each in times.items()})
     assert pipeline_bound(columns, np.array([micro_batches]))[0] <= simulated * (1 + 1e-12)
 

@@ -33,13 +33,14 @@ def steps(draw: st.DrawFn) -> PipelinedStep:
     micro_batches = turns if virtual == 1 else turns * stages
     whole = times()
     smaller = replace(times(), **{name: getattr(whole, name) for name in OF_STAGES})
-    return PipelinedStep(times=whole, micro_batches=micro_batches, last=draw(st.sampled_from([None, smaller])))
+    last, share = draw(st.sampled_from([None, smaller])), draw(st.sampled_from([0.0, 0.15, 0.6]))
+    return PipelinedStep(times=whole, micro_batches=micro_batches, last=last, arithmetic_share=share)
 
 
 @settings(max_examples=200, deadline=None)
 @given(steps())
 def test_the_compiled_step_is_that_of_the_tasks(step: PipelinedStep) -> None:
-    timeline = run(lower_pipelined(step.times, step.micro_batches, step.last))
+    timeline = run(lower_pipelined(step))
     played = step.play()
     assert played.step_time == pytest.approx(timeline.step_time, rel=1e-12)
     busy = timeline.busy_time()
@@ -84,6 +85,6 @@ def test_stages_with_tied_tables_add_them_up_together() -> None:
     exchange, tied = np.array([5.0, 1.0, 2.0]), np.array([3.0, 0.0, 3.0])
     step = PipelinedStep(times=stage_times(3, given={"exchange": exchange, "tied": tied}), micro_batches=1)
     played = step.play()
-    assert played.step_time == 8 == run(lower_pipelined(step.times, 1)).step_time
+    assert played.step_time == 8 == run(lower_pipelined(step)).step_time
     assert played.spent["gradient_exchange_s"].tolist() == [8, 1, 5]
     assert played.spent["bubble_s"].tolist() == [0, 7, 3]

@@ -120,6 +120,11 @@ class Capabilities(Described):
         return None
 
     @property
+    def arithmetic_share(self) -> float:
+        """Share of an accelerator's arithmetic that collectives take while they run beside computing."""
+        return 0.0
+
+    @property
     def start_latency(self) -> float:
         """Seconds that every collective takes besides those of its steps: launching it."""
         return 0.0

@@ -59,6 +59,13 @@ PRIORS: Mapping[str, Prior] = {
         meaning="latency across nodes: of a send, and of each doubling of a collective's ranks",
         source="assumption",
     ),
+    "arithmetic_share": Prior(
+        value=0.15,
+        spread=1.0,
+        most=1.0,
+        meaning="share of an accelerator's arithmetic that exchanges take from computing beside them; 1 hides nothing",
+        source="assumption: NCCL's kernels hold up to 24 of 108 (A100) to 132 (H100) multiprocessors, not always",
+    ),
 }
 """Priors of the parameters that a calibration may change, where a :class:`Transport` states no others."""
 
@@ -76,6 +83,8 @@ class Transport(Config):
     """Reached fraction of the bandwidth of the ports into the network."""
     network_latency: Seconds = PRIORS["network_latency"].value
     """Seconds of a message across nodes, and of each doubling of a collective's ranks."""
+    arithmetic_share: Annotated[float, Field(ge=0, le=1)] = PRIORS["arithmetic_share"].value
+    """Share of an accelerator's arithmetic that exchanges take from computing beside them, for whatever reason."""
     spreads: dict[str, float] = Field(default_factory=dict)
     """Standard deviation of a parameter's logarithm, where it is not the one of :data:`PRIORS`."""
     sources: dict[str, str] = Field(default_factory=dict)

@@ -8,7 +8,8 @@ One rank stands for all, and the network serves one collective at a time, as one
 hops is part of its collective: the next one waits for it too, while computing goes on. Circuits
 are set up while the data is still being computed, since the order of the collectives is known; they are not
 set up at all where the previous collective left them in place. The step is one of many equal ones, so the
-last collective of the step before comes before the first.
+last collective of the step before comes before the first. Computing beside transmissions is slower by the share of the
+arithmetic that these take.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lightloom.collectives.spec import Kind
 from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import times_and_launches
 from lightloom.parallelism.plan import START, Exchange, ParallelPlan
+from lightloom.simulation.contention import SlowedComputing
 from lightloom.simulation.engine import Task
 
 
@@ -42,11 +44,12 @@ Price = Callable[[Kind, float], Priced]
 
 
 def lower(
-    plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True
+    plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
 ) -> tuple[list[Task], list[Priced]]:
     """Return the tasks of one step, and the price of each exchange of the plan.
 
     Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
+    Otherwise transmissions take ``arithmetic_share`` of what the accelerator computes meanwhile.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the plan's precision.
@@ -57,7 +60,7 @@ def lower(
     for position, task in enumerate(_compute_tasks(plan, accelerator)):
         builder.compute(position, task)
         builder.exchange_up_to(position)
-    return (builder.tasks if overlap else _in_a_row(builder.tasks)), priced
+    return (_slowed(builder.tasks, arithmetic_share) if overlap else _in_a_row(builder.tasks)), priced
 
 
 def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
@@ -171,6 +174,22 @@ def _network(exchange: Exchange, verb: str, category: str, duration: float, cost
         duration=duration,
         details={"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps},
     )
+
+
+def _slowed(tasks: list[Task], share: float) -> list[Task]:
+    """Return the tasks with those of computing as long as they take beside the transmissions, which come in order."""
+    if not share:
+        return tasks
+    computing, ends, slower = SlowedComputing(share), [0.0] * len(tasks), list(tasks)
+    for index, task in enumerate(tasks):
+        begin = max((ends[earlier] for earlier in task.after), default=0.0)
+        ends[index] = begin + task.duration
+        if task.resource == "compute":
+            ends[index] = computing.end(begin, task.duration)
+            slower[index] = replace(task, duration=ends[index] - begin)
+        elif task.category == "transmission":
+            computing.exchange(begin, ends[index])
+    return slower
 
 
 def _in_a_row(tasks: list[Task]) -> list[Task]:

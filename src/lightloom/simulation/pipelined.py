@@ -12,7 +12,8 @@ Interleaved stages hold several chunks of the model, and a pass is that of one m
 One rank stands for all of its stage. Exchanges within a pass (tensor parallelism) are part of it; sends have links of
 their own in both directions; a stage gathers its parameters before its first pass and exchanges gradients during the
 last pass of each chunk or after its last. Stages that hold copies of a tied table then add up its gradients, once all
-of them are there. What of the gathers within a pass is not hidden by computing stands before the pass.
+of them are there. What of the gathers within a pass is not hidden by computing stands before the pass, with what the
+hidden part takes from computing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.pipeline import one_forward_one_backward
+from lightloom.simulation.contention import slowing
 from lightloom.simulation.engine import Task
 
 
@@ -90,10 +92,18 @@ class PipelinedStep:
     micro_batches: int
     last: StageTimes | None = None
     """Times of the last micro-batch, where it is smaller: only its passes and sends count."""
+    arithmetic_share: float = 0.0
+    """Share of the arithmetic that the gradients' exchange takes from the backward passes beside it."""
 
     def of_micro_batch(self, micro: int) -> StageTimes:
         """Return the times of one micro-batch."""
         return self.last if self.last is not None and micro == self.micro_batches - 1 else self.times
+
+    @property
+    def slowed(self) -> Floats:
+        """Seconds by which the exchange of gradients beside it prolongs the last backward pass of a chunk: [chunks]."""
+        beside = self.times.lead * (self.last or self.times).computed_backward
+        return slowing(beside, self.times.early_exchange, self.arithmetic_share)
 
     def play(self) -> PlayedStep:
         """Return when the step ends and what the rank of each stage spends it on.
@@ -102,18 +112,20 @@ class PipelinedStep:
         """
         from lightloom.simulation._pipeline_kernels import play
 
-        times, last = self.times, self.last or self.times
+        times, last, slowed = self.times, self.last or self.times, self.slowed
         ends, sending, waiting, exchanging = play(
-            np.ascontiguousarray(np.stack([times.passes, last.passes], axis=1)),
+            np.ascontiguousarray(np.stack([times.passes, last.passes + [[0.0], [1.0]] * slowed], axis=1)),
             np.stack([times.send, last.send]),
-            np.stack([times.lead * last.computed_backward, times.early_exchange, times.late_exchange]),
+            np.stack([times.lead * last.computed_backward + slowed, times.early_exchange, times.late_exchange]),
             times.gather,
             np.stack([times.exchange, times.tied, times.update]),
             self.micro_batches,
         )
         step_time = float(ends.max())
         spent = {
-            "compute_s": self.pass_seconds("forward") + self.pass_seconds("backward"),
+            "compute_s": self.pass_seconds("forward")
+            + self.pass_seconds("backward")
+            + slowed.reshape(-1, len(ends)).sum(axis=0),
             "tensor_and_expert_exchange_s": self.pass_seconds("forward_exchange")
             + self.pass_seconds("backward_exchange"),
             "context_exchange_s": self.pass_seconds("forward_ring") + self.pass_seconds("backward_ring"),
@@ -174,13 +186,10 @@ SPENT: Mapping[str, str] = {
 """What a rank spends a step on, and the part of ``Timeline.breakdown`` that it counts to."""
 
 
-def lower_pipelined(times: StageTimes, micro_batches: int, last: StageTimes | None = None) -> list[Task]:
-    """Return the tasks of one step, each array of ``times`` of shape [chunks] or [stages].
-
-    Passes and sends of the last micro-batch take the seconds of ``last``, where they differ.
-    """
-    builder = _Builder(PipelinedStep(times=times, micro_batches=micro_batches, last=last))
-    for stage in range(len(times.gather)):
+def lower_pipelined(step: PipelinedStep) -> list[Task]:
+    """Return the tasks of one step."""
+    builder = _Builder(step)
+    for stage in range(len(step.times.gather)):
         builder.stage(stage)
     builder.close()
     return builder.linked()
@@ -190,6 +199,7 @@ class _Builder:
     def __init__(self, step: PipelinedStep) -> None:
         self._step = step
         self._times = step.times
+        self._slowed = step.slowed
         self._micro_batches = step.micro_batches
         self._stages = len(step.times.gather)
         self._chunks = len(step.times.forward)
@@ -267,10 +277,10 @@ class _Builder:
             last, arrived = gather, ()
         early = not forward and micro == self._micro_batches - 1 and self._times.early_exchange[chunk] > 0
         lead = float(self._times.lead[chunk])
-        begins, parts = None, (1 - lead, lead) if early else (1.0,)
-        for part in parts:
+        begins, parts = None, ((1 - lead, 0.0), (lead, self._slowed[chunk])) if early else ((1.0, 0.0),)
+        for part, slowed in parts:
             begins = last
-            last = self._task(name, f"stage {stage}", direction, part * compute[chunk], last, *arrived)
+            last = self._task(name, f"stage {stage}", direction, part * compute[chunk] + slowed, last, *arrived)
             for kind, resource, seconds in (("ring", "context", ring), ("exchange", "shards", shared)):
                 if seconds[chunk]:
                     wait = part * seconds[chunk]

@@ -75,7 +75,7 @@ def simulate_step(
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
-    tasks, priced = lower(plan, accelerator, price, overlap=overlap)
+    tasks, priced = lower(plan, accelerator, price, overlap=overlap, arithmetic_share=fabric.arithmetic_share)
     timeline = run(tasks)
     sent = [collective.cost.energy for collective in priced]
     sourced = [joules for joules in sent if joules is not None]

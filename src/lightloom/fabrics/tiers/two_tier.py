@@ -12,7 +12,9 @@ from lightloom.fabrics.tiers.groups import port_rates
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.transport import LibraryLinks, Transport
 
-_IDEAL = Transport(node_latency=0, peer_latency=0, node_fraction=1, network_fraction=1, network_latency=0)
+_IDEAL = Transport(
+    node_latency=0, peer_latency=0, node_fraction=1, network_fraction=1, network_latency=0, arithmetic_share=0
+)
 """Links as their bandwidths and latencies say."""
 _NETWORK_LINKS = 4
 """Links that a transfer between domains crosses."""
@@ -83,6 +85,10 @@ class TwoTierSwitch(TieredFabric):
             peer_latency=4 * domain.latency,
             network_latency=_NETWORK_LINKS * network.latency,
         )
+
+    @property
+    def arithmetic_share(self) -> float:
+        return 0.0 if self.transport is None else self.transport.arithmetic_share
 
     @property
     def start_latency(self) -> float:

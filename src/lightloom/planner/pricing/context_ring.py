@@ -1,7 +1,8 @@
 """What attention waits for in a context group: keys and values that go around a ring, for columns of strategies.
 
-forward    (cp − 1) · max(0, send of K, V − attention / cp)
-backward   (cp − 1) · max(0, send of K, V and their gradients − attention / cp) + send of the gradients
+forward    (cp − 1) · wait(send of K, V)
+backward   (cp − 1) · wait(send of K, V and their gradients) + send of the gradients
+wait(s)    max(s − attention / cp, share of the arithmetic that sends take · s)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.operators import OperatorColumns
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.stage_exchanges import distance, interleaved
+from lightloom.simulation.contention import waiting
 
 
 class RingTimes(NamedTuple):
@@ -53,10 +55,10 @@ def ring_waits(
     groups = rows.rows(which)
     send, latency = block_send(columns, groups, fabric, sharing=sharing)
     send, latency = send[:, attention], latency[:, None]
-    place, blocks = np.ix_(which, attention), groups.cp[:, None]
+    place, blocks, share = np.ix_(which, attention), groups.cp[:, None], fabric.arithmetic_share
     forward, backward = (seconds[place] / blocks for seconds in times)
-    waits.forward[place] = (blocks - 1) * np.maximum(send + latency - forward, 0.0)
-    waits.backward[place] = (blocks - 1) * np.maximum(2 * send + latency - backward, 0.0) + send + latency
+    waits.forward[place] = (blocks - 1) * waiting(forward, send + latency, share)
+    waits.backward[place] = (blocks - 1) * waiting(backward, 2 * send + latency, share) + send + latency
     return waits
 
 

@@ -12,7 +12,8 @@ the chunk's last backward pass computes the units before it, or after the pass: 
 
 A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the others.
 The network serves a unit while the one before it computes. The first gather of a pass and the last reduce-scatter are
-exposed, and between them what takes longer than a unit computes.
+exposed, and between them what takes longer than a unit computes, at least the share of the arithmetic that exchanges
+take (:mod:`lightloom.simulation.contention`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, interleaved
+from lightloom.simulation.contention import waiting
 
 
 class UnitExchanges(NamedTuple):
@@ -178,29 +180,29 @@ class ReplicaPrices:
         )
 
 
-def exposed_forward(computing: Floats, exchanges: ReplicaExchanges, units: Ints) -> Floats:
-    """Return the seconds of a forward pass in which a stage waits for parameters: [rows, chunks].
+def exposed_forward(computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0) -> Floats:
+    """Return the seconds by which gathers of parameters prolong a forward pass of a stage: [rows, chunks].
 
     Args:
         computing: seconds of the pass without them: [rows, chunks].
         exchanges: those of the units.
         units: units of each chunk: [chunks].
+        share: of the arithmetic, which exchanges take from computing beside them.
     """
-    late: Floats = np.maximum(exchanges.other.gather - computing / units, 0.0)
-    return exchanges.first.gather + (units - 1) * late
+    return exchanges.first.gather + (units - 1) * waiting(computing / units, exchanges.other.gather, share)
 
 
-def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints) -> Floats:
-    """Return the seconds of a backward pass in which a stage waits for parameters and for the exchange of gradients.
+def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0) -> Floats:
+    """Return the seconds by which gathers and the exchange of gradients prolong a backward pass of a stage.
 
     Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
     """
-    first, other, each = exchanges.first, exchanges.other, computing / units
-    between = np.maximum(other.regather + other.scatter - each, 0.0)
-    to_first = np.maximum(first.regather + other.scatter - each, 0.0)
+    first, other, unit = exchanges.first, exchanges.other, computing / units
+    between = waiting(unit, other.regather + other.scatter, share)
+    to_first = waiting(unit, first.regather + other.scatter, share)
     several = other.regather + (units - 2) * between + to_first + first.scatter
-    waiting: Floats = np.where(units > 1, several, first.regather + first.scatter)
-    return waiting
+    prolonged: Floats = np.where(units > 1, several, first.regather + first.scatter)
+    return prolonged
 
 
 class Overlap(NamedTuple):
@@ -211,13 +213,16 @@ class Overlap(NamedTuple):
     lead: Floats
 
 
-def overlapped(computing: Floats, exchanges: ReplicaExchanges, units: Ints, by_unit: Mask | None = None) -> Overlap:
+def overlapped(
+    computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0, by_unit: Mask | None = None
+) -> Overlap:
     """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
 
     Args:
         computing: seconds of the backward pass: [rows, chunks].
         exchanges: those of the chunks and of their units.
         units: units of each chunk: [chunks].
+        share: of the arithmetic, which exchanges take from computing beside them.
         by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks], where that is known.
     """
     none = np.zeros_like(computing)
@@ -226,7 +231,7 @@ def overlapped(computing: Floats, exchanges: ReplicaExchanges, units: Ints, by_u
         return Overlap(none, none, none)
     early = (units - 1) * parts.other
     if by_unit is None:
-        exposed = parts.first + np.maximum(early - (units - 1) * computing / units, 0.0)
+        exposed = parts.first + waiting((units - 1) * computing / units, early, share)
         by_unit = (exposed <= exchanges.exchange) & (units > 1)
     late = np.where(by_unit, parts.first, exchanges.exchange)
     return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, 1 - 1 / units, none))

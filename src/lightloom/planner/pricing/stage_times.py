@@ -67,10 +67,10 @@ def stage_times(
     edges, stages = job.model.chunks(rows), int(rows.pp[0])
     passes = _passes(job, rows, edges, sharing=sharing)
     exchanges = stage_exchanges(job, rows, exchange_time, sharing=sharing)
-    within, units = exchanges.replicas, job.model.units(edges)
+    within, units, share = exchanges.replicas, job.model.units(edges), job.fabric.arithmetic_share
     after = exchanges.token_gradients if within.unit_exchange else within.exchange + exchanges.token_gradients
     forward_wait, backward_wait = exchanges.forward + passes.forward_ring, exchanges.backward + passes.backward_ring
-    gradients = overlapped(passes.backward + backward_wait, within, units)
+    gradients = overlapped(passes.backward + backward_wait, within, units, share)
     return StageTimes(
         forward=passes.forward,
         backward=passes.backward,
@@ -78,8 +78,8 @@ def stage_times(
         backward_exchange=exchanges.backward,
         forward_ring=passes.forward_ring,
         backward_ring=passes.backward_ring,
-        forward_gather=exposed_forward(passes.forward + forward_wait, within, units),
-        backward_gather=exposed_backward(passes.backward + backward_wait, within, units),
+        forward_gather=exposed_forward(passes.forward + forward_wait, within, units, share),
+        backward_gather=exposed_backward(passes.backward + backward_wait, within, units, share),
         send=(stage_sends(job, rows, exchange_time) if sends is None else sends).seconds,
         early_exchange=gradients.early,
         late_exchange=gradients.late,

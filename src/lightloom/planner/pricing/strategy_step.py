@@ -66,7 +66,7 @@ class StrategyStep:
         if self.result is not None:
             return self.result.timeline
         assert self.stages is not None
-        return run(lower_pipelined(self.stages.times, self.stages.micro_batches, self.stages.last))
+        return run(lower_pipelined(self.stages))
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
@@ -93,7 +93,8 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
         smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
         last = exact_stage_times(job, smaller)
     times = exact_stage_times(job, strategy, uses)
-    return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last)
+    share = job.fabric.arithmetic_share
+    return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last, arithmetic_share=share)
 
 
 def strategy_seconds(job: Job, strategy: Strategy) -> float:
@@ -127,10 +128,12 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
         rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
         exchange_time: seconds of exchanges, exactly.
     """
-    times, counts = stage_times(job, rows, exchange_time), enumerate(rows.micro_batches.tolist())
-    return np.array(
-        [PipelinedStep(times=times.row(row), micro_batches=count).play().step_time for row, count in counts]
+    times, share = stage_times(job, rows, exchange_time), job.fabric.arithmetic_share
+    steps = (
+        PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
+        for row, count in enumerate(rows.micro_batches.tolist())
     )
+    return np.array([step.play().step_time for step in steps])
 
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
@@ -143,7 +146,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
     seconds = {size: price(*size).cost.repeated_time for size in set(sizes)}
     exchanging = np.array([seconds[size] for size in sizes])
-    return step_duration(plan, computing, exchanging, overlap=job.overlap)
+    share = job.fabric.arithmetic_share
+    return step_duration(plan, computing, exchanging, overlap=job.overlap, arithmetic_share=share)
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
