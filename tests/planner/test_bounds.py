@@ -23,7 +23,8 @@ from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import PipelinedStep, StageTimes
+from lightloom.simulation.pipelined_tasks import lower_pipelined
 from tests.planner.jobs import (
     Model,
     cluster,

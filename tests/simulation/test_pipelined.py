@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import SPENT, PipelinedStep, StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import SPENT, PipelinedStep, StageTimes
+from lightloom.simulation.pipelined_tasks import lower_pipelined
+from lightloom.simulation.switch_turns import SwitchTurns
 from tests.simulation.stages import OF_STAGES, stage_times
 
 
@@ -46,6 +48,33 @@ def test_the_compiled_step_is_that_of_the_tasks(step: PipelinedStep) -> None:
     busy = timeline.busy_time()
     assert played.spent["compute_s"].sum() == pytest.approx(busy["forward"] + busy["backward"])
     assert step.transmission == pytest.approx(busy["transmission"])
+
+
+@st.composite
+def turned_steps(draw: st.DrawFn) -> PipelinedStep:
+    """Steps with a switch that is set anew, beside and after the last pass only where stages do not interleave."""
+    step = draw(steps())
+    stages, once = len(step.times.gather), len(step.times.forward) == len(step.times.gather)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    values = {each.name: rng.choice([0.0, 0.5, 2.0, 20.0], stages) for each in fields(SwitchTurns)}
+    first, last = step.of_micro_batch(0), step.of_micro_batch(step.micro_batches - 1)
+    values["lead"] = np.where(first.forward_gather[:stages] > 0, 0.0, rng.random() * first.forward[:stages])
+    early = step.times.early_exchange[:stages] > 0
+    values["tail"] = rng.random() * last.backward[:stages] * np.where(early, step.times.lead[:stages], 1.0)
+    values["last"], values["gradients"] = once * values["last"], once * values["gradients"]
+    return replace(step, turns=SwitchTurns(**values))
+
+
+@settings(max_examples=200, deadline=None)
+@given(turned_steps())
+def test_the_compiled_step_waits_for_the_switch_as_the_tasks_do(step: PipelinedStep) -> None:
+    timeline = run(lower_pipelined(step))
+    played, still = step.play(), replace(step, turns=None).play()
+    # What turns beside the last update is for the next step.
+    ends = [each.end for each in timeline.intervals if not each.name.endswith("for the next step")]
+    assert played.step_time == pytest.approx(max(ends), rel=1e-12)
+    assert played.step_time >= still.step_time
+    assert sum(played.spent.values()) == pytest.approx(played.step_time)
 
 
 @settings(max_examples=50, deadline=None)

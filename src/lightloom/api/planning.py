@@ -133,6 +133,7 @@ def plan(
     compression_ratio: str | float | None = None,
     compression_profile: str | Path | None = None,
     compression_engine: str | None = None,
+    reconfigure_in_step: bool = False,
     set: Settings | None = None,
     **fields: object,
 ) -> PlanRanking:
@@ -151,6 +152,7 @@ def plan(
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         overlap: whether data parallelism communicates while computing.
         compression, ...: a codec of gradients, as the command's options; plans are ranked with and without it.
+        reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
         set, fields: fields of the cluster, a dot reaches into a part; top-level ones (``accelerator``) by keyword too.
 
     Raises:
@@ -163,6 +165,7 @@ def plan(
     clusters = _clusters(cluster, {**(set or {}), **fields})
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)
+    request = replace(request, reconfigure_in_step=reconfigure_in_step)
     codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
     return _answer(model, clusters, request, codec, sequence_length, step)
 
@@ -248,7 +251,7 @@ def _answer(
         list(request.algorithms),
         list(request.quanta),
         dict(request.pins),
-        [request.cost_model, request.overlap],
+        [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
         [codec_json(compression) for compression in request.compressions],
     ]
     return PlanRanking(search=result, origin=provenance(configuration), unrecorded=unrecorded)

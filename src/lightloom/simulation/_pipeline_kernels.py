@@ -2,7 +2,7 @@
 
 A stage runs its passes in the order of :func:`~lightloom.parallelism.pipeline.one_forward_one_backward`, each once its
 input has arrived; a link carries the outputs of a stage in the order in which they are computed. These are the tasks of
-:func:`~lightloom.simulation.pipelined.lower_pipelined` without the objects.
+:func:`~lightloom.simulation.pipelined_tasks.lower_pipelined` without the objects.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from lightloom.core.arrays import Floats
 
 FORWARD, BACKWARD = 0, 1
 """Directions of a pass."""
+START, PASSES, LEAD, LAST, GRADIENTS, TAIL, WAITS_FOR_SEND, EXCHANGE, TIED = range(9)
+"""Rows of the turns of a circuit switch (``SwitchTurns``)."""
 
 
 @njit(cache=True)
 def play(
-    passes: Floats, send: Floats, reduction: Floats, gather: Floats, closing: Floats, micro_batches: int
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the second at which each stage ends, and its seconds of waiting for sends, for other stages and for the
-    gradients that it exchanges beside its passes: [stages].
+    passes: Floats,
+    send: Floats,
+    reduction: Floats,
+    gather: Floats,
+    closing: Floats,
+    turns: Floats,
+    micro_batches: int,
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return the second at which each stage ends, and its seconds of waiting for sends, for other stages, for the
+    gradients that it exchanges beside its passes, and for a switch that is set anew: [stages].
 
     Args:
         passes: seconds of a pass by direction, by whether it is that of the last micro-batch, and by chunk:
@@ -32,6 +40,7 @@ def play(
         gather: seconds before the first pass of a stage: [stages].
         closing: seconds after its last pass, of the exchange of gradients, of the sums over tied tables, which all
             stages with such seconds begin together, and of the optimizer: [3, stages].
+        turns: seconds of turns of a circuit switch, as the columns of ``SwitchTurns``: [10, stages].
         micro_batches: micro-batches of the step; a multiple of the stages where these are interleaved.
 
     Raises:
@@ -45,8 +54,13 @@ def play(
     arrived[FORWARD, 0] = 0.0
     arrived[BACKWARD, chunks - 1] = 0.0
     free = np.zeros((stages, stages))
-    clock, done = gather.copy(), np.zeros(stages, np.int64)
+    # From when on circuits for the passes stand, and what the first pass, which begins with computing, waits for them.
+    stands = turns[START] + gather + turns[PASSES]
+    late = np.maximum(turns[PASSES] - turns[LEAD], 0.0)
+    clock, done = turns[START] + gather + late, np.zeros(stages, np.int64)
     sending, waiting, network = np.zeros(stages), np.zeros(stages), np.zeros(stages)
+    # The network's end if the switch took no time.
+    still, turning = np.zeros(stages), turns[START] + late
     remaining, sweep = 2 * total * stages, 0
     while remaining:
         before = remaining
@@ -64,33 +78,47 @@ def play(
                     waiting[stage] += ready - clock[stage] - travelling
                     clock[stage] = ready
                 last = 1 if micro == micro_batches - 1 else 0
+                begin = clock[stage]
                 clock[stage] += passes[direction, last, chunk]
-                if direction == BACKWARD and last and reduction[1, chunk] + reduction[2, chunk] > 0:
-                    early = max(network[stage], clock[stage] - reduction[0, chunk]) + reduction[1, chunk]
-                    network[stage] = max(early, clock[stage]) + reduction[2, chunk]
-                target = chunk + 1 if direction == FORWARD else chunk - 1
+                target, gone = chunk + 1 if direction == FORWARD else chunk - 1, clock[stage] - turns[TAIL, stage]
                 if 0 <= target < chunks:
                     left[direction, target, micro] = clock[stage]
-                    end = max(clock[stage], free[stage, target % stages]) + send[last, max(chunk, target)]
+                    end = max(clock[stage], free[stage, target % stages], stands[target % stages])
+                    end += send[last, max(chunk, target)]
                     free[stage, target % stages] = end
                     arrived[direction, target, micro] = end
+                    if turns[WAITS_FOR_SEND, stage] > 0:
+                        gone = max(gone, end)
+                if direction == BACKWARD and last and reduction[1, chunk] + reduction[2, chunk] > 0:
+                    ready, pass_end = clock[stage] - reduction[0, chunk], clock[stage]
+                    still[stage] = max(max(still[stage], ready) + reduction[1, chunk], pass_end) + reduction[2, chunk]
+                    if reduction[1, chunk] > 0:
+                        ready = max(ready, begin + turns[LAST, stage])
+                    if reduction[2, chunk] > 0 and turns[GRADIENTS, stage] > 0:
+                        pass_end = max(pass_end, gone + turns[GRADIENTS, stage])
+                    network[stage] = max(max(network[stage], ready) + reduction[1, chunk], pass_end)
+                    network[stage] += reduction[2, chunk]
                 done[stage] += 1
                 remaining -= 1
         if remaining == before:
             raise RuntimeError("stages wait for each other")
         sweep += 1
-    exchanging = np.maximum(network - clock, 0.0)
-    ends = clock + exchanging + closing[0]
-    _sum_tied_tables(ends, waiting, closing[1])
-    return ends + closing[2], sending, waiting, exchanging
+    exchanging = np.maximum(still - clock, 0.0)
+    turning += np.maximum(network - clock, 0.0) - exchanging + turns[EXCHANGE]
+    ends = np.maximum(network, clock) + turns[EXCHANGE] + closing[0]
+    _sum_tied_tables(ends, waiting, turning, closing[1], turns[TIED])
+    return ends + closing[2], sending, waiting, exchanging, turning
 
 
 @njit(cache=True)
-def _sum_tied_tables(ends: Floats, waiting: Floats, seconds: Floats) -> None:
-    """Let the stages that hold copies of tied tables begin to add up gradients together: all arrays are [stages]."""
+def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Floats, turn: Floats) -> None:
+    """Let the stages that hold copies of tied tables begin to add up gradients together, once their circuits are set:
+    all arrays are [stages]."""
     together = 0.0
     for stage in range(len(ends)):
         if seconds[stage] > 0:
+            ends[stage] += turn[stage]
+            turning[stage] += turn[stage]
             together = max(together, ends[stage])
     for stage in range(len(ends)):
         if seconds[stage] > 0:

@@ -19,15 +19,14 @@ hidden part takes from computing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.pipeline import one_forward_one_backward
 from lightloom.simulation.contention import slowing
-from lightloom.simulation.engine import Task
+from lightloom.simulation.switch_turns import SwitchTurns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +93,8 @@ class PipelinedStep:
     """Times of the last micro-batch, where it is smaller: only its passes and sends count."""
     arithmetic_share: float = 0.0
     """Share of the arithmetic that the gradients' exchange takes from the backward passes beside it."""
+    turns: SwitchTurns | None = None
+    """Turns of a circuit switch; none where circuits stand for the whole step."""
 
     def of_micro_batch(self, micro: int) -> StageTimes:
         """Return the times of one micro-batch."""
@@ -108,17 +109,19 @@ class PipelinedStep:
     def play(self) -> PlayedStep:
         """Return when the step ends and what the rank of each stage spends it on.
 
-        Compiled; equal to running the tasks of :func:`lower_pipelined`.
+        Compiled; equal to running the tasks of ``pipelined_tasks.lower_pipelined``.
         """
         from lightloom.simulation._pipeline_kernels import play
 
         times, last, slowed = self.times, self.last or self.times, self.slowed
-        ends, sending, waiting, exchanging = play(
+        turns = self.turns or SwitchTurns.none(len(times.gather))
+        ends, sending, waiting, exchanging, turning = play(
             np.ascontiguousarray(np.stack([times.passes, last.passes + [[0.0], [1.0]] * slowed], axis=1)),
             np.stack([times.send, last.send]),
             np.stack([times.lead * last.computed_backward + slowed, times.early_exchange, times.late_exchange]),
             times.gather,
             np.stack([times.exchange, times.tied, times.update]),
+            turns.columns,
             self.micro_batches,
         )
         step_time = float(ends.max())
@@ -135,6 +138,7 @@ class PipelinedStep:
             "pipeline_send_s": sending,
             "bubble_s": waiting + (step_time - ends),
             "gradient_exchange_s": exchanging + times.exchange + times.tied,
+            "switch_turn_s": turning,
             "update_s": times.update,
         }
         return PlayedStep(step_time, spent)
@@ -181,127 +185,7 @@ SPENT: Mapping[str, str] = {
     "parameter_gather_s": "exposed_communication_s",
     "pipeline_send_s": "exposed_communication_s",
     "gradient_exchange_s": "exposed_communication_s",
+    "switch_turn_s": "exposed_reconfiguration_s",
     "bubble_s": "idle_s",
 }
 """What a rank spends a step on, and the part of ``Timeline.breakdown`` that it counts to."""
-
-
-def lower_pipelined(step: PipelinedStep) -> list[Task]:
-    """Return the tasks of one step."""
-    builder = _Builder(step)
-    for stage in range(len(step.times.gather)):
-        builder.stage(stage)
-    builder.close()
-    return builder.linked()
-
-
-class _Builder:
-    def __init__(self, step: PipelinedStep) -> None:
-        self._step = step
-        self._times = step.times
-        self._slowed = step.slowed
-        self._micro_batches = step.micro_batches
-        self._stages = len(step.times.gather)
-        self._chunks = len(step.times.forward)
-        self._tasks: list[Task] = []
-        self._ends: dict[tuple[str, int, int], tuple[int, int]] = {}
-        """The task that ends a pass and the pass's place in the order of its stage, by direction, chunk and
-        micro-batch."""
-        self._awaits: dict[int, tuple[str, int, int]] = {}
-        """The pass of another stage that a task waits for; it may not be listed yet."""
-        self._last: list[tuple[int, ...]] = []
-        """The last tasks of each stage before the sums over tied tables and its update."""
-
-    def stage(self, stage: int) -> None:
-        times, last = self._times, None
-        if times.gather[stage]:
-            last = self._task(f"gather {stage}", f"replicas {stage}", "transmission", times.gather[stage], None)
-        order = one_forward_one_backward(stage, self._stages, self._micro_batches, self._chunks // self._stages)
-        exchanged: tuple[int, ...] = ()
-        for place, (direction, chunk, micro) in enumerate(order):
-            begins = self._pass(direction, chunk, micro, last)
-            last = len(self._tasks) - 1
-            self._ends[direction, chunk, micro] = last, place
-            if direction == "backward" and micro == self._micro_batches - 1:
-                exchanged = self._gradients(chunk, begins, last) or exchanged
-        if times.exchange[stage]:
-            name, seconds = f"exchange {stage}", times.exchange[stage]
-            last, exchanged = self._task(name, f"replicas {stage}", "transmission", seconds, last, *exchanged), ()
-        self._last.append((*exchanged, *(() if last is None else (last,))))
-
-    def close(self) -> None:
-        """Add the sums over tied tables, and the update of each stage."""
-        tied = [end for seconds, ends in zip(self._times.tied, self._last, strict=True) if seconds for end in ends]
-        for stage, ends in enumerate(self._last):
-            seconds = self._times.tied[stage]
-            if seconds:
-                ends = (self._task(f"add up tied {stage}", f"replicas {stage}", "transmission", seconds, None, *tied),)
-            self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], None, *ends)
-
-    def _gradients(self, chunk: int, begins: int | None, end: int) -> tuple[int, ...]:
-        """Exchange the gradients of a chunk beside its last backward pass, from the task ``begins`` on, and after."""
-        times, resource = self._times, f"gradients {chunk % self._stages}"
-        found: tuple[int, ...] = ()
-        if times.early_exchange[chunk]:
-            seconds = times.early_exchange[chunk]
-            found = (
-                self._task(f"exchange all but the first unit of {chunk}", resource, "transmission", seconds, begins),
-            )
-        if times.late_exchange[chunk]:
-            seconds = times.late_exchange[chunk]
-            name = f"exchange the first unit of {chunk}"
-            found = (self._task(name, resource, "transmission", seconds, end, *found),)
-        return found
-
-    def linked(self) -> list[Task]:
-        """Return the tasks, those that wait for another stage included; a link sends in the order of its source."""
-        tasks = list(self._tasks)
-        for index, source in self._awaits.items():
-            end, place = self._ends[source]
-            tasks[index] = replace(tasks[index], after=(*tasks[index].after, end), priority=place)
-        return tasks
-
-    def _pass(self, direction: str, chunk: int, micro: int, last: int | None) -> int | None:
-        """Add a pass; return the task after which gradients of its first unit to compute exist, if they leave early."""
-        forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
-        arrived = self._arrival(forward, chunk, micro)
-        compute = times.forward if forward else times.backward
-        gathered = times.forward_gather if forward else times.backward_gather
-        shared = times.forward_exchange if forward else times.backward_exchange
-        ring = times.forward_ring if forward else times.backward_ring
-        name = f"{direction} {micro} on {chunk}"
-        if gathered[chunk]:
-            gather = self._task(
-                f"gather for {name}", f"replicas {stage}", "transmission", gathered[chunk], last, *arrived
-            )
-            last, arrived = gather, ()
-        early = not forward and micro == self._micro_batches - 1 and self._times.early_exchange[chunk] > 0
-        lead = float(self._times.lead[chunk])
-        begins, parts = None, ((1 - lead, 0.0), (lead, self._slowed[chunk])) if early else ((1.0, 0.0),)
-        for part, slowed in parts:
-            begins = last
-            last = self._task(name, f"stage {stage}", direction, part * compute[chunk] + slowed, last, *arrived)
-            for kind, resource, seconds in (("ring", "context", ring), ("exchange", "shards", shared)):
-                if seconds[chunk]:
-                    wait = part * seconds[chunk]
-                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", wait, last)
-            arrived = ()
-        return begins if early else None
-
-    def _arrival(self, forward: bool, chunk: int, micro: int) -> tuple[int, ...]:
-        """Add the send that a pass waits for; none where it reads the model's inputs or follows the loss."""
-        source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
-        if not 0 <= source < self._chunks:
-            return ()
-        direction = "forward" if forward else "backward"
-        name, link = f"send {direction} {micro} from {source} to {chunk}", f"link {source % self._stages} to {stage}"
-        send = self._task(name, link, "transmission", self._step.of_micro_batch(micro).send[max(chunk, source)], None)
-        self._awaits[send] = (direction, source, micro)
-        return (send,)
-
-    def _task(self, name: str, resource: str, category: str, duration: float, last: int | None, *after: int) -> int:
-        before = () if last is None else (last,)
-        self._tasks.append(
-            Task(name=name, resource=resource, category=category, duration=float(duration), after=(*before, *after))
-        )
-        return len(self._tasks) - 1

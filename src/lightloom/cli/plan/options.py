@@ -89,6 +89,14 @@ class PlanOptions:
     compression_engine: Annotated[
         str | None, option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file.")
     ] = None
+    reconfigure_in_step: Annotated[
+        bool,
+        typer.Option(
+            "--reconfigure-in-step",
+            help="Share out the planes of a circuit switch among the groups of a plan, and set them anew between the "
+            "phases of a step where that is faster.",
+        ),
+    ] = False
     latency_sensitivity: Annotated[
         bool, option("Search the latency of a hop at which another plan wins; done anyway where a fabric states none.")
     ] = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lightloom.core.units import format_time
+from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.reports.report import Table
 
@@ -17,10 +18,31 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
         parts = {_name(part): float(seconds[0]) / winner.step_time for part, seconds in winner.spent.items()}
         told = ", ".join(f"{name} {100 * share:.3g} %" for name, share in parts.items() if share)
         yield f"a rank of {'the first stage' if len(winner.spent['compute_s']) > 1 else 'the winner'} spends: {told}"
+    if winner.in_step is not None:
+        yield _in_step(winner.in_step)
     operators = document["costliest_operators"]
     if operators:
         told = ", ".join(f"{row['name']} {100 * row['share']:.3g} % ({row['bound']})" for row in operators)
         yield f"most of its computing, and what bounds it: {told}"
+
+
+def _in_step(in_step: InStep) -> str:
+    """How often the switch turns within a step, how much of that is hidden, and what it gains."""
+    best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
+    planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
+    if not best.turning:
+        return (
+            f"circuits stand for the whole step ({planes[0]} planes): setting them anew takes {time} and gains nothing"
+        )
+    many = "once" if len(best.turning) == 1 else f"{len(best.turning)} times"
+    told = f"the switch turns {many} in a step ({time} each, {format_time(in_step.hidden)} of it hidden)"
+    shares = "; ".join(f"{phase}: {share}" for phase, share in zip(best.settings, planes, strict=True))
+    if standing is None or in_step.gain is None:
+        return f"{told}; without, there are more groups than planes; planes by phase: {shares}"
+    gain = (
+        f"gains {format_time(in_step.gain)} over circuits that stand ({100 * in_step.gain / standing.step_time:.3g} %)"
+    )
+    return f"{told} and {gain}; planes by phase: {shares}"
 
 
 def _name(part: str) -> str:

@@ -151,6 +151,11 @@ class GroupPrices(Pricing):
         other._usable, other._read, other._keys, other._lines = self._usable, self._read, self._keys, self._lines
         return other
 
+    def on(self, fabric: Fabric) -> GroupPrices:
+        """Prices of the same choice of algorithms on another fabric."""
+        names = [each.name for each in self._choices] if self._named else ()
+        return GroupPrices(fabric, self._training, self.model, tuple(self._compressions.values()), names)
+
     @property
     def failures(self) -> dict[str, str]:
         """Algorithms that accepted a collective and then failed, and how."""

@@ -15,6 +15,8 @@ from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies,
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.operator_times import OperatorTimes
+from lightloom.planner.pricing.planes import PlaneShares
+from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -28,6 +30,8 @@ class Job:
     pricing: Pricing
     overlap: bool = True
     """Whether data parallelism communicates while computing."""
+    shares: PlaneShares | None = None
+    """The switch planes of each axis, where they are shared out; without, every axis is priced on all of them."""
 
     @classmethod
     def of(
@@ -56,6 +60,10 @@ class Job:
     def operators(self) -> OperatorTimes:
         """Seconds of the model's operators."""
         return self.model.times_on(self.accelerator)
+
+    def on(self, axis: Axis) -> Fabric:
+        """The part of the fabric that an axis has."""
+        return self.fabric if self.shares is None else self.shares.fabric(axis)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
         """Return the same job at other prices; its stages stay those of this one."""

@@ -29,7 +29,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers_in_passes, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Held
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, interleaved
+from lightloom.planner.pricing.stage_exchanges import Axis, ExchangeTime, distance, interleaved, on_axis
 from lightloom.simulation.contention import waiting
 
 
@@ -80,6 +80,7 @@ class _Group(NamedTuple):
     """Number of replicas: [rows]."""
     stride: Ints
     """Distance between neighbours, in ranks: [rows]."""
+    axis: Axis = "data"
 
 
 class ReplicaPrices:
@@ -160,7 +161,7 @@ class ReplicaPrices:
         rows = self._rows
         return (
             _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
-            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep),
+            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep, "expert-data"),
         )
 
     def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
@@ -170,7 +171,7 @@ class ReplicaPrices:
             return
         stride = group.stride[which]
         shared = interleaved(self._fabric, stride, self._sharing)[:, None]
-        seconds[which] += self._exchange_time(
+        seconds[which] += on_axis(self._exchange_time, group.axis)(
             kind,
             self._rows.algorithm[which],
             group.ranks[which],

@@ -8,6 +8,7 @@ their ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -21,8 +22,29 @@ from lightloom.planner.pricing.group_prices import Pricing
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
 """Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""
 
+Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data", "tied"]
+"""Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
+what all hold and of experts; stages that hold copies of a table."""
+AXES: tuple[Axis, ...] = get_args(Axis)
+
 Group = tuple[int, int, int, float]
 """Algorithm (an index), ranks, stride, ratio."""
+
+
+class AxisTimes:
+    """Seconds of exchanges where every axis has its own part of the fabric; in the place of one ``ExchangeTime``."""
+
+    def __init__(self, of_axis: Callable[[Axis], ExchangeTime]) -> None:
+        """``of_axis`` returns the seconds of the exchanges of one axis."""
+        self.of_axis = of_axis
+
+    def __call__(self, *_: object) -> Floats:
+        raise AssertionError("an exchange whose axis is not said")
+
+
+def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
+    """Return the seconds of the exchanges of one axis."""
+    return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
 
 
 def pass_exchanges(
@@ -55,7 +77,7 @@ def pass_exchanges(
         share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
         for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
             place = np.ix_(which, of)
-            seconds = exchange_time(
+            seconds = on_axis(exchange_time, "expert")(
                 "all-to-all",
                 rows.algorithm[which],
                 rows.ep[which],
@@ -82,7 +104,8 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
     """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
     beside, uncompressed = np.ones(len(rows), np.int64), np.ones(len(rows))
-    return exchange_time(kind, rows.algorithm, rows.tp, beside, uncompressed, nbytes)
+    tensor_time = on_axis(exchange_time, "tensor")
+    return tensor_time(kind, rows.algorithm, rows.tp, beside, uncompressed, nbytes)
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:

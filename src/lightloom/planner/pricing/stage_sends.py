@@ -15,7 +15,6 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats
-from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import Strategies, combinations
 from lightloom.planner.pricing.divided_model import Crossing
 from lightloom.planner.pricing.group_prices import Pricing
@@ -50,15 +49,19 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gather = _gathers(combination, crossing, job.pricing, exchange_time)
     gather = _Gathers(*(column[row] for column in gather))
-    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *_send_rate(rows, job.fabric))
+    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *_send_rate(job, rows))
 
 
-def _send_rate(rows: Strategies, fabric: Fabric) -> tuple[Floats, Floats]:
+def _send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
     if int(rows.pp[0]) == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
-    strides, row = np.unique(distance(fabric, rows.replicas * rows.tp), return_inverse=True)
-    rate, latency = np.array([fabric.pair(int(stride)) for stride in strides]).T
+    ranks = rows.replicas * rows.tp
+    if job.shares is not None:
+        rate, latency = np.array([job.shares.shift(stride) for stride in ranks.tolist()]).T
+        return rate, latency
+    strides, row = np.unique(distance(job.fabric, ranks), return_inverse=True)
+    rate, latency = np.array([job.fabric.pair(int(stride)) for stride in strides]).T
     return rate[row], latency[row]
 
 

@@ -96,7 +96,7 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> _Passe
     model, times = job.model, job.operators
     combination, row = combinations(rows)
     seconds = times.of_sorts(combination)
-    ring = ring_waits(model.sorts, combination, job.fabric, seconds, sharing=sharing)
+    ring = ring_waits(model.sorts, combination, job.on("context"), seconds, sharing=sharing)
     launches = times.repeating(times.launches_of_sorts, combination.recomputation)
     passes = [
         np.maximum(model.sums(computed, edges), model.sums(np.atleast_2d(launched), edges))[row]
@@ -140,5 +140,5 @@ def stage_exchanges(
         held=held,
         replicas=prices.exchanges(held, first, model.units(edges), by_unit),
         token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
-        tied=tied_sums(model.tied, edges, rows, fabric, settings),
+        tied=tied_sums(model.tied, edges, rows, job.on("tied"), settings),
     )

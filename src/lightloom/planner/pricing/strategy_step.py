@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +13,17 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.group_prices import CheapestPrices, Pricing
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, tensor_exchange
+from lightloom.planner.pricing.stage_exchanges import AxisTimes, ExchangeTime, tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER, stage_sends
 from lightloom.planner.pricing.stage_times import stage_exchanges, stage_times
 from lightloom.simulation.duration import step_duration
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
+from lightloom.simulation.pipelined import PipelinedStep, StageTimes
+from lightloom.simulation.pipelined_tasks import lower_pipelined
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.simulation.timeline import Timeline
 
@@ -80,7 +81,7 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
         step_time=played.step_time,
         breakdown=played.breakdown(),
         communication_time=stages.transmission,
-        exchanges=_largest(uses),
+        exchanges=largest_uses(uses),
         stages=stages,
         spent=played.spent,
     )
@@ -177,7 +178,7 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
         step_time=result.step_time,
         breakdown=result.breakdown,
         communication_time=result.communication_time,
-        exchanges=_largest(uses),
+        exchanges=largest_uses(uses),
         result=result,
         prices=price,
     )
@@ -198,7 +199,7 @@ def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None)
 def exchange_costs(
     job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
 ) -> ExchangeTime:
-    """Return the costs of exchanges by verified schedules, in the place of their seconds.
+    """Return the costs of exchanges by verified schedules, in the place of their seconds, of every axis on its planes.
 
     Args:
         job: where they take place.
@@ -207,16 +208,31 @@ def exchange_costs(
         uses: takes the exchanges.
     """
 
+    if (shares := job.shares) is not None:
+        return AxisTimes(lambda axis: _costs(partial(shares.pricing, axis), name, amount, uses))
+    return _costs(lambda: job.pricing, name, amount, uses)
+
+
+def _costs(
+    pricing_of: Callable[[], Pricing],
+    name: str,
+    amount: Callable[[Cost, int], float | None],
+    uses: list[ExchangeUse] | None,
+) -> ExchangeTime:
+    """Return the costs of exchanges at the prices that are asked for where several ranks exchange; as
+    :func:`exchange_costs`."""
+
     def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         if ranks[0] == 1:
             return np.zeros_like(nbytes)
         group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
-        price = job.pricing.price(*group)
+        pricing = pricing_of()
+        price = pricing.price(*group)
         sizes, where = np.unique(nbytes, return_inverse=True)
         of_size = [amount(price(kind, float(size)).cost, group[1]) if size else 0.0 for size in sizes]
         if uses is not None:
             uses.extend(
-                ExchangeUse(kind, group[1], group[3], size, job.pricing.algorithm(kind, size, *group))
+                ExchangeUse(kind, group[1], group[3], size, pricing.algorithm(kind, size, *group))
                 for size in sizes.tolist()
                 if size
             )
@@ -225,7 +241,7 @@ def exchange_costs(
     return amounts
 
 
-def _largest(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
+def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
     """One of each kind, group and algorithm, of its largest size; the largest first."""
     largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
     for use in uses:

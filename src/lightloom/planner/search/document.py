@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.pricing.belief import LEVEL, belief_of
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.search.costly import costly_rows
@@ -96,6 +97,23 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "fits_memory": plan.fits,
         "verified": plan.verified,
         "placed": _placed(plan),
+        "in_step": None if plan.in_step is None else in_step_json(plan.in_step),
+    }
+
+
+def in_step_json(in_step: InStep) -> dict[str, Any]:
+    """How often the switch turns within a step, what that gains, and the planes of every axis by phase."""
+    best, standing = in_step.best, in_step.standing
+    return {
+        "reconfiguration_time_s": in_step.reconfiguration_time,
+        "turns": len(best.turning),
+        "turns_before": list(best.turning),
+        "hidden_s": in_step.hidden,
+        "exposed_s": best.exposed,
+        "standing_step_s": None if standing is None else standing.step_time,
+        "gain_s": in_step.gain,
+        "planes": {phase: dict(division) for phase, division in best.settings.items()},
+        "standing_planes": None if standing is None else dict(next(iter(standing.settings.values()))),
     }
 
 

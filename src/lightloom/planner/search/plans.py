@@ -20,6 +20,8 @@ from lightloom.core.arrays import Floats
 from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.circuits.in_step import InStep
+from lightloom.planner.circuits.step import SwitchedStrategyStep
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.job import Job
@@ -104,6 +106,11 @@ class Plan:
         """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``), each [stages];
         None for plans that are not simulated stage by stage."""
         return self.step.spent if isinstance(self.step, StrategyStep) else None
+
+    @property
+    def in_step(self) -> InStep | None:
+        """What setting circuits anew within the step gains, where that was searched and several groups exchange."""
+        return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
 
     @property
     def strategy(self) -> str:

@@ -154,6 +154,9 @@ class SearchRequest:
     cost_model: CostModel = "physical"
     overlap: bool = True
     """Whether data parallelism communicates while computing."""
+    reconfigure_in_step: bool = False
+    """Whether the planes of a circuit switch are shared out among the groups of a plan, and set anew between the phases
+    of a step where that is faster."""
     prune: bool = True
     """False simulates every row that fits."""
     compare: bool = True
@@ -190,6 +193,9 @@ class SearchRequest:
                 f"{' '.join(split)} and --strategy {' '.join(self.strategies)}, which splits no model: expected "
                 "--strategy tensor-pipeline too, or none"
             )
+        if self.reconfigure_in_step and (self.cost_model == "paper" or not self.overlap):
+            given = "--cost-model paper" if self.cost_model == "paper" else "--no-overlap"
+            raise UnsupportedError(f"--reconfigure-in-step and {given}: expected the physical model and overlap")
         kinds, reason = self._searched()
         if not kinds:
             raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")

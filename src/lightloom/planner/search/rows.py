@@ -17,6 +17,7 @@ from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
+from lightloom.planner.circuits.step import simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY
@@ -31,6 +32,7 @@ from lightloom.planner.pricing.placed_space import (
     placed_space,
     smaller,
 )
+from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
@@ -76,6 +78,7 @@ class ClusterRows:
         self._compressions = {each.ratio: each for each in request.compressions}
         self.job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
         self._prices = prices
+        self._planes = PlanePrices(prices) if request.reconfigure_in_step else None
         self._plans = PlacedPlans(self.job, self._compressions)
         self._strategies: Strategies | None = None
         self._placed = PlacedRows.of([])
@@ -135,7 +138,7 @@ class ClusterRows:
         assert self._strategies is not None
         choice = self._strategies[row.number]
         try:
-            return self._strategy_plan(self.job, choice, row.per_sample * choice.global_batch)
+            return self._strategy_plan(self.job, self._planes, choice, row.per_sample * choice.global_batch)
         except UnsupportedError as error:
             self._counts += Counts(refused=1)
             self._refusals.append(str(error))
@@ -154,11 +157,12 @@ class ClusterRows:
             return plan
         prices = self._prices.with_choices(tuple(algorithms()))
         job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
-        other = self._strategy_plan(job, plan.choice, plan.bound)
+        planes = None if self._planes is None else PlanePrices(prices)
+        other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
-    def _strategy_plan(self, job: Job, choice: Strategy, bound: float) -> Plan:
-        step = simulate(job, choice)
+    def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
+        step = simulate(job, choice) if planes is None else simulate_in_step(job, choice, planes)
         return Plan(
             cluster=self._cluster,
             job=job,

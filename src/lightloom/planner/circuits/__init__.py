@@ -1,0 +1,1 @@
+"""Optical circuit switches that are set anew between the phases of a training step."""

@@ -1,0 +1,148 @@
+"""Circuits that follow the step: never slower than circuits that stand, equal to them where turns take forever."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.bounds.strategies import bounds
+from lightloom.planner.circuits.in_step import InStep, follow_the_step
+from lightloom.planner.circuits.phases import Phase
+from lightloom.planner.circuits.settings import segmentations
+from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.planes import PlanePrices, divisions
+from lightloom.planner.pricing.step_energy import strategy_energy
+from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.simulation.engine import run
+from lightloom.simulation.pipelined_tasks import lower_pipelined
+from tests.planner.jobs import mixture, transformer
+
+TIMES = (0.0, 1e-6, 1e-5, 1e-4, 1e3)
+CHOSEN = ("ring", "ring-striped", "one-stage")
+
+
+@cache
+def switched(seconds: float, *, experts: bool = False, ranks: int = 16) -> tuple[Job, PlanePrices]:
+    """A small model on a switch of six planes; rings stand whatever a turn takes."""
+    fabric = CircuitSwitch(
+        ranks=ranks, degree=6, bandwidth=1e9, reconfiguration_time=seconds, hop_latency=1e-7, energy_per_bit=1e-12
+    )
+    training, chip = TrainingSettings(unit_parameters=300_000), load_accelerator("a100").flat()
+    graph = mixture(2) if experts else transformer(4)
+    prices = GroupPrices(fabric, training, choices=CHOSEN[:2])
+    return Job.of(graph, chip, fabric, training, prices), PlanePrices(prices)
+
+
+@st.composite
+def strategies(draw: st.DrawFn) -> Strategy:
+    tp, pp = draw(st.sampled_from([(4, 1), (2, 2), (1, 2), (4, 2), (1, 4)]))
+    micro_batches = draw(st.sampled_from([1, 4]))
+    sharding = draw(st.sampled_from(["none", "zero-1", "zero-2", "zero-3"]))
+    virtual = draw(st.sampled_from([1, 2])) if pp == 2 and micro_batches > 1 else 1
+    return Strategy(
+        16 // tp // pp,
+        tp,
+        pp,
+        micro_batches,
+        64,
+        sharding,
+        "none",
+        "auto",
+        1.0,
+        tp > 1 and draw(st.booleans()),
+        virtual,
+    )
+
+
+def searched(strategy: Strategy, seconds: float) -> InStep:
+    in_step = follow_the_step(*switched(seconds)[:1], strategy, switched(seconds)[1])
+    assert in_step is not None
+    return in_step
+
+
+@settings(max_examples=5, deadline=None)
+@given(strategies())
+def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:
+    """No slower than standing circuits, as fast as on all planes at most, and the same where turns take forever."""
+    found = [searched(strategy, seconds) for seconds in TIMES]
+    gains = [in_step.gain for in_step in found]
+    assert all(gain is not None and gain >= 0 for gain in gains)
+    assert all(b <= a * (1 + 1e-9) + 1e-15 for a, b in pairwise(filter(None, gains)))
+    assert gains[-1] == 0
+    assert found[-1].best.turning == ()
+    all_planes = simulate(switched(0.0)[0], strategy).step_time
+    assert found[0].best.step_time >= all_planes * (1 - 1e-9)
+
+
+@settings(max_examples=5, deadline=None)
+@given(strategies(), st.sampled_from(TIMES[:-1]))
+def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strategy: Strategy, seconds: float) -> None:
+    job, prices = switched(seconds)
+    step = simulate_in_step(job, strategy, prices)
+    assert step.step_time >= bounds(job, Strategies.of(strategy))[0]
+    assert step.stages is not None
+    ends = [
+        each.end for each in run(lower_pipelined(step.stages)).intervals if not each.name.endswith("for the next step")
+    ]
+    assert step.step_time == pytest.approx(max(ends), rel=1e-9)
+    assert sum(step.breakdown.values()) == pytest.approx(step.step_time)
+    # As many bytes as on circuits that stand.
+    still = simulate(job, strategy)
+    sent, before = strategy_energy(job, strategy, step), strategy_energy(job, strategy, still)
+    assert sent.transmission_j == pytest.approx(before.transmission_j)
+
+
+def test_experts_have_planes_of_their_own() -> None:
+    job, prices = switched(1e-6, experts=True)
+    strategy = Strategy(8, 2, 1, 2, 64, "none", "none", "auto", 1.0, ep=4)
+    step = simulate_in_step(job, strategy, prices)
+    assert isinstance(step, SwitchedStrategyStep)
+    assert step.in_step is not None
+    assert step.in_step.best.settings["passes"].keys() >= {"tensor", "expert"}
+    assert step.step_time >= bounds(job, Strategies.of(strategy))[0]
+    for division in step.in_step.best.settings.values():
+        assert sum(division.values()) <= prices.planes
+
+
+def test_data_parallelism_alone_has_all_planes() -> None:
+    job, prices = switched(1e-6)
+    strategy = Strategy(16, 1, 1, 1, 64, "none", "none", "ring", 1.0)
+    assert follow_the_step(job, strategy, prices) is None
+    assert simulate_in_step(job, strategy, prices).step_time == simulate(job, strategy).step_time
+
+
+def test_more_groups_than_planes_are_refused() -> None:
+    fabric = CircuitSwitch(ranks=16, degree=1)
+    job, _ = switched(1e-6)
+    prices = GroupPrices(fabric, job.settings, choices=CHOSEN[:1])
+    small = Job.of(job.graph, job.accelerator, fabric, job.settings, prices)
+    with pytest.raises(UnsupportedError, match="1 switch planes for 4 kinds of groups"):
+        simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 1.0), PlanePrices(prices))
+
+
+def test_packet_fabrics_have_no_planes() -> None:
+    with pytest.raises(UnsupportedError, match="expected switch planes"):
+        PlanePrices(GroupPrices(PacketSwitch(ranks=4), TrainingSettings()))
+
+
+def test_divisions_and_segmentations_are_complete() -> None:
+    assert len(divisions(8, 3)) == 21 == len(set(divisions(8, 3)))
+    assert all(sum(counts) == 8 and min(counts) >= 1 for counts in divisions(8, 3))
+    phases: list[Phase] = ["gather", "passes", "gradients", "tied"]
+    found = list(segmentations(phases))
+    # Of all places at which a cycle can be cut, no cut and one cut are the same.
+    assert len(found) == 2**4 - 4
+    assert all(sorted(np.concatenate(segments).tolist()) == sorted(phases) for segments in found)
