@@ -122,9 +122,17 @@ def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, fabric: st.SearchStrategy[Fabric] | None = None) -> tuple[Algorithm, Collective, Fabric]:
-    """An algorithm, and a collective and fabric that it serves."""
+def packet_fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
+    """Fabrics whose ranks send packets to each other."""
+    return draw(fabrics(largest).filter(lambda fabric: not fabric.exclusive and not fabric.in_network_reduction))
+
+
+@st.composite
+def jobs(
+    draw: st.DrawFn, fabric: st.SearchStrategy[Fabric] | None = None, names: tuple[str, ...] = ()
+) -> tuple[Algorithm, Collective, Fabric]:
+    """An algorithm, one of these names where there are some, and a collective and fabric that it serves."""
     on = draw(fabric if fabric is not None else fabrics())
-    choices = [(a, kind) for kind in KINDS for a in admitted(kind, on)]
+    choices = [(a, kind) for kind in KINDS for a in admitted(kind, on) if not names or a.name in names]
     algorithm, kind = draw(st.sampled_from(choices))
     return algorithm, Collective(kind, on.ranks, draw(SIZE)), on  # type: ignore[arg-type]

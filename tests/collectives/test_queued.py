@@ -171,7 +171,7 @@ def test_rejections_name_the_culprit() -> None:
             verify(wrong, fabric)
     with pytest.raises(VerificationError, match="transceivers"):
         verify(schedule, fabric.model_copy(update={"transceivers": 4}))
-    with pytest.raises(VerificationError, match="needs circuits"):
+    with pytest.raises(VerificationError, match="with channels of shape"):
         verify(schedule.with_columns({"route": 0 * schedule.route}), PacketSwitch(ranks=12))
     with pytest.raises(UnsupportedError, match="no steps that the paper cost model"):
         cost(schedule, fabric, "paper")

@@ -28,7 +28,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Count, JoulesPerBit, Ranks, Seconds, Watts
 from lightloom.fabrics import derived
 from lightloom.fabrics.derived import Ports
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
 from lightloom.fabrics.transport import Library, LibraryWays
 
@@ -95,6 +95,15 @@ class Fabric(Shares):
     @abstractmethod
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         """The links that each transfer occupies."""
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its footprint."""
+        runs = self.footprint(source, destination, route)
+        return ordered_links([columns.T for columns in np.stack(runs).T], [False] * runs.base.shape[1])
+
+    def link_latency(self) -> Floats:
+        """Seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""
+        return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
         """The route a transfer takes when nobody chooses one."""
@@ -256,6 +265,9 @@ class GroupFabric(Fabric):
 
     def link_bandwidth(self) -> Floats:
         return self.whole.link_bandwidth()
+
+    def link_latency(self) -> Floats:
+        return self.whole.link_latency()
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         runs = self.whole.footprint(*self._of_all(source, destination))

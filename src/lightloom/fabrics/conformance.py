@@ -86,6 +86,17 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
 
 
+def _paths(fabric: Fabric) -> Iterator[str]:
+    if fabric.exclusive or fabric.in_network_reduction or len(fabric.siblings()[1]) > 1:
+        return
+    for source, destination, route in _transfers(fabric):
+        path = np.asarray(fabric.path(source, destination, route))
+        transfer, link = links_of(fabric.footprint(source, destination, route))
+        ours = np.sort(np.nonzero(path >= 0)[0] * fabric.links + path[path >= 0])
+        if not np.array_equal(ours, np.sort(transfer * fabric.links + link)):
+            yield "path has other links than footprint"
+
+
 def _routes(fabric: Fabric) -> Iterator[str]:
     if sorted(np.asarray(fabric.ring_order()).tolist()) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"
@@ -263,6 +274,7 @@ _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
     _fields,
     _links,
     _footprints,
+    _paths,
     _channels,
     _capabilities,
     _routes,

@@ -33,6 +33,26 @@ class Footprint(NamedTuple):
         return cls(*columns)
 
 
+def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[Any]) -> Ints:
+    """The links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
+
+    Args:
+        runs: ``(base, start, length, period)``, each [transfer].
+        backward: whether a run is crossed from its last link to its first, for each run: [transfer] or one value.
+
+    Returns:
+        Shape [transfer, place].
+    """
+    parts = []
+    for (base, start, length, period), back in zip(runs, backward, strict=True):
+        place, longest = np.arange(int(np.max(length, initial=0))), np.asarray(length)[:, None]
+        turn = np.where(np.reshape(back, (-1, 1)), longest - 1 - place, place)
+        link = np.reshape(base, (-1, 1)) + (np.reshape(start, (-1, 1)) + turn) % np.reshape(period, (-1, 1))
+        parts.append(np.where(place < longest, link, -1))
+    links: Ints = np.concatenate(parts, axis=1)
+    return links
+
+
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
     """The links that transfers occupy: (transfer, link), one entry a link."""
     length = footprint.length.ravel()

@@ -39,6 +39,8 @@ class Run(NamedTuple):
     start: Ints
     length: Ints
     period: int
+    backward: Mask | bool = False
+    """Whether transfers cross them from the last to the first."""
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """The four numbers of each transfer, as a footprint holds them."""
@@ -83,7 +85,7 @@ class Lattice(NamedTuple):
             for other in (other for other in range(len(self.dims)) if other != axis):
                 line = line * self.dims[other] + start[other]
             base = 2 * turn * total + np.where(forward, 0, total) + line * size
-            runs.append(Run(base, np.where(forward, start[axis], end[axis]), length, size))
+            runs.append(Run(base, np.where(forward, start[axis], end[axis]), length, size, ~forward))
             start[axis] = end[axis]
         return runs
 

@@ -17,7 +17,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
 from lightloom.fabrics.base import Cut, Fabric
 from lightloom.fabrics.capabilities import Axis, Grid
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Footprint, ordered_links
 from lightloom.fabrics.lattice import Dims, Lattice, describe, most_square
 
 _LINES = ("rows", "columns")
@@ -89,7 +89,11 @@ class Mesh(Fabric):
         return np.full(self.links, self.bandwidth)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        return Footprint.of(self.lattice.runs(source, destination))
+        return Footprint.of([run.columns() for run in self.lattice.runs(source, destination)])
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        runs = self.lattice.runs(source, destination)
+        return ordered_links([run.columns() for run in runs], [run.backward for run in runs])
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the sum of the distances along the dimensions."""

@@ -15,7 +15,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Footprint, ordered_links
 from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
 
 _COMMON = (
@@ -49,6 +49,11 @@ class RingGeometry(Fabric):
         start = np.where(forward, source, destination)
         length = np.where(forward, destination - source, source - destination) % n
         return Footprint.of([(np.where(forward, 0, n), start, length, n)])
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer in order: counter-clockwise ones end where their links begin to be numbered."""
+        runs = [tuple(part[:, 0] for part in self.footprint(source, destination, route))]
+        return ordered_links(runs, [np.asarray(route) != CLOCKWISE])  # type: ignore[arg-type]
 
     def route(self, source: Ints, destination: Ints) -> Ints:
         """The shorter way, and the way back the same; opposite pairs alternate, so that neither way carries more."""

@@ -3,6 +3,9 @@
 A chunk holds its lightpath for its bytes over the bundled bandwidth, and the fabric's overhead of a piece; it arrives a
 conversion and the propagation later, while the lightpath serves the next one. Ranks that tap the lightpath receive it
 from one transmission. Circuits are set up once.
+
+On packet fabrics links take the place of lightpaths, and a row that crosses several is a transmission on each
+(:mod:`lightloom.collectives.cost.packet_queues`).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.cost.packet_queues import hops_of
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
@@ -28,30 +32,39 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
             f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
         )
     seconds = play(schedule, fabric)[0]
-    conversion = min(fabric.step_overhead, seconds)
+    conversion = min(fabric.step_overhead, seconds) + fabric.start_latency
     return Cost(
         steps=1,
-        time=fabric.setup_time + seconds,
-        transmission=seconds - conversion,
+        time=fabric.setup_time + fabric.start_latency + seconds,
+        transmission=fabric.start_latency + seconds - conversion,
         conversion=conversion,
         reconfiguration=fabric.setup_time,
         setup=fabric.setup_time,
         static=True,
-        energy=None if fabric.energy_per_bit is None else fabric.energy_per_bit * _sent_bits(schedule),
+        energy=None if fabric.energy_per_bit is None else fabric.energy_per_bit * _sent_bits(schedule, fabric),
     )
 
 
-def _sent_bits(schedule: Schedule) -> float:
-    """Bits of all transmissions of all copies, each counted once however many ranks tap it."""
+def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
+    """Bits of all transmissions of all copies, each counted once however many ranks tap it, or for every link that
+    packets cross."""
     copies = 1 if schedule.folding is None else schedule.folding.copies
+    if not fabric.exclusive:
+        crossings = int(fabric.hops(*schedule.ends(slice(None))).sum())
+        return 8.0 * copies * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
     transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
     return 8.0 * copies * transmissions * schedule.chunk_nbytes
 
 
 def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
-    """Seconds until the last arrival, circuits in place, and when each row begins: [row]."""
+    """Seconds until the last arrival, circuits in place, and when each row begins: [row].
+
+    The schedule is verified: its rows are all sent in the end.
+    """
     from lightloom.collectives.cost import _queue_kernels as kernels
 
+    if not fabric.exclusive:
+        return _play_packets(schedule, fabric)
     begin, (busy, delay) = np.zeros(len(schedule)), busy_and_delay(schedule, fabric)
     order = _queue_order(schedule)
     origin, target, held = _cells(schedule)
@@ -60,6 +73,33 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     )
     seconds = kernels.play(rows, held, begin)
     return float(seconds), begin
+
+
+def _play_packets(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
+    """Play every hop as a transmission over its link, from the cell before it to one of its own; of groups of ranks,
+    those of all siblings, the last of which say when a row begins."""
+    from lightloom.collectives.cost import _queue_kernels as kernels
+
+    groups = len(fabric.siblings()[1])
+    schedule = schedule.unfolded(1) if groups > 1 else schedule
+    hops, (origin, target, held) = hops_of(schedule, fabric), _cells(schedule)
+    of_group = len(held) * np.arange(groups)
+    origin, target = (cell[:, None] + of_group for cell in (origin, target))
+    between = groups * len(held) + np.arange(len(hops.row))
+    rows = kernels.PlayedRows(
+        hops.order,
+        hops.link,
+        np.zeros(len(hops.row), np.bool_),
+        np.where(hops.first, origin.ravel()[hops.row], between - 1),
+        np.where(hops.last, target.ravel()[hops.row], between),
+        np.repeat(schedule.reduces, groups)[hops.row],
+        hops.busy,
+        hops.delay,
+    )
+    begin = np.zeros(len(hops.row))
+    held = np.concatenate([np.tile(held, groups), np.zeros(len(hops.row), np.bool_)])
+    seconds = kernels.play(rows, held, begin)
+    return float(seconds), begin[hops.first].reshape(-1, groups).max(axis=1)
 
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
@@ -96,14 +136,12 @@ def _cells(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         column.astype(np.int64) for column in (schedule.source, schedule.destination, schedule.chunk)
     )
     to = destination % period
-    # Chunks of a root have no owner to rotate with; their schedules are never folded.
-    share = max(chunks // ranks, 1)
     rotated_chunk = chunk if period == ranks else schedule.rotated(chunk, to - destination)
     origin, target = source * chunks + chunk, to * chunks + rotated_chunk
     if kind == "all-to-all":
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
-        held = cells // chunks == cells % chunks // share
+        held = cells // chunks == cells % chunks // (chunks // ranks)
         return number[: len(origin)], number[len(origin) :], held
-    cells = np.arange(period * chunks)
-    rank = cells // chunks
-    return origin, target, rank == (0 if kind in ("broadcast", "reduce") else cells % chunks // share)
+    held = np.ones(period * chunks, np.bool_)
+    held[target[~schedule.reduces]] = False
+    return origin, target, held

@@ -16,7 +16,7 @@ from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collectiv
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.exchange.ring import exchange
-from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.synthesis.grid.flowing import flowing
 from lightloom.collectives.synthesis.multicast.gather import multicast
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
@@ -62,7 +62,8 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
     request = [collective.kind, nbytes, fabric.model_dump(mode="json", exclude={"sources"}), effort(fabric.ranks)]
     schedule = read_schedule(request)
     if schedule is None:
-        schedule = min(_found(collective, fabric), key=lambda candidate: cost(candidate, fabric).time)
+        schedules = list(_found(collective, fabric))
+        schedule = min(schedules, key=lambda s: cost(s, fabric).time) if len(schedules) > 1 else schedules[0]
         write_schedule(request, schedule)
     return schedule.resized(collective.nbytes)
 
@@ -75,7 +76,7 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     elif fabric.switch_planes:
         yield on_switch(collective, fabric)
     else:
-        yield in_rounds(collective, fabric)
+        yield flowing(collective, fabric)
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:

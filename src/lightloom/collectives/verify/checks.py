@@ -198,7 +198,7 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
 def shares(schedule: Schedule) -> None:
     """Prove that owners have equally many chunks, and that what only moves data never adds."""
     kind, ranks = schedule.collective.kind, schedule.collective.ranks
-    owners = {"all-to-all": ranks**2, "all-reduce": ranks if schedule.queued else 1}.get(kind, ranks)
+    owners = {"all-to-all": ranks**2, "all-reduce": ranks if schedule.folding is not None else 1}.get(kind, ranks)
     owners = 1 if kind in ROOTED else owners
     if schedule.chunks < 1 or schedule.chunks % owners:
         raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")

@@ -1,5 +1,8 @@
 """The verifier of queued schedules: circuits that stand throughout, each sending its rows one after the other.
 
+On packet fabrics there are no circuits: links serve rows in the order of their steps, those of one step as they are
+listed. Then every row must come after those that bring what it sends, so that no link ever waits for a row behind it;
+
 It shares no code with what makes them, nor with what times them. Beside what
 :mod:`lightloom.collectives.verify.stepped` proves of rows, it proves that
 
@@ -28,6 +31,7 @@ from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
 _ADDING = ("reduce-scatter", "reduce")
+_EXPECTED = "expected a fabric that is the same"
 _UNORDERED = np.zeros((0, 0), np.uint8)
 """No order among steps, of which a queued schedule has none."""
 
@@ -40,23 +44,27 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     Raises:
         VerificationError: the first violation found.
     """
-    if not fabric.exclusive:
-        raise VerificationError("a queued schedule needs circuits, and this fabric switches packets")
+    if fabric.in_network_reduction:
+        raise VerificationError("a queued schedule sends from rank to rank, and this fabric reduces in the network")
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     _check_folding(schedule, fabric)
     first_row = checks.lightpaths(schedule, fabric)
+    if not fabric.exclusive:
+        _check_rotation(schedule, fabric, first_row[first_row >= 0])
+        _replay(schedule, fabric)
+        return
     _check_channels(schedule, fabric, _farthest(schedule, fabric, first_row[first_row >= 0]))
     checks.light(schedule, fabric)
     checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
-    _replay(schedule)
+    _replay(schedule, fabric)
 
 
 def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     folding, ranks = schedule.folding, fabric.ranks
     if folding is None:
         return
-    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    paths = int(schedule.lightpath.max(initial=-1)) + 1 if fabric.exclusive else 0
     if folding.period < 1 or ranks % folding.period or folding.channel.shape != (ranks // folding.period, paths):
         raise VerificationError(
             f"folded every {folding.period} of {ranks} ranks with channels of shape {folding.channel.shape}: expected "
@@ -67,6 +75,8 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
         raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
+    if not fabric.exclusive:
+        return
     own = checks.channels(schedule, fabric)
     if np.any(folding.channel[0, schedule.lightpath] != own):
         row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
@@ -110,15 +120,49 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
             )
 
 
-def _replay(schedule: Schedule) -> None:
+def _check_rotation(schedule: Schedule, fabric: Fabric, first: Ints) -> None:
+    """Prove that copies of a folded schedule use links alike, so that what is true of the first is true of all.
+
+    To turn all ranks by a period turns the links that rows use: each link into as many as there are copies, equally
+    fast, and no two links into some that they share and some that they do not.
+
+    Args:
+        first: a row of each lightpath.
+    """
+    folding = schedule.folding
+    if folding is None or len(fabric.siblings()[1]) > 1:
+        return
+    source, destination, route = schedule.ends(first)
+    own, latency = fabric.path(source, destination, route), fabric.latency(source, destination, route)
+    used, number = np.unique(own[own >= 0], return_inverse=True)
+    turned = np.empty((folding.copies, len(used)), np.int64)
+    for copy in range(folding.copies):
+        begin, end = ((rank + copy * folding.period) % fabric.ranks for rank in (source, destination))
+        path = fabric.path(begin, end, route)
+        alike = path.shape == own.shape and bool(((path < 0) == (own < 0)).all())
+        if alike:
+            turned[copy, number] = path[path >= 0]
+            alike = bool((turned[copy, number] == path[path >= 0]).all())
+        if not alike or not np.allclose(fabric.latency(begin, end, route), latency, rtol=1e-12, atol=0):
+            raise VerificationError(f"copy {copy} of the rows takes other ways: {_EXPECTED} {folding.period} ranks on")
+    for quantity in (fabric.link_bandwidth(), fabric.link_latency()):
+        if (quantity[turned] != quantity[used]).any():
+            raise VerificationError(f"copies of the rows take links that are not equally fast: {_EXPECTED} further on")
+    orbits = np.unique(np.sort(turned, axis=0), axis=1)
+    if len(np.unique(orbits)) < orbits.size:
+        raise VerificationError(f"copies of the rows meet on a link: expected other links in all {folding.copies}")
+
+
+def _replay(schedule: Schedule, fabric: Fabric) -> None:
+    """Send the rows of each lightpath in order, on packet fabrics those of all together."""
     from lightloom.collectives.verify import _queued_replay_kernels as kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)
     if kind in _ADDING and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
-    cells = _Cells.of(schedule)
-    rows = kernels.QueuedRows(_in_queues(schedule), schedule.lightpath, cells.origin, cells.target, schedule.reduces)
+    cells, queue = _Cells.of(schedule), schedule.lightpath if fabric.exclusive else np.zeros_like(schedule.lightpath)
+    rows = kernels.QueuedRows(_in_queues(schedule, queue), queue, cells.origin, cells.target, schedule.reduces)
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
     code, at = kernels.replay(rows, parts, 1 if kind in checks.STORING else ranks, cells.ends)
@@ -127,15 +171,16 @@ def _replay(schedule: Schedule) -> None:
         raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
     if code != kernels.OK:
         reasons = {
-            kernels.STUCK: "is never sent: its source waits for something that does not come",
+            kernels.STUCK: "is never sent: its source waits for something that does not come"
+            + ("" if fabric.exclusive else " before it"),
             kernels.TWICE: "arrives where the chunk is already held, or was already sent on",
             kernels.AGAIN: "the source has already given away its part of this sum",
         }
         raise VerificationError(f"{checks.row_name(schedule, at)}: {reasons[code]}")
 
 
-def _in_queues(schedule: Schedule) -> Ints:
-    place = schedule.lightpath * np.int64(max(schedule.steps, 1)) + schedule.step
+def _in_queues(schedule: Schedule, queue: Ints) -> Ints:
+    place = queue * np.int64(max(schedule.steps, 1)) + schedule.step
     return np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
 
 

@@ -75,6 +75,12 @@ class Graph(PacketFabric):
             np.zeros_like(path), np.where(taken, path, 0), taken.astype(np.int64), np.full_like(path, self.links)
         )
 
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        return self._network.paths(source, destination)
+
+    def link_latency(self) -> Floats:
+        return self._network.latency.copy()
+
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         links: Ints = (self._network.paths(source, destination) >= 0).sum(axis=1)
         return links

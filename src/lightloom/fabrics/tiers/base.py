@@ -80,6 +80,12 @@ class TieredFabric(PacketFabric):
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         return paths.footprint(self.levels, source, destination)
 
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        return paths.path(self.levels, source, destination)
+
+    def link_latency(self) -> Floats:
+        return np.repeat([level.latency for level in self.levels], [level.links for level in self.levels])
+
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         return paths.hops(self.levels, source, destination)
 

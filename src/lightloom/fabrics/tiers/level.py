@@ -196,6 +196,15 @@ class Level:
         own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
         return passed + [(run, self.latency) for run in own]
 
+    def ordered_runs(self, source: Ints, target: Ints) -> list[Run]:
+        """The same links in the order in which transfers cross them: up, along, and down."""
+        up: list[Run] = []
+        down: list[Run] = []
+        for level in (*self.chain, self) if self.switched else self.chain:
+            runs = level._switch_runs(source, target)
+            up, down = up + runs[::2], runs[1::2][::-1] + down
+        return up + ([] if self.switched else self._direct_runs(source, target)) + down
+
     def _switch_runs(self, source: Ints, target: Ints) -> list[Run]:
         base, seats = self.base, self.seats
         runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
@@ -211,7 +220,7 @@ class Level:
         start, end = source // self.child % self.size, target // self.child % self.size
         if self._lattice is not None:
             runs = self._lattice.runs(start, end, copies, copy)
-            return [Run(self.base + run.base, run.start, run.length, run.period) for run in runs]
+            return [run._replace(base=self.base + run.base) for run in runs]
         link = (copy * self.size + start) * (self.size - 1) + end - (end > start)
         return [_single(self.base, link, self.links)]
 

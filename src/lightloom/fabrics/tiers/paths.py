@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Footprint, ordered_links
 from lightloom.fabrics.tiers.level import Level
 
 
@@ -54,6 +54,17 @@ def footprint(levels: Sequence[Level], source: Ints, destination: Ints) -> Footp
     if not columns:
         return Footprint.of([(0, 0, np.zeros(len(np.asarray(source)), np.int64), 1)])
     return Footprint(*(np.stack(parts, axis=-1) for parts in zip(*columns, strict=True)))
+
+
+def path(levels: Sequence[Level], source: Ints, destination: Ints) -> Ints:
+    """The links of transfers in order, −1 filling up: [transfer, place]."""
+    runs, backward = [], []
+    for level, crosses, gateway, target in reversed(list(crossings(levels, source, destination))):
+        if crosses.any():
+            for run in level.ordered_runs(gateway, target):
+                runs.append(run._replace(length=np.where(crosses, run.length, 0)).columns())
+                backward.append(run.backward)
+    return ordered_links(runs, backward) if runs else np.full((len(np.asarray(source)), 1), -1)
 
 
 def _run_lengths(levels: Sequence[Level], source: Ints, destination: Ints) -> Iterator[tuple[Ints, float]]:

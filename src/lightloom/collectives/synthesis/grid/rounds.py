@@ -13,7 +13,7 @@ An all-reduce is that backwards and forwards, or runs over trees (:mod:`.trees`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,34 +54,57 @@ class _Rounds:
 
 
 def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
-    """All-gather, reduce-scatter or all-reduce, not yet verified.
+    """All-gather, reduce-scatter or all-reduce in steps, the fastest of some, not yet verified.
 
     Time: linear in ranks² · pieces for each of a few numbers of rounds.
 
     Raises:
         UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
     """
+    return min([*rounds_and_trees(collective, fabric), *doubling(collective, fabric)], key=_seconds_on(fabric))
+
+
+def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    """Schedules of steps whose ranks pass on nothing of which they still wait for a part.
+
+    The fastest rounds, the fastest with whole shares, those that use links best, those in the fewest steps, and
+    all-reduces over trees.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
+    """
     if fabric.exclusive or fabric.in_network_reduction:
         raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
-    flooding = _gathered(collective, fabric)
+    trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
+    return [*_gathered(collective, fabric), *trees]
+
+
+def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    """An all-reduce of whole vectors, whose ranks go on adding to what they have sent; none of other kinds."""
     if collective.kind != "all-reduce":
-        return flooding
-    doubling = replace(
-        recursive_doubling(collective, fabric), algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",)
-    )
-    trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid else []
-    return min([flooding, doubling, *trees], key=lambda schedule: cost(schedule, fabric).time)
+        return []
+    steps = recursive_doubling(collective, fabric)
+    return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
 
 
-def _gathered(collective: Collective, fabric: Fabric) -> Schedule:
+def _seconds_on(fabric: Fabric) -> Callable[[Schedule], float]:
+    return lambda schedule: cost(schedule, fabric).time
+
+
+def _gathered(collective: Collective, fabric: Fabric) -> list[Schedule]:
     links = GridLinks.of(fabric)
-
-    def all_gather(gather: Collective) -> Schedule:
-        share = gather.nbytes_per_rank / float(fabric.link_bandwidth().min())
-        best = min(_candidates(links), key=lambda rounds: rounds.seconds(fabric.hop_latency, share))
-        return _scheduled(gather, fabric, links, best)
-
-    return from_all_gather(collective, fabric, all_gather)
+    share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
+    chosen: list[_Rounds] = []
+    for rounds in _candidates(links):
+        rivals = [*chosen, rounds]
+        fastest = min(rivals, key=lambda one: one.seconds(hop, share))
+        fullest = min(rivals, key=lambda one: (int(one.budgets.sum()) / one.pieces, len(one.budgets)))
+        whole = min((one for one in rivals if one.pieces == 1), key=lambda one: one.seconds(hop, share))
+        chosen = [one for one in rivals if any(one is kept for kept in (rivals[0], fastest, fullest, whole))]
+    return [
+        from_all_gather(collective, fabric, lambda gather, rounds=rounds: _scheduled(gather, fabric, links, rounds))  # type: ignore[misc]
+        for rounds in chosen
+    ]
 
 
 def _candidates(links: GridLinks) -> Iterator[_Rounds]:

@@ -1,0 +1,64 @@
+"""Rounds and trees without barriers: verified, never slower than with them, at the bound where shares are large."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.synthesis.grid.flowing import flowing
+from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.verify.stepped import verify
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.sampled_from([(4,), (7,), (3, 4), (5, 5), (2, 3, 4)]),
+    st.booleans(),
+    st.sampled_from(FROM_ALL_GATHER),
+    st.floats(0, 7),
+    st.sampled_from([0, 1e-6]),
+)
+def test_every_grid_is_verified_and_no_slower_than_in_steps(
+    dims: tuple[int, ...], wraps: bool, kind: Kind, power: float, hop: float
+) -> None:
+    ranks = prod(dims)
+    fabric = (Torus if wraps else Mesh)(ranks=ranks, dims=dims, hop_latency=hop)
+    collective = Collective(kind, ranks, 10**power * ranks)
+    schedule = flowing(collective, fabric)
+    verify(schedule, fabric)
+    price, _ = costed(schedule, fabric)
+    assert price.time <= cost(in_rounds(collective, fabric), fabric).time * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("grid", [Ring, Torus, Mesh])
+def test_shares_that_take_longer_than_a_hop_meet_the_bound(grid: type[Ring], kind: Kind) -> None:
+    """64 MiB at 50 GiB/s and 0.5 us a hop, among 64: no latency but the last is seen."""
+    fabric = grid(ranks=64, bandwidth=50 * 2**30, hop_latency=5e-7)
+    wanted = Collective(kind, 64, 64 * 2**20)
+    least = lower_bound(wanted, fabric).time
+    assert least <= cost(flowing(wanted, fabric), fabric).time * (1 + 1e-9) <= 1.004 * least
+
+
+def test_a_ring_of_packets_is_as_fast_as_one_wavelength_of_light() -> None:
+    """The same wires: what queues on circuits of light queues on packet links, too."""
+    wires: dict[str, Fabric] = {
+        "packets": Ring(ranks=64, bandwidth=50 * 2**30, hop_latency=5e-7),
+        "light": WdmRing(
+            ranks=64, wavelengths=1, wavelength_bandwidth=50 * 2**30, hop_latency=5e-7, reconfiguration_time=0
+        ),
+    }
+    wanted = Collective("all-gather", 64, 64 * 2**20)
+    times = {name: cost(build(find("synthesized"), wanted, fabric), fabric).time for name, fabric in wires.items()}
+    assert times["packets"] == pytest.approx(times["light"], rel=0.01)

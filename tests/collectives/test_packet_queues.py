@@ -1,0 +1,179 @@
+"""Schedules without barriers on packet links: what a replay by rows says, verified, folded, never below a bound."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.cost.queued import play
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.schedule.barriers import without_barriers
+from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import UnsupportedError, VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.tiers.lowering import to_graph
+from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.fabrics.wdm_ring import Ring
+from tests.collectives.cost_reference import Row, rows_of
+from tests.collectives.strategies import jobs, packet_fabrics, tier_fabrics, wdm_ring
+
+QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-broadcast", "worker-aggregator")
+"""Algorithms whose ranks pass on nothing of which they still wait for a part."""
+
+
+def unbarred(algorithm: Algorithm, collective: Collective, fabric: Fabric, pieces: int, interval: int) -> Schedule:
+    steps = algorithm.build(collective, fabric, striped=algorithm.striped)
+    return without_barriers(steps, fabric, pieces, interval)
+
+
+def times_of(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float]:
+    """When each row begins, and the last arrival: links serve rows in order, and bits follow each other over a path."""
+    schedule = schedule.unfolded(1)
+    bandwidth, seconds = fabric.link_bandwidth(), fabric.link_latency()
+    paths = fabric.path(*schedule.ends(slice(None)))
+    latency = fabric.latency(*schedule.ends(slice(None)))
+    free: dict[int, float] = defaultdict(float)
+    ready: dict[tuple[int, int], float] = defaultdict(float)
+    begin, end = [0.0] * len(schedule), 0.0
+    rows: list[Row] = rows_of(schedule)
+    for i in sorted(range(len(rows)), key=lambda i: rows[i]["step"]):
+        row, path = rows[i], paths[i][paths[i] >= 0].tolist()
+        assert seconds[path].sum() == pytest.approx(latency[i])
+        head, tail = ready[row["source"], row["chunk"]], 0.0
+        for place, link in enumerate(path):
+            busy = schedule.chunk_nbytes / bandwidth[link]
+            starts = max(head, tail - busy, free[link])
+            free[link] = starts + busy
+            begin[i] = starts if place == 0 else begin[i]
+            head, tail = starts + seconds[link], free[link] + seconds[link]
+        cell = row["destination"], row["chunk"]
+        ready[cell] = max(ready[cell], tail)
+        end = max(end, tail)
+    return begin, end
+
+
+@settings(deadline=None, max_examples=60)
+@given(jobs(packet_fabrics(largest=9), QUEUEABLE), st.integers(1, 3), st.integers(0, 2))
+def test_rows_are_sent_as_a_replay_row_by_row_says(
+    job: tuple[Algorithm, Collective, Fabric], pieces: int, interval: int
+) -> None:
+    algorithm, collective, fabric = job
+    schedule = unbarred(algorithm, collective, fabric, pieces, interval)
+    verify(schedule, fabric)
+    begin, end = times_of(schedule, fabric)
+    seconds, played = play(schedule, fabric)
+    assert seconds == pytest.approx(end, rel=1e-12)
+    if schedule.folding is None:
+        assert played == pytest.approx(np.array(begin), rel=1e-12, abs=1e-18)
+    price, bound = costed(schedule, fabric)
+    assert price.time == pytest.approx(seconds + fabric.start_latency)
+    assert price.time >= bound.time * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(tier_fabrics(largest=12), st.sampled_from(["ring", "one-stage", "hierarchical"]), st.integers(1, 2))
+def test_tiers_take_as_long_as_their_graph(fabric: Tiers, name: str, pieces: int) -> None:
+    algorithm, collective = find(name), Collective("all-gather", fabric.ranks, 1e7)
+    assume(algorithm.refusal("all-gather", fabric) is None)
+    schedule = unbarred(algorithm, collective, fabric, pieces, 1).unfolded(1)
+    assert cost(schedule, to_graph(fabric)).time == pytest.approx(cost(schedule, fabric).time, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("fabric", [Ring(ranks=6, hop_latency=1e-6), Torus(ranks=12, hop_latency=1e-6)], ids=str)
+def test_what_is_folded_takes_as_long_unfolded(kind: str, fabric: Fabric) -> None:
+    ring = find("ring" if fabric.kind_name == "ring" else "hierarchical")
+    schedule = unbarred(ring, Collective(kind, fabric.ranks, 6e5), fabric, 2, 0).unfolded(1)  # type: ignore[arg-type]
+    period = 1 if fabric.kind_name == "ring" else 4
+    rows = schedule.source < period
+    folding = Folding(period, np.zeros((fabric.ranks // period, 0), np.int32))
+    folded = schedule.with_columns({name: c[rows] for name, c in schedule.columns().items()}, folding=folding)
+    verify(schedule, fabric)
+    verify(folded, fabric)
+    assert cost(folded, fabric).time == pytest.approx(cost(schedule, fabric).time, rel=1e-12)
+    joules = fabric.model_copy(update={"energy_per_bit": 1e-12})
+    assert cost(folded, joules).energy == pytest.approx(cost(schedule, joules).energy)
+
+
+def test_a_fabric_that_is_not_the_same_further_on_folds_nothing() -> None:
+    for fabric, why in ((Mesh(ranks=12), "takes other ways"), (load_fabric("switch", 12), None)):
+        schedule = unbarred(find("ring"), Collective("all-gather", 12, 1e6), Ring(ranks=12), 1, 0)
+        rows = schedule.with_columns({"route": np.zeros(len(schedule))})
+        kept = rows.source < 4
+        folding = Folding(4, np.zeros((3, 0), np.int32))
+        folded = rows.with_columns({name: c[kept] for name, c in rows.columns().items()}, folding=folding)
+        if why is None:
+            verify(folded, fabric)
+            continue
+        with pytest.raises(VerificationError, match=why):
+            verify(folded, fabric)
+
+
+def test_a_row_before_the_one_that_brings_its_chunk_is_found() -> None:
+    fabric = Ring(ranks=4)
+    schedule = unbarred(find("ring"), Collective("all-gather", 4, 4e3), fabric, 1, 0)
+    with pytest.raises(VerificationError, match="waits for something that does not come before it"):
+        verify(schedule.with_columns({"step": schedule.steps - 1 - schedule.step}), fabric)
+    with pytest.raises(VerificationError, match="does not end with the complete chunk"):
+        verify(schedule.with_columns({name: c[:-1] for name, c in schedule.columns().items()}), fabric)
+    doubled = {name: np.append(c, c[-1:]) for name, c in schedule.columns().items()}
+    with pytest.raises(VerificationError, match="already held"):
+        verify(schedule.with_columns(doubled), fabric)
+
+
+def test_doubling_needs_its_steps() -> None:
+    """Partners swap sums that they go on adding to: no rank has sent all that it holds when it sends."""
+    fabric = load_fabric("switch", 4)
+    schedule = unbarred(find("recursive-doubling"), Collective("all-reduce", 4, 4e3), fabric, 1, 0)
+    with pytest.raises(VerificationError):
+        verify(schedule, fabric)
+
+
+def test_circuits_and_orders_of_steps_stay_as_they_are() -> None:
+    collective, light = Collective("all-gather", 4, 4e3), wdm_ring(4, 1)
+    steps = find("ring").build(collective, light)
+    with pytest.raises(UnsupportedError, match="only packets between ranks"):
+        without_barriers(steps, light)
+    fabric = Ring(ranks=4)
+    steps = find("ring").build(collective, fabric)
+    with pytest.raises(UnsupportedError, match="expected steps in order"):
+        without_barriers(replace(steps, dependencies=np.zeros((0, 2), np.int64)), fabric)
+
+
+def test_a_second_piece_hides_the_latency_of_every_hop() -> None:
+    """A share of 4 us and 1 us a hop: barriers pay the hop in each of 4 steps, two pieces only in the last."""
+    fabric = Ring(ranks=9, bandwidth=1e9, hop_latency=1e-6)
+    collective = Collective("all-gather", 9, 36e3)
+    steps = find("ring-two-way-striped").build(collective, fabric, striped=True)
+    assert cost(steps, fabric).time == pytest.approx(4 * (4e-6 + 1e-6))
+    assert cost(without_barriers(steps, fabric), fabric).time == pytest.approx(4 * (4e-6 + 1e-6))
+    assert cost(without_barriers(steps, fabric, 2), fabric).time == pytest.approx(4 * 4e-6 + 1e-6)
+
+
+def test_siblings_of_a_group_share_the_links() -> None:
+    """Groups at a stride of 2 around a ring: all of them cross every link, as one schedule of all would say."""
+    whole = Torus(ranks=16, bandwidth=1e9, hop_latency=1e-7)
+    part = whole.group(4, 1)
+    assert part is not None
+    schedule = unbarred(find("one-stage"), Collective("all-gather", 4, 4e6), part, 2, 1)
+    verify(schedule, part)
+    members = part.siblings()[1]
+    rows = {name: np.repeat(column, 4) for name, column in schedule.columns().items()}
+    group = np.tile(np.arange(4), len(schedule))
+    rows |= {name: members[group, rows[name]] for name in ("source", "destination")}
+    rows["chunk"] = rows["chunk"] + group * schedule.chunks
+    rows["lightpath"] = rows["lightpath"] + group * (int(schedule.lightpath.max()) + 1)
+    everything = Collective("broadcast", 16, 4 * 4e6)  # for its chunks alone: what holds what is not replayed
+    joint = schedule.with_columns(rows, chunks=4 * schedule.chunks, collective=everything)
+    assert play(schedule, part)[0] == pytest.approx(times_of(joint, whole)[1], rel=1e-12)
