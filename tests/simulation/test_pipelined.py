@@ -61,7 +61,7 @@ def turned_steps(draw: st.DrawFn) -> PipelinedStep:
     values["lead"] = np.where(first.forward_gather[:stages] > 0, 0.0, rng.random() * first.forward[:stages])
     early = step.times.early_exchange[:stages] > 0
     values["tail"] = rng.random() * last.backward[:stages] * np.where(early, step.times.lead[:stages], 1.0)
-    values["last"], values["gradients"] = once * values["last"], once * values["gradients"]
+    values |= {name: once * values[name] for name in ("last", "gradients")}
     return replace(step, turns=SwitchTurns(**values))
 
 
@@ -70,8 +70,7 @@ def turned_steps(draw: st.DrawFn) -> PipelinedStep:
 def test_the_compiled_step_waits_for_the_switch_as_the_tasks_do(step: PipelinedStep) -> None:
     timeline = run(lower_pipelined(step))
     played, still = step.play(), replace(step, turns=None).play()
-    # What turns beside the last update is for the next step.
-    ends = [each.end for each in timeline.intervals if not each.name.endswith("for the next step")]
+    ends = [each.end for each in timeline.intervals if each.category != "reconfiguration"]
     assert played.step_time == pytest.approx(max(ends), rel=1e-12)
     assert played.step_time >= still.step_time
     assert sum(played.spent.values()) == pytest.approx(played.step_time)

@@ -59,8 +59,8 @@ def play(
     late = np.maximum(turns[PASSES] - turns[LEAD], 0.0)
     clock, done = turns[START] + gather + late, np.zeros(stages, np.int64)
     sending, waiting, network = np.zeros(stages), np.zeros(stages), np.zeros(stages)
-    # The network's end if the switch took no time.
-    still, turning = np.zeros(stages), turns[START] + late
+    # The network's end if the switch took no time, and that of the last send where planes of the pipeline turn.
+    still, sent, turning = np.zeros(stages), np.zeros(stages), turns[START] + late
     remaining, sweep = 2 * total * stages, 0
     while remaining:
         before = remaining
@@ -89,12 +89,18 @@ def play(
                     arrived[direction, target, micro] = end
                     if turns[WAITS_FOR_SEND, stage] > 0:
                         gone = max(gone, end)
+                        if direction == BACKWARD and last and chunk < stages:
+                            sent[stage] = end
                 if direction == BACKWARD and last and reduction[1, chunk] + reduction[2, chunk] > 0:
                     ready, pass_end = clock[stage] - reduction[0, chunk], clock[stage]
                     still[stage] = max(max(still[stage], ready) + reduction[1, chunk], pass_end) + reduction[2, chunk]
                     if reduction[1, chunk] > 0:
                         ready = max(ready, begin + turns[LAST, stage])
-                    if reduction[2, chunk] > 0 and turns[GRADIENTS, stage] > 0:
+                    if reduction[2, chunk] > 0 and turns[LAST, stage] > 0:
+                        pass_end = max(pass_end, begin + turns[LAST, stage])
+                    # Gradients of interleaved chunks have planes of their own meanwhile.
+                    waits = turns[GRADIENTS, stage] + turns[WAITS_FOR_SEND, stage] > 0 and chunks == stages
+                    if reduction[2, chunk] > 0 and waits:
                         pass_end = max(pass_end, gone + turns[GRADIENTS, stage])
                     network[stage] = max(max(network[stage], ready) + reduction[1, chunk], pass_end)
                     network[stage] += reduction[2, chunk]
@@ -104,8 +110,9 @@ def play(
             raise RuntimeError("stages wait for each other")
         sweep += 1
     exchanging = np.maximum(still - clock, 0.0)
-    turning += np.maximum(network - clock, 0.0) - exchanging + turns[EXCHANGE]
-    ends = np.maximum(network, clock) + turns[EXCHANGE] + closing[0]
+    ends = np.maximum(np.maximum(network, clock), sent)
+    turning += ends - clock - exchanging + turns[EXCHANGE]
+    ends += turns[EXCHANGE] + closing[0]
     _sum_tied_tables(ends, waiting, turning, closing[1], turns[TIED])
     return ends + closing[2], sending, waiting, exchanging, turning
 

@@ -71,7 +71,9 @@ class _Builder:
             self._ends[direction, chunk, micro] = last, place
             if direction == "backward" and micro == self._micro_batches - 1:
                 exchanged = self._gradients(chunk, edges, last) or exchanged
-        ends = (*exchanged, *(() if last is None else (last,)))
+        sent = self._sends.get(("backward", stage, self._micro_batches - 1))
+        gone = () if sent is None or not turns.waits_for_send[stage] else (sent,)
+        ends = (*exchanged, *gone, *(() if last is None else (last,)))
         turn = self._turn(stage, "for what follows", turns.exchange, None, *ends)
         ends = ends if turn is None else (turn,)
         if times.exchange[stage]:
@@ -90,9 +92,9 @@ class _Builder:
     def close(self) -> None:
         """Add the sums over tied tables, and the update of each stage."""
         for stage, ends in enumerate(self._last):
-            if self._times.tied[stage]:
-                turn = self._turn(stage, "for tied tables", self._turns.tied, None, *ends)
-                self._last[stage] = ends if turn is None else (turn,)
+            turn = self._turn(stage, "for tied tables", self._turns.tied, None, *ends)
+            if self._times.tied[stage] and turn is not None:
+                self._last[stage] = (turn,)
         tied = [end for seconds, ends in zip(self._times.tied, self._last, strict=True) if seconds for end in ends]
         for stage, ends in enumerate(self._last):
             seconds = self._times.tied[stage]
@@ -106,17 +108,18 @@ class _Builder:
         times, stage, turns = self._times, chunk % self._stages, self._turns
         resource = f"gradients {stage}"
         exchanged: tuple[int, ...] = ()
+        turn = self._turn(stage, _BESIDE, turns.last, None, *edges.before)
+        beside = () if turn is None else (turn,)
         if times.early_exchange[chunk]:
             name, seconds = f"exchange all but the first unit of {chunk}", times.early_exchange[chunk]
-            turn = self._turn(stage, _BESIDE, turns.last, None, *edges.before)
-            after = () if turn is None else (turn,)
-            exchanged = (self._task(name, resource, "transmission", seconds, edges.unit, *after),)
+            exchanged = (self._task(name, resource, "transmission", seconds, edges.unit, *beside),)
         if times.late_exchange[chunk]:
             name, seconds = f"exchange the first unit of {chunk}", times.late_exchange[chunk]
             sent = self._sends.get(("backward", chunk, self._micro_batches - 1))
-            gone = () if sent is None or not turns.waits_for_send[stage] else (sent,)
+            alone = self._chunks == self._stages
+            gone = (sent,) if alone and sent is not None and turns.waits_for_send[stage] else ()
             turn = self._turn(stage, "for gradients", turns.gradients, edges.exchanged, *gone)
-            after = () if turn is None or not turns.gradients[stage] else (turn,)
+            after = (*beside, *gone) if turn is None or not turns.gradients[stage] else (*beside, turn)
             exchanged = (self._task(name, resource, "transmission", seconds, end, *exchanged, *after),)
         return exchanged
 

@@ -35,7 +35,8 @@ class SwitchTurns:
     tail: Floats
     """Computing of the last backward pass after its last exchange."""
     waits_for_send: Floats
-    """1 where planes of the pipeline turn for gradients, so that they wait for the stage's last send; else 0."""
+    """1 where planes of the pipeline turn after the last pass, which waits for the last send of the stage; else
+    0."""
     exchange: Floats
     """Before what is exchanged after that."""
     tied: Floats

@@ -94,10 +94,11 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
     step = simulate_in_step(job, strategy, prices)
     assert step.step_time >= bounds(job, Strategies.of(strategy))[0]
     assert step.stages is not None
-    ends = [
-        each.end for each in run(lower_pipelined(step.stages)).intervals if not each.name.endswith("for the next step")
-    ]
+    intervals = run(lower_pipelined(step.stages)).intervals
+    ends = [each.end for each in intervals if each.category != "reconfiguration"]
     assert step.step_time == pytest.approx(max(ends), rel=1e-9)
+    # The timeline is verified when it is made.
+    assert step.timeline.step_time == pytest.approx(step.step_time, rel=1e-9)
     assert sum(step.breakdown.values()) == pytest.approx(step.step_time)
     # As many bytes as on circuits that stand.
     still = simulate(job, strategy)
@@ -106,13 +107,14 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
 
 
 def test_experts_have_planes_of_their_own() -> None:
-    job, prices = switched(1e-6, experts=True)
+    job, prices = switched(1e-5, experts=True)
     strategy = Strategy(8, 2, 1, 2, 64, "none", "none", "auto", 1.0, ep=4)
     step = simulate_in_step(job, strategy, prices)
     assert isinstance(step, SwitchedStrategyStep)
     assert step.in_step is not None
     assert step.in_step.best.settings["passes"].keys() >= {"tensor", "expert"}
     assert step.step_time >= bounds(job, Strategies.of(strategy))[0]
+    assert step.timeline.step_time == pytest.approx(step.step_time)
     for division in step.in_step.best.settings.values():
         assert sum(division.values()) <= prices.planes
 

@@ -17,7 +17,7 @@ from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes, after_the_passes
-from lightloom.planner.circuits.settings import Settings, best_division, segmentations
+from lightloom.planner.circuits.settings import Settings, best_division, gains, segmentations
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.planes import Division, PlanePrices
 from lightloom.planner.pricing.stage_exchanges import Axis
@@ -35,6 +35,8 @@ class SwitchedStep:
 
     settings: Settings
     stages: PipelinedStep
+    times: PhasedTimes
+    """What it is simulated from."""
 
     @cached_property
     def played(self) -> PlayedStep:
@@ -104,11 +106,6 @@ def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep
     return InStep(first, best, prices.reconfiguration_time)
 
 
-def gains(before: Division, after: Division) -> bool:
-    """Return whether an axis has more planes than before."""
-    return any(count > before.get(axis, 0) for axis, count in after.items())
-
-
 class _Search:
     def __init__(self, times: PhasedTimes) -> None:
         self._times = times
@@ -127,8 +124,8 @@ class _Search:
                 if self._times.strategy.virtual_stages > 1 and not _together(segments):
                     continue
                 settings = self._settings(segments, active, beside)
-                if settings is not None:
-                    yield SwitchedStep(settings, self.stages(settings, beside=beside))
+                if settings is not None and _passes_go_on(settings, active["passes"]):
+                    yield SwitchedStep(settings, self.stages(settings, beside=beside), self._times)
 
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
@@ -210,6 +207,8 @@ class _Search:
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         turns = SwitchTurns.none(len(update))
         phases, values = list(settings), {}
+        taken = any(division.get("pipeline") != settings["passes"].get("pipeline") for division in settings.values())
+        values["waits_for_send"] = np.full(len(update), float(taken))
         for before, phase in zip([phases[-1], *phases], phases, strict=False):
             if not gains(settings[before], settings[phase]):
                 continue
@@ -219,13 +218,16 @@ class _Search:
                 length = np.maximum(length - update, 0.0)
             name = {"gather": "start", "closing": "exchange"}.get(phase, phase)
             values[name] = length
-            if phase == "gradients":
-                fewer = settings[phase].get("pipeline", 0) < settings[before].get("pipeline", 0)
-                values["waits_for_send"] = np.full(len(update), float(fewer))
         least = np.where(times.early_exchange > 0, times.lead, 1.0)[: len(update)] * last.backward[: len(update)]
         values["lead"] = np.minimum(lead, np.minimum(times.forward, last.forward)[: len(update)])
         values["tail"] = np.minimum(tail, least)
         return replace(turns, **values)
+
+
+def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
+    """Whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
+    before, after = settings["passes"], settings.get("last", settings["passes"])
+    return before == after or not any(after[axis] > before[axis] for axis in axes)
 
 
 def _together(segments: Sequence[Sequence[Phase]]) -> bool:

@@ -26,6 +26,11 @@ MOST_DIVISIONS = 5000
 """Divisions of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
 
 
+def gains(before: Division, after: Division) -> bool:
+    """Return whether an axis has more planes than before."""
+    return any(count > before.get(axis, 0) for axis, count in after.items())
+
+
 def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
     """Yield every way to part a cycle of phases into segments, one segment alone first."""
     if not phases:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep, follow_the_step
+from lightloom.planner.circuits.timeline import switched_timeline
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.planes import PlanePrices, PlaneShares
 from lightloom.planner.pricing.stage_exchanges import Axis
@@ -16,6 +18,7 @@ from lightloom.planner.pricing.strategy_step import (
     largest_uses,
     simulate,
 )
+from lightloom.simulation.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,12 @@ class SwitchedStrategyStep(StrategyStep):
 
     in_step: InStep | None = None
     """What setting circuits anew within the step gains."""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Intervals of the step with the planes that they use, verified."""
+        assert self.in_step is not None
+        return switched_timeline(self.in_step.best)
 
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:

@@ -48,6 +48,9 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gather = _gathers(combination, crossing, job.pricing, exchange_time)
+    if job.shares is not None:
+        # The tensor group's planes serve a pass meanwhile.
+        gather = gather._replace(seconds=np.full_like(gather.seconds, np.inf))
     gather = _Gathers(*(column[row] for column in gather))
     return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *_send_rate(job, rows))
 

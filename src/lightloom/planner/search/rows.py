@@ -161,6 +161,11 @@ class ClusterRows:
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
+    def save(self) -> None:
+        """Cache on disk the prices on some of the planes."""
+        if self._planes is not None:
+            self._planes.save()
+
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
         step = simulate(job, choice) if planes is None else simulate_in_step(job, choice, planes)
         return Plan(

@@ -1,0 +1,84 @@
+"""The verifier of circuits that follow a step accepts what is right, and names every seeded violation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lightloom.core.errors import VerificationError
+from lightloom.simulation.switch_verify import verify_switching
+from lightloom.simulation.timeline import Interval, Timeline
+
+TURN, RATE = 1.0, 10.0
+OWNERS = {(0, 0): "tensor", (0, 1): "tensor"}
+"""Two planes of one stage, when the step begins."""
+DEMANDS = {"tensor": 20.0, "data": 40.0}
+
+
+def interval(name: str, start: float, end: float, planes: dict[str, list[int]], nbytes: float = 0.0) -> Interval:
+    turns = name.startswith("turn")
+    details: dict[str, Any] = {"stages": [0], "planes": planes}
+    if nbytes:
+        details["nbytes"] = {next(iter(planes)): nbytes}
+    return Interval(
+        resource="planes 0" if turns else name,
+        category="reconfiguration" if turns else "transmission",
+        name=name,
+        start=start,
+        end=end,
+        details=details,
+    )
+
+
+STEP = (
+    interval("exchange", 0, 1, {"tensor": [0, 1]}, 20),
+    interval("turn there", 1, 2, {"data": [0, 1]}),
+    interval("gradients", 2, 4, {"data": [0, 1]}, 40),
+    interval("turn back", 4, 5, {"tensor": [0, 1]}),
+)
+
+
+def check(intervals: tuple[Interval, ...], demands: dict[str, float] = DEMANDS, seconds: float = TURN) -> None:
+    verify_switching(Timeline.of(intervals), OWNERS, seconds, RATE, demands)
+
+
+def test_a_step_whose_circuits_follow_it() -> None:
+    check(STEP)
+
+
+def test_a_turn_may_end_in_the_next_step() -> None:
+    later = [replace(each, start=each.start + 0.4, end=each.end + 0.4) for each in STEP[:3]]
+    begins, ends = interval("turn back", 4.4, 5.0, {"tensor": [0, 1]}), interval("turn on", 0, 0.4, {"tensor": [0, 1]})
+    check((ends, *later, begins))
+
+
+def moved(place: int, **changes: Any) -> Callable[[], tuple[Interval, ...]]:
+    return lambda: tuple(replace(each, **changes) if at == place else each for at, each in enumerate(STEP))
+
+
+@pytest.mark.parametrize(
+    ("seeded", "why"),
+    [
+        (moved(2, start=1.9), "plane 0 at stage 0 turns until 2"),
+        (moved(0, end=1.1), "turns from 1 s on, but tensor sends until 1.1 s"),
+        (moved(1, start=1.1), "turns until 2"),
+        (moved(2, details={**STEP[2].details, "planes": {"tensor": [0, 1]}}), "belongs to data, not to tensor"),
+        (moved(2, details={**STEP[2].details, "planes": {"data": [0]}}), "its bytes need 4.0 s"),
+        (moved(0, end=0.5), "takes 0.5 s, but its bytes need 1.0 s"),
+        (moved(2, details={**STEP[2].details, "nbytes": {}}), "data: 0 bytes are sent, of 40"),
+        (moved(0, details={**STEP[0].details, "nbytes": {"data": 5.0}}), "sends bytes of data without planes"),
+        (moved(1, details={**STEP[1].details, "planes": {"data": [0]}}), "plane 1 at stage 0 belongs to tensor"),
+        (lambda: STEP[:3], "belongs to data, not to tensor"),
+        (lambda: (*STEP, interval("other", 2.5, 3, {"data": [1]})), "in use until 4 s, sent from 2.5 s"),
+    ],
+)
+def test_seeded_violations_are_found(seeded: Callable[[], tuple[Interval, ...]], why: str) -> None:
+    with pytest.raises(VerificationError, match=why):
+        check(seeded())
+
+
+def test_a_switch_that_turns_in_no_time_holds_whatever_is_sent() -> None:
+    check((STEP[0], STEP[2]), seconds=0.0)
