@@ -94,7 +94,7 @@ class PlanOptions:
         typer.Option(
             "--reconfigure-in-step",
             help="Share out the planes of a circuit switch among the groups of a plan, and set them anew between the "
-            "phases of a step where that is faster.",
+            "phases of a step where that is faster; grant placed plans circuits anew from what waits.",
         ),
     ] = False
     latency_sensitivity: Annotated[

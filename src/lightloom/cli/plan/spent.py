@@ -7,6 +7,7 @@ from typing import Any
 
 from lightloom.core.units import format_time
 from lightloom.planner.circuits.in_step import InStep
+from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.reports.report import Table
 
@@ -20,6 +21,9 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
         yield f"a rank of {'the first stage' if len(winner.spent['compute_s']) > 1 else 'the winner'} spends: {told}"
     if winner.in_step is not None:
         yield _in_step(winner.in_step)
+    placed = search.best_of("placed")
+    if placed is not None and placed.regranted is not None:
+        yield _regranted("the winner" if placed is winner else "the best placed plan", placed.regranted)
     operators = document["costliest_operators"]
     if operators:
         told = ", ".join(f"{row['name']} {100 * row['share']:.3g} % ({row['bound']})" for row in operators)
@@ -43,6 +47,16 @@ def _in_step(in_step: InStep) -> str:
         f"gains {format_time(in_step.gain)} over circuits that stand ({100 * in_step.gain / standing.step_time:.3g} %)"
     )
     return f"{told} and {gain}; planes by phase: {shares}"
+
+
+def _regranted(name: str, step: RegrantedStep) -> str:
+    """How often circuits are granted anew within a step, and what that gains."""
+    hold, dark, gain = format_time(step.timing.hold), format_time(step.timing.reconfiguration), step.gain
+    return (
+        f"{name} has circuits granted anew from what waits, up to {step.grants} times a step (holds of {hold}, {dark} "
+        f"dark): {format_time(step.step_time)} instead of {format_time(step.standing_time)} over circuits granted "
+        f"once, {100 * gain / step.standing_time:.3g} % less"
+    )
 
 
 def _name(part: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lightloom.planner.circuits.in_step import InStep
+from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.pricing.belief import LEVEL, belief_of
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.search.costly import costly_rows
@@ -145,6 +146,18 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
         "waited_for_circuits_s": step.waited_for_circuits,
         "relayed_bytes": step.relayed_bytes,
         "sent_bytes": step.sent_bytes,
+        "regranted": None if plan.regranted is None else _regranted(plan.regranted),
+    }
+
+
+def _regranted(step: RegrantedStep) -> dict[str, Any]:
+    """How often circuits are granted anew within a step, and what that gains."""
+    return {
+        "hold_s": step.timing.hold,
+        "reconfiguration_time_s": step.timing.reconfiguration,
+        "grants": step.grants,
+        "standing_step_s": step.standing_time,
+        "gain_s": step.gain,
     }
 
 

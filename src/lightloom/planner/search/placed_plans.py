@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
+from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement
@@ -28,6 +30,7 @@ from lightloom.parallelism.placement.starts import EFFORT
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.bounds.placed import ROUNDING, circuits_bound, fastest_link, structure_bound
+from lightloom.planner.circuits.regranted import faster_regranted
 from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
@@ -48,8 +51,12 @@ class PlacedPlans:
     Every method raises ``UnsupportedError`` where a plan does not fit the memory or the fabric cannot serve it.
     """
 
-    def __init__(self, job: Job, compressions: Mapping[float, Compression] | None = None) -> None:
+    def __init__(
+        self, job: Job, compressions: Mapping[float, Compression] | None = None, *, regrants: bool = False
+    ) -> None:
+        """With ``regrants``, circuits are granted anew within a step where that is faster."""
         self._job = job
+        self._regrants = regrants
         self._compressions = compressions or {}
         self._graphs: dict[int, ComputeGraph] = {}
         """Graphs of a rank by its samples."""
@@ -95,8 +102,12 @@ class PlacedPlans:
         return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
-        """Seconds that the plan's step takes at least over the circuits that are granted to it."""
+        """Seconds that the plan's step takes at least over the circuits that are granted to it; where others may follow
+        within the step, over any."""
         plan = self.plan(choice)
+        if self._regrants:
+            self.circuits(choice)
+            return self.structure_bound(choice)
         return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
@@ -108,19 +119,30 @@ class PlacedPlans:
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
         """One step."""
-        return self._step(self.plan(choice), self.circuits(choice), choice)
+        return self._fastest(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
         """One step of the plan that all effort places."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
-        return self._step(plan, grant(plan, self._job.fabric), choice)
+        return self._fastest(plan, grant(plan, self._job.fabric), choice)
 
-    def _step(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
+    def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
+        """The step over these circuits, or over others that follow it; codecs are paced for circuits that stand."""
+        step = self._step(plan, circuits, choice)
+        if not self._regrants or choice.ratio != 1:
+            return step
+        simulated = partial(self._step, plan, choice=choice)
+        return faster_regranted(step, plan, self._job.fabric, lambda pipes, regrant: simulated(pipes, regrant=regrant))
+
+    def _step(
+        self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice, regrant: Regrant | None = None
+    ) -> PlacedStep:
         ratio = self._ratio(circuits, plan.k, choice.ratio)
         job = self._job
-        step = simulate_placed(plan, circuits, job.accelerator, job.settings, compression_ratio=ratio)
+        simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
+        step = simulated(compression_ratio=ratio)
         if choice.micro_batches > 1:
-            earlier = simulate_placed(plan, circuits, job.accelerator, job.settings, accumulates=True)
+            earlier = simulated(accumulates=True)
             step = step.after(earlier, choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step

@@ -21,6 +21,7 @@ from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep
+from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.circuits.step import SwitchedStrategyStep
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.group_prices import CheapestPrices
@@ -111,6 +112,11 @@ class Plan:
     def in_step(self) -> InStep | None:
         """What setting circuits anew within the step gains, where that was searched and several groups exchange."""
         return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
+
+    @property
+    def regranted(self) -> RegrantedStep | None:
+        """The step of a placed plan whose circuits are granted anew within it."""
+        return self.step if isinstance(self.step, RegrantedStep) else None
 
     @property
     def strategy(self) -> str:

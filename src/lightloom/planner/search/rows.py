@@ -78,8 +78,9 @@ class ClusterRows:
         self._compressions = {each.ratio: each for each in request.compressions}
         self.job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
         self._prices = prices
-        self._planes = PlanePrices(prices) if request.reconfigure_in_step else None
-        self._plans = PlacedPlans(self.job, self._compressions)
+        anew = request.reconfigure_in_step
+        self._planes = _planes(prices) if anew else None
+        self._plans = PlacedPlans(self.job, self._compressions, regrants=anew)
         self._strategies: Strategies | None = None
         self._placed = PlacedRows.of([])
         self._counts = Counts()
@@ -157,7 +158,7 @@ class ClusterRows:
             return plan
         prices = self._prices.with_choices(tuple(algorithms()))
         job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
-        planes = None if self._planes is None else PlanePrices(prices)
+        planes = _planes(prices) if self._request.reconfigure_in_step else None
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
@@ -306,6 +307,12 @@ class ClusterRows:
             )
         reasons = dict.fromkeys(f"{row.strategy}: {row.why}" for row in refused[:_REASONS])
         return f"none of {self._counts.rows} plans is feasible: {'; '.join([*self.refusals, *reasons])}"
+
+
+def _planes(prices: GroupPrices) -> PlanePrices | None:
+    """Return the prices on some of the planes of a switch; None where circuits are wavelengths, which placed plans are
+    granted."""
+    return None if prices.fabric.wavelength_routed else PlanePrices(prices)
 
 
 def _kinds(rows: Strategies) -> Ints:

@@ -1,0 +1,81 @@
+"""Placed plans whose circuits are granted anew within a step: never slower than granted once, nor below their bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.errors import UnsupportedError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.planner.circuits.regranted import RegrantedStep
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.placed_space import PlacedChoice
+from lightloom.planner.search.document import plan_row
+from lightloom.planner.search.placed_plans import PlacedPlans
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.search import search
+from tests.planner.jobs import transformer
+
+CHOICE = PlacedChoice(4, 2, 1e-7, 32, 4, 1.0)
+MODEL = transformer(2, 1024)
+
+
+def ring(seconds: float, ranks: int = 8) -> WdmRing:
+    return WdmRing(ranks=ranks, wavelengths=8, wavelength_bandwidth=1e10, reconfiguration_time=seconds)
+
+
+def small(fabric: Fabric) -> Cluster:
+    chip = load_accelerator("a100").flat()
+    return Cluster(name="small", ranks=fabric.ranks, accelerator=chip, fabric=fabric)
+
+
+def job_on(seconds: float) -> Job:
+    fabric, training = ring(seconds), TrainingSettings()
+    prices = GroupPrices(fabric, training)
+    return Job.of(MODEL, load_accelerator("a100").flat(), fabric, training, prices)
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 1e-4])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_no_slower_than_circuits_granted_once_and_not_below_the_bound(seconds: float, micro_batches: int) -> None:
+    job, choice = job_on(seconds), CHOICE._replace(micro_batches=micro_batches)
+    anew = PlacedPlans(job, regrants=True)
+    once, step = PlacedPlans(job).simulate(choice), anew.simulate(choice)
+    assert anew.circuits_bound(choice) <= step.step_time <= once.step_time
+    assert step.sent_bytes == pytest.approx(once.sent_bytes - once.relayed_bytes)
+    assert step.timeline.step_time == pytest.approx(step.step_time)
+    assert isinstance(step, RegrantedStep) == (seconds < 1e-4)
+    if isinstance(step, RegrantedStep):
+        assert step.gain == once.step_time - step.step_time > 0
+        assert step.grants * step.timing.period >= step.step_time
+
+
+def test_a_slow_ring_grants_its_circuits_once() -> None:
+    """A hold longer than the step is granted once."""
+    assert not isinstance(PlacedPlans(job_on(1.0), regrants=True).simulate(CHOICE), RegrantedStep)
+
+
+def test_the_document_says_what_granting_anew_gains() -> None:
+    cluster = small(ring(1e-6, ranks=4))
+    request = SearchRequest(
+        global_batches=(16,), strategies=("placed",), quanta=(1e-7,), reconfigure_in_step=True, prune=False
+    )
+    found = search(MODEL, cluster, request)
+    rows = [plan_row(plan, found)["placed"]["regranted"] for plan in found.ranking]
+    regranted = [plan for plan in found.ranking if plan.regranted is not None]
+    assert len(regranted) == sum(row is not None for row in rows) > 0
+    assert all(row["gain_s"] > 0 and row["reconfiguration_time_s"] == 1e-6 for row in rows if row is not None)
+
+
+def test_packet_fabrics_have_nothing_to_grant() -> None:
+    with pytest.raises(UnsupportedError, match="expected switch planes"):
+        search(
+            MODEL,
+            small(PacketSwitch(ranks=4)),
+            SearchRequest(global_batches=(16,), reconfigure_in_step=True),
+        )
