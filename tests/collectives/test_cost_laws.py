@@ -18,6 +18,7 @@ from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.cost_reference import coded_chunks, queued_times, shuffled, stepped_price
@@ -51,11 +52,12 @@ def test_a_schedule_of_steps_costs_what_its_rows_say(
     assume(not algorithm.by_size)
     fabric = fabric.model_copy(update={"energy_per_bit": 3e-12})
     schedule = build(algorithm, collective, fabric)
-    if not (fabric.exclusive and fabric.setup_time):
+    if schedule.pipeline is None and not (fabric.exclusive and fabric.setup_time):
         # Which circuits change depends on the order of steps that nothing orders.
         schedule = replace(schedule, dependencies=data.draw(dependencies(schedule.steps)))
     schedule = shuffled(schedule, drawn_order(data, len(schedule)))
-    price, expected = cost(schedule, fabric, model), stepped_price(schedule, fabric, model)  # type: ignore[arg-type]
+    price = cost(schedule, fabric, model)  # type: ignore[arg-type]
+    expected = stepped_price(schedule.unfolded(fabric.fibre_channels), fabric, model)
     parts = price.transmission + price.conversion + price.reconfiguration
     assert price.time == pytest.approx(parts, rel=1e-12)
     assert price.time == pytest.approx(sum(expected[:3]), rel=1e-9, abs=1e-18)
@@ -69,6 +71,18 @@ def test_a_schedule_of_steps_costs_what_its_rows_say(
         work = codec_work(schedule, in_line=in_line)
         if schedule.dependencies is None:
             assert (work.encoded.tolist(), work.decoded.tolist()) == coded_chunks(schedule, in_line=in_line)
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "broadcast"])
+def test_a_pipeline_costs_what_all_its_pieces_say(kind: str) -> None:
+    mesh = Mesh(ranks=6, energy_per_bit=3e-12)
+    schedule = build(find("hierarchical"), Collective(kind, 6, 1e6), mesh)  # type: ignore[arg-type]
+    assert schedule.pipeline is not None
+    for pieces in (1, 3, 6):
+        cut = schedule.in_pieces(pieces)
+        price, expected = cost(cut, mesh), stepped_price(cut.unfolded(mesh.fibre_channels), mesh, "physical")
+        assert price.time == pytest.approx(sum(expected[:3]), rel=1e-9)
+        assert price.energy == pytest.approx(expected.energy, rel=1e-9)
 
 
 def queued(which: str, ranks: int, nbytes: float) -> Schedule:

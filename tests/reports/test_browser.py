@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lightloom.reports.html import write
-from tests.reports.samples import REPORT
+from tests.reports.samples import sample_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -44,7 +44,7 @@ def _dom(folder: Path, page: Path) -> str:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_page_fits_its_window(width: int, tmp_path: Path) -> None:
-    page = write(REPORT, tmp_path / "report.html")
+    page = write(sample_report(), tmp_path / "report.html")
     frame = tmp_path / "frame.html"
     frame.write_text(_FRAME.format(page=page.as_uri(), width=width))
     found = re.search(r"<title>width (\d+) of (\d+), height (\d+)</title>", _dom(tmp_path, frame))
@@ -54,6 +54,6 @@ def test_a_page_fits_its_window(width: int, tmp_path: Path) -> None:
 
 
 def test_the_browser_shows_every_plan(tmp_path: Path) -> None:
-    text = _dom(tmp_path, write(REPORT, tmp_path / "report.html"))
-    for row in REPORT.ranking:
+    text = _dom(tmp_path, write(sample_report(), tmp_path / "report.html"))
+    for row in sample_report().ranking:
         assert row.algorithm in text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lightloom.core.units import format_time
 from lightloom.reports.html import bar_scale, inline_svg, numeric_columns, render, write
 from lightloom.reports.report import MemoryBar, Picture, Report, Table
-from tests.reports.samples import CLAIMS, HOSTILE, REPORT, ROWS
+from tests.reports.samples import CLAIMS, HOSTILE, ROWS, sample_report
 
 _VOID = {"wbr", "meta", "br", "img", "input", "hr", "link"}
 
@@ -50,7 +50,7 @@ class Page(HTMLParser):
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
-    text = render(REPORT)
+    text = render(sample_report())
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert "http" not in text
@@ -64,8 +64,8 @@ def test_nothing_is_fetched_and_nothing_runs() -> None:
 
 
 def test_every_row_appears_with_its_numbers() -> None:
-    text = Page(render(REPORT)).text
-    for row in (*ROWS, *REPORT.reference):
+    text = Page(render(sample_report())).text
+    for row in (*ROWS, *sample_report().reference):
         assert row.algorithm in text
         assert format_time(row.step_time) in text
     for expected in (
@@ -86,8 +86,8 @@ def test_every_row_appears_with_its_numbers() -> None:
 
 
 def test_bars_are_in_proportion() -> None:
-    bars = re.findall(r'<span class="bar" [^>]*>(.*?)</span>', render(replace(REPORT, memory=None)), re.DOTALL)
-    rows = [*ROWS, *REPORT.reference]
+    bars = re.findall(r'<span class="bar" [^>]*>(.*?)</span>', render(replace(sample_report(), memory=None)), re.DOTALL)
+    rows = [*ROWS, *sample_report().reference]
     longest = bar_scale(rows)
     assert len(bars) == len(rows)
     for bar, row in zip(bars, rows, strict=True):
@@ -133,7 +133,7 @@ def test_empty_sections_are_left_out() -> None:
 
 
 def test_pictures_do_not_share_ids_and_follow_the_page_ink() -> None:
-    text = render(REPORT)
+    text = render(sample_report())
     ids = re.findall(r'\sid="([^"]+)"', text)
     assert len(ids) == len(set(ids)) > 0
     for reference in re.findall(r'(?:href="|url\()#([^")]+)', text):
@@ -146,7 +146,7 @@ def test_active_pictures_are_refused(active: str) -> None:
     with pytest.raises(ValueError, match="a picture holds a script"):
         inline_svg(f"<svg>{active}</svg>", "p")
     with pytest.raises(ValueError, match="a picture holds a script"):
-        render(replace(REPORT, pictures=(Picture(title="t", svg=f"<svg>{active}</svg>"),)))
+        render(replace(sample_report(), pictures=(Picture(title="t", svg=f"<svg>{active}</svg>"),)))
 
 
 def test_columns_of_numbers_are_found() -> None:
@@ -155,7 +155,7 @@ def test_columns_of_numbers_are_found() -> None:
 
 
 def test_the_same_report_gives_the_same_page(tmp_path: Path) -> None:
-    assert write(REPORT, tmp_path / "a.html").read_text(encoding="utf-8") == render(REPORT)
+    assert write(sample_report(), tmp_path / "a.html").read_text(encoding="utf-8") == render(sample_report())
 
 
 def test_rows_check_themselves() -> None:

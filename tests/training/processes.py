@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.checkpoint
 
+from lightloom.photonics import block_quantisation
 from lightloom.training.transport.worker import Worker
 from tests.training.hooks import fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
-execution_workers.prepare(4)
+
+def prepare() -> None:
+    """Make schedules and compile kernels before ranks are forked, so that they share them; modules that ranks would
+    each import for themselves are imported above."""
+    execution_workers.prepare(4)
+    for bits in (16, 32):
+        buffers = block_quantisation.CodeBuffers.of((3,), bits)
+        values, codes = np.ones(3, np.float32), np.empty(3, buffers.code_type)
+        scales = buffers.scales(values)
+        buffers.encode(values, scales, codes)
+        buffers.decode(codes, scales, values)
+        block_quantisation.mean_codes(codes[None], "floor", np.empty_like(codes))
+
+
+prepare()
 
 
 def everything(worker: Worker) -> dict[str, Any]:

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 from lightloom.photonics.averaging import AveragingFunction, build, verify
+from lightloom.photonics.averaging.construct import Construction
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, fabricated, map_network
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import FORMS, KINDS, Form, Kind, approximate, corrected, disturb, map_matrix, sweep
 from lightloom.photonics.meshes.counts import network_count
 
-STURDY = build(2, 4, noise=1e-2, nonlinearity="clipped")
+
+@cache
+def sturdy() -> Construction:
+    """A network that bears noise."""
+    return build(2, 4, noise=1e-2, nonlinearity="clipped")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_ideal_devices_carry_the_network_out(form: Form, kind: Kind) -> None:
-    mapped = map_network(STURDY.network, form, kind)
-    light = np.random.default_rng(0).random((len(STURDY.function.inputs), 50)) * 3
+    mapped = map_network(sturdy().network, form, kind)
+    light = np.random.default_rng(0).random((len(sturdy().function.inputs), 50)) * 3
     found = fabricated(mapped, NonIdealities(), np.random.default_rng(0), calibrated=False)
-    weights = STURDY.network.weights
+    weights = sturdy().network.weights
     wanted = tuple(approximate(w) for w in weights) if form == "sigma-u" else weights
-    ideal = replace(STURDY.network, weights=wanted)
+    ideal = replace(sturdy().network, weights=wanted)
     assert found(light) == pytest.approx(ideal(light), abs=1e-10)
 
 
 def test_mzis_are_those_of_the_closed_forms() -> None:
-    layers = STURDY.network.layers
-    assert map_network(STURDY.network, "svd").mzis == network_count(layers) == STURDY.mzi_count
-    assert map_network(STURDY.network, "economy").mzis == network_count(layers, convention="economy")
-    mapped = map_network(STURDY.network)
+    layers = sturdy().network.layers
+    assert map_network(sturdy().network, "svd").mzis == network_count(layers) == sturdy().mzi_count
+    assert map_network(sturdy().network, "economy").mzis == network_count(layers, convention="economy")
+    mapped = map_network(sturdy().network)
     assert mapped.depth == sum(each.depth for each in mapped.matrices)
 
 
@@ -48,8 +54,8 @@ def test_mzis_are_those_of_the_closed_forms() -> None:
     ],
 )
 def test_accuracy_is_whole_on_good_devices_and_lost_on_bad_ones(parameter: str, values: list[float]) -> None:
-    mapped = map_network(STURDY.network)
-    evaluate = averaging_accuracy(mapped, STURDY.function)
+    mapped = map_network(sturdy().network)
+    evaluate = averaging_accuracy(mapped, sturdy().function)
     none, little, much = (row["mean"] for row in sweep(mapped.matrices, parameter, values, evaluate, draws=2)["rows"])
     assert none == 1
     assert little > 0.99

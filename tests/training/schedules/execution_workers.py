@@ -44,6 +44,24 @@ def prepare(ranks: int) -> None:
     effort.SCALE = 1 / 300
     schedules(ranks)
     synthesized_all_reduce(ranks)
+    random_cases(ranks)
+
+
+@cache
+def random_cases(ranks: int) -> list[tuple[Schedule, int]]:
+    """Random schedules of two to so many ranks, verified, and a number of values for each."""
+    cases: list[tuple[Schedule, int]] = []
+
+    @settings(
+        max_examples=CASES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(random_schedules(ranks), st.integers(0, 40))
+    def drawn(schedule: Schedule, length: int) -> None:
+        verify(schedule, fabric_of(schedule.collective.ranks))
+        cases.append((schedule, length))
+
+    drawn()
+    return cases
 
 
 @cache
@@ -111,19 +129,11 @@ def expected(kind: str, rank: int, ranks: int, values: int, dtype: torch.dtype, 
 
 
 def anything(worker: Worker) -> int:
-    """Random schedules of two to four ranks, to the bit; all processes draw the same, and judge together."""
+    """Random schedules of two to four ranks, to the bit; all processes judge together."""
     groups = {size: dist.new_group(list(range(worker.size - size, worker.size))) for size in range(2, worker.size + 1)}
-    cases = 0
-
-    @settings(
-        max_examples=CASES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(random_schedules(worker.size), st.integers(0, 40))
-    def law(schedule: Schedule, length: int) -> None:
-        nonlocal cases
-        cases += 1
+    cases = random_cases(worker.size)
+    for schedule, length in cases:
         ranks, kind = schedule.collective.ranks, schedule.collective.kind
-        verify(schedule, fabric_of(ranks))
         right, group = True, groups[ranks]
         if worker.rank >= worker.size - ranks:
             rank, values = dist.get_rank(group), length * (ranks if kind in ("reduce-scatter", "all-to-all") else 1)
@@ -131,10 +141,8 @@ def anything(worker: Worker) -> int:
             right = torch.equal(ours, expected(kind, rank, ranks, values, torch.int64, length))
         verdict = torch.tensor(int(right))
         dist.all_reduce(verdict, dist.ReduceOp.MIN)
-        assert verdict
-
-    law()
-    return cases
+        assert verdict, schedule
+    return len(cases)
 
 
 def disagreements(worker: Worker) -> list[str]:
