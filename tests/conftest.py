@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
 
-EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.4"))
+EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.3"))
 """Share of each law's random examples that is drawn; ``make test-slow`` draws them all."""
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,10 +53,10 @@ def little_effort() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than twenty."""
+    """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than eight."""
     for law in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
         stated: settings = law._hypothesis_internal_use_settings
-        count = max(round(EXAMPLES * stated.max_examples), min(20, stated.max_examples))
+        count = max(round(EXAMPLES * stated.max_examples), min(8, stated.max_examples))
         law._hypothesis_internal_use_settings = settings(stated, max_examples=count)
 
 

@@ -56,9 +56,9 @@ def write_rows(path: Path, *rows: Mapping[str, str]) -> Path:
 
 
 def varied_steps() -> list[MeasuredStep]:
-    """Return steps of three model sizes and many splits, all timed as 1 s."""
+    """Return steps of two model sizes and many splits of 16 GPUs, all timed as 1 s."""
     sizes = ((2048, 16, 24), (8192, 64, 32))
-    splits = ((8, 1, 1), (8, 2, 1), (2, 8, 1), (4, 2, 2), (2, 4, 4))
+    splits = ((16, 1, 1), (8, 2, 1), (2, 8, 1), (4, 2, 2), (2, 4, 2))
     return [
         step(
             row=f"{hidden}-{dp}-{tp}-{pp}-{micro}",

@@ -60,7 +60,7 @@ def test_the_file_says_what_the_rows_determine(calibration: Calibration, tmp_pat
     assert {"flash_forward", "flash_backward"} <= set(calibration.undetermined())
     assert calibration.parameters["gemm_fraction"].determined
     assert calibration.parameters["flash_forward"].spread == pytest.approx(0.3)
-    assert calibration.cross_validated.mean < 0.05
+    assert calibration.cross_validated.mean < 0.05 and 0.8 <= calibration.cross_validated.coverage <= 1
     path = tmp_path / "a100.yaml"
     write_calibration(calibration, path)
     again = read_calibration(path)
@@ -96,13 +96,12 @@ def test_an_open_row_is_predicted_as_with_what_is_assumed(calibration: Calibrati
     assert sizes[0] != sizes[1]
 
 
-def test_rows_and_models_are_held_out() -> None:
-    steps = timed(0.02)
-    kinds: tuple[CrossValidation, ...] = ("rows", "models")
-    for left_out in kinds:
-        held = cross_validated(steps, left_out)
-        assert held.scores.mean < 0.06
-        assert 0.8 <= held.scores.coverage <= 1
+@pytest.mark.parametrize("left_out", [pytest.param("rows", marks=pytest.mark.slow), "models"])
+def test_rows_and_models_are_held_out(left_out: CrossValidation) -> None:
+    """A calibration, made above, leaves rows out too."""
+    held = cross_validated(timed(0.02), left_out)
+    assert held.scores.mean < 0.06
+    assert 0.8 <= held.scores.coverage <= 1
 
 
 def test_other_accelerators_and_few_rows_are_refused(calibration: Calibration) -> None:

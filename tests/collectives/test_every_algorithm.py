@@ -32,8 +32,14 @@ _OTHER_FABRICS = ("in-network", "double-binary-tree", "hierarchical", "mesh-broa
 """Algorithms that need what a ring of wavelengths without taps lacks."""
 
 
-@pytest.mark.parametrize("wavelengths", WAVELENGTHS)
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize(
+    ("ranks", "wavelengths"),
+    [
+        pytest.param(ranks, wavelengths, marks=pytest.mark.slow if ranks == 64 and wavelengths in (2, 8) else ())
+        for ranks in RANKS
+        for wavelengths in WAVELENGTHS
+    ],
+)
 def test_every_algorithm_verifies_on_a_wdm_ring(ranks: int, wavelengths: int) -> None:
     fabric = wdm_ring(ranks, wavelengths)
     for kind in KINDS:

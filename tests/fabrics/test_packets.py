@@ -63,7 +63,7 @@ def _free(fabric: str, algorithm: str, kind: str) -> float:
 
 
 @given(_packets)
-@settings(max_examples=12)
+@settings(max_examples=10)
 def test_packets_only_ever_cost_and_costs_stay_above_their_bounds(packets: dict[str, float]) -> None:
     for name in _FABRICS:
         fabric = _fabric(name, **packets)

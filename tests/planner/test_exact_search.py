@@ -37,8 +37,8 @@ CASES = [
     (PACKETS, (3, 2), 256),
     (SLOW, (3, 4), 2048),
 ]
-LARGER = [case for case in CASES if case[1] == (2, 8) or case[2] == 64]
-"""Twelve of the twenty, of eight ranks or of narrow layers; each fabric has two others."""
+LARGER = [case for place, case in enumerate(CASES) if place not in (1, 13, 17, 18)]
+"""Sixteen of the twenty; each fabric has one other."""
 
 
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
@@ -83,7 +83,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     "fabric",
     [
         {"base": "two-tier-400g", "domain_size": 2, "hop_latency": "1us", "domain_latency": "200ns"},
-        {"base": "torus", "hop_latency": "1us"},
+        pytest.param({"base": "torus", "hop_latency": "1us"}, marks=pytest.mark.slow),
     ],
 )
 def test_the_winner_is_that_of_a_search_without_pruning_where_ranks_lie_on_axes(fabric: dict[str, Any]) -> None:
@@ -105,11 +105,9 @@ def test_experts_are_searched_too() -> None:
     on = cluster(4, SWITCH)
     pruned, whole = (
         searching.search(
-            mixture(2),
+            mixture(1),
             on,
-            SearchRequest(
-                global_batches=(8, 16), algorithms=("one-stage-striped", "ring-two-way-striped"), prune=prune
-            ),
+            SearchRequest(global_batches=(8,), algorithms=("one-stage-striped", "ring-two-way-striped"), prune=prune),
         )
         for prune in (True, False)
     )
@@ -119,11 +117,11 @@ def test_experts_are_searched_too() -> None:
 
 
 def test_groups_get_verified_schedules_or_are_refused() -> None:
-    on = load_cluster("terarack-64", {"ranks": 12, "training.unit_parameters": 300_000})
+    on = load_cluster("terarack-64", {"ranks": 6, "training.unit_parameters": 300_000})
     found = search(
         on,
         blocks=3,
-        global_batches=(24,),
+        global_batches=(12,),
         algorithms=("neighbour-exchange", "wrht-striped"),
         strategies=STRATEGIES,
         prune=False,

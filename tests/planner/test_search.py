@@ -81,7 +81,7 @@ def test_faster_wavelengths_never_make_the_winner_slower() -> None:
         data_parallel(
             load_cluster("terarack-64", {"ranks": 16, "fabric.wavelength_bandwidth": f"{g}Gbps"})
         ).winner.step_time
-        for g in (1, 4, 16, 64)
+        for g in (1, 8, 64)
     ]
     assert times == sorted(times, reverse=True)
 

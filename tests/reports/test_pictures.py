@@ -25,23 +25,23 @@ from lightloom.simulation.timeline import Interval, Timeline
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
 
-_FIELDS: dict[str, dict[str, object]] = {
-    "tiers": {"tiers": [{"shape": "switch", "size": 4, "bandwidth": 1e9}, {"shape": "ring", "bandwidth": 1e9}]},
-    "graph": {"edges": [[rank, "hub", 1e9] for rank in range(8)]},
-}
 
-
-def small(kind: str) -> Fabric:
-    return kinds()[kind].model_validate({"ranks": 8, **_FIELDS.get(kind, {})})
+def small(kind: str, ranks: int = 8) -> Fabric:
+    fields: dict[str, dict[str, object]] = {
+        "tiers": {"tiers": [{"shape": "switch", "size": 2, "bandwidth": 1e9}, {"shape": "ring", "bandwidth": 1e9}]},
+        "graph": {"edges": [[rank, "hub", 1e9] for rank in range(ranks)]},
+        "two-tier-switch": {"domain_size": 2},
+    }
+    return kinds()[kind].model_validate({"ranks": ranks, **fields.get(kind, {})})
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
 def test_every_admitted_schedule_is_drawn(kind: str) -> None:
     """Each algorithm's for one collective, and some algorithm's for each collective."""
-    fabric, drawn = small(kind), set[str]()
+    fabric, drawn = small(kind, 4), set[str]()
     for what in KINDS:
         for algorithm in admitted(what, fabric):
-            schedule = build(algorithm, Collective(what, 8, 1e6), fabric)  # type: ignore[arg-type]
+            schedule = build(algorithm, Collective(what, 4, 1e6), fabric)  # type: ignore[arg-type]
             assert f"{algorithm.name} runs" in wavelength_caption(schedule, fabric)
             if algorithm.name not in drawn or what not in drawn:
                 assert wavelength_map(schedule, fabric).axes
@@ -50,10 +50,10 @@ def test_every_admitted_schedule_is_drawn(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["circuit-switch", "switch", "torus", "wdm-ring"])
 def test_equal_schedules_give_equal_bytes(kind: str) -> None:
-    fabric = small(kind)
+    fabric = small(kind, 4)
     algorithm = admitted("all-reduce", fabric)[0]
     first, second = (
-        to_svg(wavelength_map(build(algorithm, Collective("all-reduce", 8, 1e6), fabric), fabric)) for _ in range(2)
+        to_svg(wavelength_map(build(algorithm, Collective("all-reduce", 4, 1e6), fabric), fabric)) for _ in range(2)
     )
     assert first == second
     assert "<script" not in first

@@ -153,7 +153,12 @@ def test_figures_draw(study: Study) -> None:
     for each in study.figures:
         assert "Paper:" in each.caption
         assert "Ours:" in each.caption
-        assert svg_bytes(each.draw()) > 10_000
+        assert each.draw().axes
+
+
+@pytest.mark.slow
+def test_figures_are_written(study: Study) -> None:
+    assert all(svg_bytes(each.draw()) > 10_000 for each in study.figures)
 
 
 def test_figures_keep_the_points_beside_the_formula() -> None:

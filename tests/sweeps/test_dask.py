@@ -16,16 +16,22 @@ from tests.sweeps.experiments import PLANS, SMALL, points
 
 
 @pytest.mark.parametrize(
-    "text", [SMALL, *(pytest.param(text, marks=pytest.mark.slow) for text in (SMALL + PLANS, EXPERIMENT))]
+    ("text", "processes"),
+    [
+        (SMALL, False),
+        *(pytest.param(text, True, marks=pytest.mark.slow) for text in (SMALL, SMALL + PLANS, EXPERIMENT)),
+    ],
 )
-def test_two_dask_workers_give_the_same_bytes(tmp_path: Path, text: str) -> None:
+def test_two_dask_workers_give_the_same_bytes(tmp_path: Path, text: str, processes: bool) -> None:
+    """Workers in this process are sent to over TCP too."""
     distributed: Any = import_module("distributed")
     wanted = points(tmp_path, text)
     here = sweep("small", wanted, tmp_path / "here", Workers(jobs=1))
     with distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
-        processes=True,
+        processes=processes,
+        protocol="tcp",
         host="127.0.0.1",
         dashboard_address=None,
         local_directory=str(tmp_path / "dask"),

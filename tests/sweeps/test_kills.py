@@ -15,11 +15,12 @@ from lightloom.sweeps.workers import Workers
 from tests.sweeps.experiments import SMALL, points, written
 
 
-def test_killed_twice_it_has_the_bytes_of_one_that_ran_through(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [(2,), pytest.param((1, 2), marks=pytest.mark.slow)])
+def test_killed_it_has_the_bytes_of_one_that_ran_through(tmp_path: Path, kills: tuple[int, ...]) -> None:
     wanted = points(tmp_path, SMALL)
     whole = sweep("small", wanted, tmp_path / "whole", Workers(jobs=1))
     experiment, folder = written(tmp_path, SMALL), tmp_path / "killed"
-    for jobs in (1, 2):
+    for jobs in kills:
         before, process = len(kept(folder)), run(experiment, folder, jobs)
         while len(kept(folder)) == before and process.poll() is None:
             time.sleep(0.005)

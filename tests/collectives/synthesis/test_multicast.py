@@ -54,7 +54,7 @@ def little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
         (30, 64, 10, 1, 1e3, 0.0),
         (36, 4, 5, 9, 1e5, 1e-7),
         (64, 8, 10, 20, 0.0, 0.0),
-        (64, 64, 10, None, 1e3, 0.0),
+        pytest.param(64, 64, 10, None, 1e3, 0.0, marks=pytest.mark.slow),
         (100, 8, 3, None, 1e3, 1e-8),
     ],
 )

@@ -50,7 +50,9 @@ def test_every_circuit_keeps_its_laws(function: AveragingFunction) -> None:
                     assert np.abs(signal - np.rint(signal)).max() < 1e-3
 
 
-@pytest.mark.parametrize("servers", [1, 2, 3, 6, 8, 64, 100, 1024])
+@pytest.mark.parametrize(
+    "servers", [1, 2, 3, 8, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 64, 1024))]
+)
 @pytest.mark.parametrize("bits", [1, 4, 7, 8])
 def test_every_form_is_proved_in_integers(bits: int, servers: int) -> None:
     """More digits of servers than of the code, odd widths, one server: it holds before there are weights."""

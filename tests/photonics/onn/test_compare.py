@@ -23,7 +23,7 @@ EVALUATIONS = 30_000
 FUNCTION = KEPT["exact"].function
 
 
-SLOW = list(CONSTRUCTED)[1:]
+CONSTRUCTED_FIRST, *SLOW = CONSTRUCTED
 """Networks that take seconds to construct; one is constructed in any case."""
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in ROWS]
 
@@ -50,7 +50,10 @@ def test_weights_give_the_committed_accuracy(name: str) -> None:
     assert contender.network.nonlinearity == row["nonlinearity"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ("exact", CONSTRUCTED_FIRST) else pytest.mark.slow) for name in ROWS],
+)
 def test_weights_bear_the_committed_noise(name: str) -> None:
     """Other draws than the committed ones, at the limit and where the curve is steep: within 5 standard errors."""
     row, network = ROWS[name], contender_of(name).network

@@ -15,9 +15,9 @@ from lightloom.training.transport.worker import Worker
 
 def resumed(worker: Worker) -> dict[str, Any]:
     """A run in one go, and the same run in two; what both recorded."""
-    whole = _train(worker, "whole", iterations=6)
-    _train(worker, "halves", iterations=4)
-    return {"whole": whole, "halves": _train(worker, "halves", iterations=6)}
+    whole = _train(worker, "whole", iterations=4)
+    _train(worker, "halves", iterations=2)
+    return {"whole": whole, "halves": _train(worker, "halves", iterations=4)}
 
 
 def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:

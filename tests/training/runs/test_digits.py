@@ -21,9 +21,9 @@ def test_a_run_in_two_halves_records_what_one_run_records(tmp_path: Path) -> Non
     assert whole.pop("nbytes_sent") == pytest.approx(halves.pop("nbytes_sent"), rel=1e-3)
     assert whole == halves
     assert whole["nbytes_raw"] > 0
-    assert whole["iterations"] == [2, 4, 6]
-    assert len(whole["accuracy"]) == len(whole["loss"]) == len(whole["ratio"]) == len(whole["tags"]) == 3
-    assert (tmp_path / "whole" / "latest").read_text() == "6"
+    assert whole["iterations"] == [2, 4]
+    assert len(whole["accuracy"]) == len(whole["loss"]) == len(whole["ratio"]) == len(whole["tags"]) == 2
+    assert (tmp_path / "whole" / "latest").read_text() == "4"
     for folder in ("whole", "halves"):
         assert len(list((tmp_path / folder).glob("checkpoint-*.pt"))) == RANKS
     snapshots = [np.load(tmp_path / folder / "gradient-4.npy") for folder in ("whole", "halves")]
