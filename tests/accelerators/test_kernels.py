@@ -207,3 +207,19 @@ def test_the_line_names_what_is_used() -> None:
 def test_wrong_kernels_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Accelerator.model_validate({"peak": {"bf16": 1e12}, **fields})
+
+
+def test_rows_that_are_not_aligned_slow_products_down_but_not_convolutions() -> None:
+    def price(n: float, k: float, **changes: float) -> float:
+        return seconds(shapes(KernelKind.PRODUCT, 8192.0, n, k, **changes))
+
+    aligned = price(50304.0, 1024.0)
+    for step_pass in ("forward", "input_gradient", "weight_gradient"):
+        passes = {"forward": 0.0, "input_gradient": 0.0, "weight_gradient": 0.0} | {step_pass: 1.0}
+        one, padded = (price(n, 1024.0, **passes) for n in (50257.0, 50304.0))
+        assert one == pytest.approx(padded / MODEL.unaligned, rel=0.02)
+    assert aligned < price(50258.0, 1024.0) < price(50257.0, 1024.0)
+    assert price(1024.0, 1001.0) > price(1024.0, 1008.0)
+    assert price(64.0, 147.0, repeats=49.0) < price(64.0, 152.0, repeats=49.0)
+    always = MODEL.model_copy(update={"unaligned": 1.0})
+    assert seconds(shapes(KernelKind.PRODUCT, 8192.0, 50257.0, 1024.0), model=always) <= aligned

@@ -21,6 +21,15 @@ PRIORS: Mapping[str, Prior] = {
         "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
         meaning="depth at which a product reaches half of its rate",
     ),
+    "unaligned": Prior(
+        value=0.3,
+        spread=0.5,
+        most=1.0,
+        source="assumption: between the 0.2 measured on H100 (docs/measured-steps.md) and the 0.5 that nanoGPT "
+        "(Karpathy, 2023) implies on A100: a quarter less time for GPT-2 with a vocabulary of 50,304 instead of 50,257",
+        meaning="rate of products whose rows are not multiples of 4 bytes, relative to aligned ones; twice that for "
+        "those of 4 or 8 bytes",
+    ),
     "flash_forward": Prior(
         value=0.4,
         spread=0.3,

@@ -1,7 +1,8 @@
 """What the kernels of an operator take: matrix products by shape, attention, and what waits for memory.
 
     product     tiles, rounded up to whole waves over the compute units, at the reached rate; each wave pays a fixed
-                depth for filling its pipeline and writing its tile; never faster than its matrices can be moved
+                depth for filling its pipeline and writing its tile; slower where rows are not multiples of 16 bytes;
+                never faster than its matrices can be moved
     attention   flash: at its own reached fractions of the peak; unfused: two products forward, four backward, and the
                 traffic of its scores
     others      bytes over the reached bandwidth of memory, less what fusion saves
@@ -31,6 +32,8 @@ TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.93), (64, 128, 0.75), (6
 names the tiles and their order; the rates of the smaller ones are assumptions."""
 LEAST_DEPTH = 256.0
 """Least depth of the parts into which a product is cut along its depth (split-K) to fill all units, an assumption."""
+ROW_BYTES = 16
+"""Bytes of which the rows of a product's matrices are multiples, where tensor cores reach their rate."""
 SCORE_ACCESSES = (5, 6)
 """Reads and writes of each score in unfused attention, forward and backward: scale, mask and softmax (2), dropout (3);
 backward of dropout (3) and of softmax (3). ``KernelModel.score_traffic`` multiplies them."""
@@ -107,6 +110,9 @@ class KernelModel(Config):
     """Fraction of the peak that large products reach."""
     gemm_depth: Factor = PRIORS["gemm_depth"].value
     """Depth at which a product reaches half of its rate."""
+    unaligned: Fraction = PRIORS["unaligned"].value
+    """Rate of products whose matrices have rows that are no multiples of 4 bytes, relative to those of 16 bytes, which
+    tensor cores load at once; rows of 4 or 8 bytes reach twice that."""
     flash_forward: Fraction = PRIORS["flash_forward"].value
     """Fraction of the peak that flash attention reaches forward, counting only the scores that are needed."""
     flash_backward: Fraction = PRIORS["flash_backward"].value
@@ -185,6 +191,7 @@ class KernelModel(Config):
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
         matrices = m * k / kernels.repeats + k * n + m * n
         moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
+        slower = self._alignment(kernels)
         seconds = np.zeros_like(m)
         for times, rows, columns, depth in (
             (kernels.forward, m, n, k),
@@ -192,8 +199,21 @@ class KernelModel(Config):
             (kernels.weight_gradient, k, n, m),
         ):
             if times.any():
-                seconds += times * np.maximum(self.product_time(rows, columns, depth, products, rates), moving)
+                computing = slower * self.product_time(rows, columns, depth, products, rates)
+                seconds += times * np.maximum(computing, moving)
         return seconds + self._loss(kernels, rates)
+
+    def _alignment(self, kernels: KernelShapes) -> Floats:
+        """How many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
+
+        Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
+        whose k is that of an implicit matrix, pad their channels.
+        """
+        best, even = (np.maximum(nbytes // kernels.element_bytes, 1) for nbytes in (ROW_BYTES, 4))
+        aligned = (kernels.n % best == 0) & (kernels.k % best == 0)
+        halfway = (kernels.n % even == 0) & (kernels.k % even == 0)
+        rate = np.where(halfway, np.minimum(2 * self.unaligned, 1.0), self.unaligned)
+        return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
 
     def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
         """Seconds of the cross entropy of what products make: [rows, operators]."""

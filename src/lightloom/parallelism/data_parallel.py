@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.parallelism.loss import transient_loss
 from lightloom.parallelism.plan import MemoryUse, ParallelPlan, ParameterGroup, groups_of, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
@@ -35,6 +36,7 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
         gradients=held * settings.gradient_bytes,
         optimizer=held * settings.optimizer_state_bytes,
         activations=float(local.saved_bytes),
+        loss=transient_loss(local),
     )
     return ParallelPlan(
         strategy="ddp",

@@ -19,6 +19,7 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.kernels import KernelKind, KernelShapes
 from lightloom.clusters.settings import Attention
 from lightloom.core.arrays import Floats, Ints
+from lightloom.parallelism.loss import logits_of
 from lightloom.workloads.graph import TENSOR_KINDS, Operator
 
 COLUMNS = (
@@ -71,7 +72,7 @@ class _Shape(NamedTuple):
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
     """Return the :data:`COLUMNS` of operators, attention computed in that way."""
-    logits = _logits(operators)
+    logits = logits_of(operators)
     rows = [
         (*_shape(operator, attention), int(operator is logits), *_launches(operator, attention))
         for operator in operators
@@ -158,15 +159,6 @@ def stretched(times: Floats, launches: Floats) -> Floats:
     stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
     longer: Floats = times * np.maximum(stretch, 1.0)
     return longer
-
-
-def _logits(operators: tuple[Operator, ...]) -> Operator | None:
-    """Return the product whose outputs a cross entropy reads; None where the graph ends otherwise, as with a loss.
-
-    Models are traced without their loss: where the last operator is a linear layer, its outputs are taken for logits
-    (an assumption).
-    """
-    return operators[-1] if operators and operators[-1].kind == "linear" else None
 
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:

@@ -81,11 +81,13 @@ class MemoryUse:
     """What autograd keeps for the backward pass, nothing recomputed but in checkpointed regions of the model."""
     gathered: float = 0.0
     """Parameters and gradients of the units that are whole for the moment (sharded strategies)."""
+    loss: float = 0.0
+    """What the cross entropy holds when its backward pass begins, beyond what checkpointed regions make again later."""
 
     @property
     def total(self) -> float:
         """Bytes altogether."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered + self.loss
 
     def fits(self, memory: float | None) -> bool | None:
         """Whether it fits; None when the accelerator's memory is unknown."""

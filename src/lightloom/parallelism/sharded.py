@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.parallelism.loss import transient_loss
 from lightloom.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan, ParameterGroup, groups_of, local_graph
 from lightloom.workloads.graph import ComputeGraph
 
@@ -30,6 +31,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         gradients=shard * settings.stored_parameter_bytes,
         optimizer=shard * settings.optimizer_state_bytes,
         activations=float(local.saved_bytes),
+        loss=transient_loss(local),
         # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
         # the largest.
         gathered=float(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lightloom.collectives.bounds.lower_bound import Bound
@@ -250,6 +250,5 @@ def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
 
 def memory_bar(use: MemoryUse, capacity: float | None) -> MemoryBar:
     """A rank's memory in a simulated step."""
-    names = ("parameters", "gradients", "optimizer", "activations", "gathered")
-    parts = {name: getattr(use, name) for name in names}
+    parts = asdict(use)
     return MemoryBar(parts={name: nbytes for name, nbytes in parts.items() if nbytes}, capacity=capacity)

@@ -92,10 +92,15 @@ class ComputeGraph(Result):
     def saved_bytes(self) -> int:
         """Bytes that autograd keeps for the backward pass at most at once: what it keeps throughout, and what the
         largest checkpoint region recomputes."""
+        return sum(operator.kept_bytes for operator in self.operators) + self.recomputed_bytes
+
+    @property
+    def recomputed_bytes(self) -> int:
+        """Bytes that the largest checkpoint region makes again."""
         regions: Counter[str] = Counter()
         for operator in self.operators:
             regions[operator.checkpoint] += operator.recomputed_bytes
-        return sum(operator.kept_bytes for operator in self.operators) + max(regions.values(), default=0)
+        return max(regions.values(), default=0)
 
     def operator(self, name: str) -> Operator:
         """Return the operator of that name.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.parallelism.loss import logits_of, loss_bytes
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.splits import (
     SPLITS,
@@ -48,6 +49,8 @@ class PartitionRules:
     shared_state_bytes: tuple[float, float] | None = None
     """Where copies share out the optimizer's state: bytes held for each copy of a parameter, and those for each
     parameter that is owned; ``state_bytes`` where that is less. None where every copy has all of it."""
+    loss: bool = False
+    """Count what the cross entropy of a model that was traced without its loss holds at its worst moment."""
     gradient_bytes: int = 4
     """Bytes of one gradient element when copies of a parameter add theirs up."""
     splits: Mapping[str, tuple[Split, ...]] = field(default_factory=lambda: SPLITS)
@@ -93,8 +96,14 @@ class Cuts:
         number = {operator.name: index for index, operator in enumerate(self.operators)}
         self.producers = [tuple(number.get(name, -1) for name in operator.inputs) for operator in self.operators]
         """By operator: the operators that it reads, in the order of its inputs; −1 for an input of the model."""
+        logits = logits_of(self.operators) if rules.loss else None
+        self.loss_bytes = [loss_bytes(graph) if operator is logits else 0.0 for operator in self.operators]
+        """By operator: bytes that the loss of its outputs holds."""
         known: dict[object, int] = {}
-        self.sort = [known.setdefault(_content(operator), len(known)) for operator in self.operators]
+        self.sort = [
+            known.setdefault((_content(operator), loss), len(known))
+            for operator, loss in zip(self.operators, self.loss_bytes, strict=True)
+        ]
         """By operator: the number of its sort."""
         self._of_sorts: dict[tuple[int, Cut, int, Cut, int], tuple[Transfers, float]] = {}
         self._exchanges: dict[tuple[Layout, Need, int], tuple[Transfers, float]] = {}
@@ -164,7 +173,7 @@ class Cuts:
     def _parts_of(self, number: int, cut: Cut) -> _Parts:
         key = self.sort[number], cut
         if key not in self._parts:
-            self._parts[key] = _parts(self.operators[number], cut, self.rules)
+            self._parts[key] = _parts(self.operators[number], cut, self.rules, self.loss_bytes[number])
         return self._parts[key]
 
     def _edges(
@@ -204,7 +213,7 @@ def _content(operator: Operator) -> object:
     )
 
 
-def _parts(operator: Operator, cut: Cut, rules: PartitionRules) -> _Parts:
+def _parts(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _Parts:
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)
@@ -221,7 +230,7 @@ def _parts(operator: Operator, cut: Cut, rules: PartitionRules) -> _Parts:
     if rules.shared_state_bytes is not None:
         of_copy, of_owned = rules.shared_state_bytes
         state = np.minimum(state, held * of_copy + own * of_owned)
-    return _Parts(share, own, state + output, gradients)
+    return _Parts(share, own, state + output + loss * share, gradients)
 
 
 def _joined(columns: list[Floats]) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.parallelism.loss import bytes_of_logit
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS, repetitions
 from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
@@ -94,7 +95,11 @@ def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Float
     kept = np.add.reduceat(model.sums(kept_bytes, ends), first, axis=1)
     # The block whose backward pass runs has everything again.
     passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
-    passing = np.maximum.reduceat(model.sums(passing_bytes, ends), first, axis=1)
+    # The loss is gone by then.
+    logits = columns["kernel_losses"] * columns.outputs(rows.samples, rows.cp) / columns.element_bytes / divisor
+    loss_bytes = logits * bytes_of_logit(columns.element_bytes)
+    worst = np.maximum(model.sums(passing_bytes, ends), model.sums(loss_bytes, ends))
+    passing = np.maximum.reduceat(worst, first, axis=1)
     entering = np.add.reduceat(model.entering(rows, starts), first, axis=1)
     full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]
     return kept + np.where(full, entering, 0.0), passing

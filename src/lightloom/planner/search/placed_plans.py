@@ -175,6 +175,7 @@ class PlacedPlans:
             repeated = one * RECOMPUTATIONS.index(choice.recomputation)
             durations = np.concatenate(job.operators.kernels(choice.samples * one, repeated)).T
             rules = PartitionRules(
+                loss=True,
                 state_bytes=state_bytes(settings),
                 shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
                 gradient_bytes=settings.gradient_bytes,
