@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lightloom as ll
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.profiled_kernels import _CAUSAL, kernel_of
-from lightloom.calibration.profiled_operators import operators_of
+from lightloom.calibration.profiled_operators import operators_of, predicted_seconds
 from lightloom.interchange.kineto import TimedCall, read_profile
 from tests.calibration.gpu_profile import gpu_profile
 from tests.cli.commands import run
@@ -212,3 +213,19 @@ def test_too_few_operators_and_no_kernel_model(tmp_path: Path) -> None:
     assert "2 operators that take" in str(ll.calibrate(accelerator="a100", profile=path).refusal)
     with pytest.raises(ll.LightloomError, match="has no kernel model"):
         ll.calibrate(accelerator="titan-xp", profile=path)
+
+
+def test_a_profile_of_an_h100_is_priced_as_its_kernels_were() -> None:
+    """GPT-2 of 355 million parameters, 8 samples under autocast, as ``benchmarks.gpu.steps`` profiled it."""
+    profile = read_profile(Path(__file__).parent / "data" / "gpt2-h100.json.gz")
+    assert (profile.steps, profile.on_device) == (1, True)
+    operators = [entry for entry in operators_of(profile) if entry.key.name.endswith("mm")]
+    seconds = predicted_seconds(operators, load_accelerator("h100"))
+    measured = np.array([entry.mean_seconds for entry in operators])
+    of_head = np.array([50257 in sum(entry.key.shapes, ()) for entry in operators])
+    assert of_head.sum() == 3
+    # Their rows are not aligned: aligned products of that size would take a fifth.
+    assert seconds[of_head] == pytest.approx(measured[of_head], rel=0.15)
+    gradients = [entry.kernel for entry in operators if entry.kernel is not None and entry.kernel.weight_gradient]
+    assert {kernel.m for kernel in gradients} == {8 * 1024}
+    assert len(gradients) == 5

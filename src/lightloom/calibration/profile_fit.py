@@ -24,7 +24,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.interchange.kineto import Profile
 from lightloom.planner.pricing.belief import half_widths
 
-FITTED = ("gemm_fraction", "gemm_depth", "flash_forward", "flash_backward", "memory_fraction")
+FITTED = ("gemm_fraction", "gemm_depth", "unaligned", "flash_forward", "flash_backward", "memory_fraction")
 """Parameters that operators determine."""
 _FRACTIONS = frozenset(FITTED) - {"gemm_depth"}
 LEAST_OPERATORS = 4

@@ -71,9 +71,13 @@ def _product(call: TimedCall) -> ProfiledKernel | None:
     word = call.word
     if word in ("mm", "bmm", "addmm", "baddbmm"):
         left, right = shapes[-2:]
-        return ProfiledKernel(
-            KernelKind.PRODUCT, m=left[-2], n=right[-1], k=left[-1], products=prod(left[:-2]), forward=1
-        )
+        products = prod(left[:-2])
+        if call.reads[-2].transposed:
+            # The gradient of a layer's weights: what is summed over are the tokens, and rows hold features.
+            return ProfiledKernel(
+                KernelKind.PRODUCT, m=left[-1], n=left[-2], k=right[-1], products=products, weight_gradient=1
+            )
+        return ProfiledKernel(KernelKind.PRODUCT, m=left[-2], n=right[-1], k=left[-1], products=products, forward=1)
     if word == "convolution":
         return _convolution(call, shapes[0], shapes[1], 3)
     if word == "convolution_backward":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lightloom.core.errors import WorkloadError
@@ -43,17 +44,21 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
     texts = [*texts, *[""] * (len(shapes) - len(texts))] if isinstance(texts, list) else [""] * len(shapes)
     reads: list[TraceTensor] = []
     values: list[object] = []
-    for shape, kind, text in zip(shapes, types, texts, strict=False):
-        tensors = list(_tensors(shape, str(kind), where))
+    strides = arguments.get("Input Strides", [])
+    strides = [*strides, *[()] * (len(shapes) - len(strides))] if isinstance(strides, list) else [()] * len(shapes)
+    for shape, kind, text, steps in zip(shapes, types, texts, strides, strict=False):
+        tensors = list(_tensors(shape, str(kind), steps, where))
         reads += tensors
         values.append(None if tensors else _value(str(text)))
     formats = [_TYPES[kind][0] for kind in types if kind in _TYPES and _TYPES[kind][0]]
     return reads, values, formats[0] if formats else ""
 
 
-def _tensors(shape: Any, kind: str, where: str) -> list[TraceTensor]:
+def _tensors(shape: Any, kind: str, strides: Any, where: str) -> list[TraceTensor]:
     if kind in _TYPES:
-        return [_tensor(shape, kind, where)]
+        tensor = _tensor(shape, kind, where)
+        known = _is_shape(strides) and len(strides) == len(tensor.shape)
+        return [replace(tensor, strides=tuple(strides)) if known else tensor]
     if kind == _LIST and isinstance(shape, list):
         # The type of a list's tensors is not recorded.
         return [_tensor(inner, "float", where) for inner in shape if isinstance(inner, list)]

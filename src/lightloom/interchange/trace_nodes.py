@@ -32,11 +32,18 @@ class TraceTensor:
     floating: bool
     argument: str
     """Name of the argument in the operator's schema; empty if unknown."""
+    strides: tuple[int, ...] = ()
+    """Elements from one to the next along each axis; empty if unknown."""
 
     @property
     def elements(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether its columns lie in one piece in memory, and its rows do not."""
+        return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
 
 
 @dataclass(slots=True)
