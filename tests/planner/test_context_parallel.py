@@ -97,7 +97,7 @@ def test_gradients_are_reduced_over_replicas_and_slices() -> None:
     of = sliceable_job(ranks=16)
     row = ROW._replace(tp=2)
     uses = simulate(of, row).exchanges
-    assert {(use.ranks, use.stride) for use in uses if use.kind == "all-reduce"} == {(8, 1), (2, 1)}
+    assert {(use.ranks, use.stride) for use in uses if use.kind == "all-reduce"} == {(8, 2), (2, 1)}
     alone = exact_stage_times(of, row._replace(dp=8, cp=1, global_batch=128))
     times = exact_stage_times(of, row)
     assert times.late_exchange + times.exchange == pytest.approx(alone.late_exchange + alone.exchange)

@@ -31,6 +31,7 @@ class CircuitSwitch(StarGeometry):
     """Seconds to set new permutations."""
 
     exclusive: ClassVar[bool] = True
+    distance_matters: ClassVar[bool] = True
     switch_planes: ClassVar[bool] = True
     port_cut: ClassVar[str] = "the circuits that one rank can hold"
 

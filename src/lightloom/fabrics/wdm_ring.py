@@ -122,7 +122,6 @@ class WavelengthRing(RingGeometry):
 
     exclusive: ClassVar[bool] = True
     wavelength_routed: ClassVar[bool] = True
-    distance_matters: ClassVar[bool] = False
     group_assumption: ClassVar[str] = (
         "the ring of a group's neighbours closes, as SiP-ML assumes; groups that interleave divide the wavelengths"
     )
@@ -264,6 +263,13 @@ class RingGroup(WavelengthRing):
     @property
     def shared_channels(self) -> int:
         return self.held
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """Over circuits that stand; :meth:`shift`."""
+        if stride % self.ranks == 0:
+            return np.inf, 0.0
+        shift = self.shift(stride % self.ranks, self.held)
+        return shift.rate, shift.latency
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         if self.closes:

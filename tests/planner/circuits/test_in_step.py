@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -23,7 +24,8 @@ from lightloom.planner.circuits.settings import segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices, divisions
+from lightloom.planner.pricing.planes import PlanePrices, PlaneShares, divisions
+from lightloom.planner.pricing.stage_exchanges import AXES
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.simulation.engine import run
@@ -83,7 +85,9 @@ def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:
     assert all(b <= a * (1 + 1e-9) + 1e-15 for a, b in pairwise(filter(None, gains)))
     assert gains[-1] == 0
     assert found[-1].best.turning == ()
-    all_planes = simulate(switched(0.0)[0], strategy).step_time
+    job, prices = switched(0.0)
+    undivided = replace(job, shares=PlaneShares(prices, dict.fromkeys(AXES, prices.planes)))
+    all_planes = simulate(undivided, strategy).step_time
     assert found[0].best.step_time >= all_planes * (1 - 1e-9)
 
 

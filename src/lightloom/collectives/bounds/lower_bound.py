@@ -68,6 +68,11 @@ def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "phys
     return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
 
 
+def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
+    """Seconds that the bytes alone take at least, which grow with the size of the collective."""
+    return max(_bandwidth_bounds(collective, fabric))[0]
+
+
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
     """The first of those that are equal but for rounding."""
     largest = bounds[0]

@@ -26,7 +26,9 @@ from lightloom.parallelism.plan import START
 from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_3, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.context_ring import has_ring
-from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.divided_prices import slope
+from lightloom.planner.pricing.division import circuits_stand, divides
+from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.price_line import LowerPrice, PriceLine, undominated
 from lightloom.planner.pricing.stage_exchanges import Group, distance, served, unique_groups
@@ -65,6 +67,8 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
     found &= has_ring(job.fabric, strategies.cp, tp)
+    if isinstance(job.pricing, GroupPrices):
+        found &= circuits_stand(job.fabric, strategies)
     for kind, wanted, ranks, between, by in kinds:
         which = np.flatnonzero(wanted & (ranks > 1))
         spread = distance(job.fabric, between[which])
@@ -86,12 +90,14 @@ def memory(job: Job, strategies: Strategies) -> Floats:
 
 def bounds(job: Job, strategies: Strategies) -> Floats:
     """Seconds that no simulated step of each row falls below: [rows]."""
-    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False)
+    divided = isinstance(job.pricing, GroupPrices) and divides(job.fabric)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False, divided=divided)
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         # A smaller last micro-batch only makes the step longer than one without it.
-        found[which] = pipeline_bound(stage_times(job, rows, lines), rows.micro_batches - (rows.micro_batch > 0))
+        times = stage_times(job, rows, lines, sharing=not divided)
+        found[which] = pipeline_bound(times, rows.micro_batches - (rows.micro_batch > 0))
     lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
     for sharding, kind in KIND_OF_SHARDING.items():
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
@@ -169,11 +175,16 @@ class PriceLines:
     (``Cost.repeated_time``).
     """
 
-    def __init__(self, pricing: Pricing, algorithms: Sequence[str], *, hidden_setup: bool) -> None:
+    def __init__(
+        self, pricing: Pricing, algorithms: Sequence[str], *, hidden_setup: bool, divided: bool = False
+    ) -> None:
+        """``divided``: whether groups have no more than a share of the channels, and bytes count once."""
         self._pricing = pricing
         self._algorithms = algorithms
         self._hidden_setup = hidden_setup
         self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
+        self._slopes: dict[tuple[Kind, Group], float] = {}
+        self._divided = divided
 
     def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
         """Seconds: 0 where nothing is sent or there is one rank, infinite where no algorithm serves.
@@ -187,8 +198,18 @@ class PriceLines:
         for place in range(max(map(len, lines), default=0)):
             table = [each[place] if place < len(each) else None for each in lines]
             np.minimum(bound, _columns(table, row, nbytes, shape), out=bound)
+        if self._divided:
+            slopes = np.array([self._slope(kind, group) for group in groups])[row]
+            np.maximum(bound, slopes.reshape(shape) * nbytes, out=bound)
         alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
         return np.where((nbytes > 0) & ~alone, bound, 0.0)
+
+    def _slope(self, kind: Kind, group: Group) -> float:
+        if (kind, group) not in self._slopes:
+            assert isinstance(self._pricing, GroupPrices)
+            _, ranks, stride, ratio = group
+            self._slopes[kind, group] = slope(self._pricing, kind, ranks, ratio, stride)
+        return self._slopes[kind, group]
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:

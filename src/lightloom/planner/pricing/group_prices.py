@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Protocol, TypeAlias
@@ -139,6 +139,8 @@ class GroupPrices(Pricing):
         self._plain: dict[tuple[str, str], CollectivePrices] = {}
         self._compressed: dict[tuple[str, str, float], SchedulePrices] = {}
         self._prices: dict[tuple[str, int, float, int], CheapestPrices] = {}
+        self._others: dict[str, GroupPrices] = {}
+        """These prices on other fabrics."""
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
         self._read: dict[tuple[str, str], int] = {}
@@ -146,15 +148,27 @@ class GroupPrices(Pricing):
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
         """The same prices where exchanges choose among other algorithms."""
-        other = GroupPrices(self.fabric, self._training, self.model, tuple(self._compressions.values()), choices)
-        other._plain, other._compressed, other._parts = self._plain, self._compressed, self._parts
-        other._usable, other._read, other._keys, other._lines = self._usable, self._read, self._keys, self._lines
-        return other
+        return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
         """Prices of the same choice of algorithms on another fabric."""
-        names = [each.name for each in self._choices] if self._named else ()
-        return GroupPrices(fabric, self._training, self.model, tuple(self._compressions.values()), names)
+        key = fabric.model_dump_json()
+        if key not in self._others:
+            names = [each.name for each in self._choices] if self._named else []
+            self._others[key] = self._sharing(fabric, names)
+        return self._others[key]
+
+    def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
+        """Prices that share all schedules and prices with these."""
+        other = GroupPrices(fabric, self._training, self.model, tuple(self._compressions.values()), choices)
+        for name in ("_plain", "_compressed", "_usable", "_read", "_keys", "_lines"):
+            setattr(other, name, getattr(self, name))
+        return other
+
+    @property
+    def element_bytes(self) -> Mapping[Kind, int]:
+        """Bytes of one uncompressed element in the kinds of collectives that a codec makes smaller."""
+        return gradient_bytes(self._training)
 
     @property
     def failures(self) -> dict[str, str]:

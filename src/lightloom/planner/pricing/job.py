@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
@@ -15,9 +16,24 @@ from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies,
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.operator_times import OperatorTimes
-from lightloom.planner.pricing.planes import PlaneShares
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.workloads.graph import ComputeGraph
+
+
+class AxisShares(Protocol):
+    """The channels that every axis of one strategy has to itself."""
+
+    def pricing(self, axis: Axis) -> Pricing:
+        """Prices of the collectives of an axis."""
+
+    def fabric(self, axis: Axis) -> Fabric:
+        """The part of the fabric that an axis has."""
+
+    def shift(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart."""
+
+    def tied(self, stride: int) -> tuple[float, float]:
+        """The same between stages that hold copies of a table."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +46,8 @@ class Job:
     pricing: Pricing
     overlap: bool = True
     """Whether data parallelism communicates while computing."""
-    shares: PlaneShares | None = None
-    """The switch planes of each axis, where they are shared out; without, every axis is priced on all of them."""
+    shares: AxisShares | None = None
+    """The channels of each axis, where they are shared out; without, every axis is priced on all of them."""
 
     @classmethod
     def of(
@@ -64,6 +80,10 @@ class Job:
     def on(self, axis: Axis) -> Fabric:
         """The part of the fabric that an axis has."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
+
+    def tied_pair(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency between stages that hold copies of a table."""
+        return self.fabric.pair(stride) if self.shares is None else self.shares.tied(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
         """Return the same job at other prices; its stages stay those of this one."""

@@ -87,6 +87,10 @@ class PlaneShares:
         shift = self._prices.at(planes).fabric.shift(stride, planes)
         return shift.rate, shift.latency
 
+    def tied(self, stride: int) -> tuple[float, float]:
+        """The same between stages that hold copies of a table."""
+        return self.fabric("tied").pair(stride)
+
 
 @cache
 def divisions(planes: int, axes: int) -> list[tuple[int, ...]]:

@@ -9,6 +9,7 @@ A tensor group takes the faster way. The second is Megatron's scatter/gather. So
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.strategy_space import Strategies, combinations
 from lightloom.planner.pricing.divided_model import Crossing
-from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.division import undivided_pair
+from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, served, tensor_exchange
 
@@ -64,7 +66,8 @@ def _send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
         rate, latency = np.array([job.shares.shift(stride) for stride in ranks.tolist()]).T
         return rate, latency
     strides, row = np.unique(distance(job.fabric, ranks), return_inverse=True)
-    rate, latency = np.array([job.fabric.pair(int(stride)) for stride in strides]).T
+    pair = partial(undivided_pair, job.fabric) if isinstance(job.pricing, GroupPrices) else job.fabric.pair
+    rate, latency = np.array([pair(int(stride)) for stride in strides]).T
     return rate[row], latency[row]
 
 

@@ -140,5 +140,5 @@ def stage_exchanges(
         held=held,
         replicas=prices.exchanges(held, first, model.units(edges), by_unit),
         token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
-        tied=tied_sums(model.tied, edges, rows, job.on("tied"), settings),
+        tied=tied_sums(model.tied, edges, rows, fabric, settings, job.tied_pair),
     )

@@ -13,6 +13,8 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.divided_prices import DividedChannels, divided
+from lightloom.planner.pricing.division import Division
 from lightloom.planner.pricing.group_prices import CheapestPrices, Pricing
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
@@ -58,6 +60,8 @@ class StrategyStep:
     """Prices of those exchanges."""
     stages: PipelinedStep | None = None
     """The step stage by stage, of every other strategy."""
+    division: Division | None = None
+    """Channels that the axes hold, where circuits of several stand at once."""
     spent: Mapping[str, Floats] | None = None
     """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``): [stages] each."""
 
@@ -74,6 +78,7 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
     if strategy.plain:
         return _data_parallel(job, strategy)
+    job = on_divided_channels(job, strategy)
     uses: list[ExchangeUse] = []
     stages = _pipelined(job, strategy, uses)
     played = stages.play()
@@ -84,7 +89,18 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
         exchanges=largest_uses(uses),
         stages=stages,
         spent=played.spent,
+        division=job.shares.division if isinstance(job.shares, DividedChannels) else None,
     )
+
+
+def on_divided_channels(job: Job, strategy: Strategy) -> Job:
+    """The job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
+    return job if strategy.plain else divided(job, strategy, lambda priced: _seconds(priced, strategy))
+
+
+def _seconds(job: Job, strategy: Strategy) -> float:
+    """The step time of a strategy other than data parallelism alone, at the prices of the job."""
+    return _pipelined(job, strategy).play().step_time
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
@@ -100,7 +116,9 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
 
 def strategy_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
-    return data_parallel_seconds(job, strategy) if strategy.plain else _pipelined(job, strategy).play().step_time
+    if strategy.plain:
+        return data_parallel_seconds(job, strategy)
+    return _seconds(on_divided_channels(job, strategy), strategy)
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
@@ -113,11 +131,12 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     """
     rows = Strategies.of(strategy)
     sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends)
+    sharing = not isinstance(job.shares, DividedChannels)
+    times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends, sharing=sharing)
     if uses is not None:
         recorded = exchange_seconds(job, strategy.algorithm, uses)
         tensor_exchange(GATHER, rows, sends.gathered, recorded)
-        stage_exchanges(job, rows, recorded, by_unit=times.lead > 0)
+        stage_exchanges(job, rows, recorded, sharing=sharing, by_unit=times.lead > 0)
     return times.row(0)
 
 

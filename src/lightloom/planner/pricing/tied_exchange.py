@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,9 @@ from lightloom.parallelism.sharding import NONE, ZERO_1, state_sharers
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.parallelism.tied import TiedTable, holding_stages
 from lightloom.planner.pricing.stage_exchanges import distance
+
+Pair = Callable[[int], tuple[float, float]]
+"""Bytes per second and seconds of latency between stages whose ranks lie so far apart."""
 
 
 class TiedSum(NamedTuple):
@@ -28,7 +31,7 @@ class TiedSum(NamedTuple):
 
 
 def tied_sums(
-    tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings
+    tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
 ) -> list[TiedSum]:
     """Return the sums after the last exchange of gradients; all rows have the same stages and chunks.
 
@@ -45,7 +48,7 @@ def tied_sums(
             continue
         steps = 2 * (len(stages) - 1)
         nbytes = steps / len(stages) * table.parameters / rows.tp / sharers * size
-        rate, latency = _slowest(fabric, rows.replicas * rows.tp, stages)
+        rate, latency = _slowest(fabric, pair, rows.replicas * rows.tp, stages)
         sums.append(TiedSum(stages, nbytes, nbytes / rate + steps * latency))
     return sums
 
@@ -58,12 +61,12 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
     return seconds
 
 
-def _slowest(fabric: Fabric, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
+def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
     """Bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks: [rows]."""
     apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
     pairs = {}
     for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
-        pairs[stride] = fabric.pair(stride)
+        pairs[stride] = pair(stride)
     lines = [[pairs[stride] for stride in distance(fabric, steps * ranks).tolist()] for steps in apart]
     rate, latency = np.array(lines, np.float64).transpose(2, 0, 1)
     return rate.min(axis=0), latency.max(axis=0)

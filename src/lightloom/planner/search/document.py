@@ -97,6 +97,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "fits": plan.fits is not False,
         "fits_memory": plan.fits,
         "verified": plan.verified,
+        "channels": None if plan.division is None else plan.division.by_axis(),
         "placed": _placed(plan),
         "in_step": None if plan.in_step is None else in_step_json(plan.in_step),
     }

@@ -66,6 +66,8 @@ def _rate(number: float) -> str:
 
 
 def _circuits(plan: Plan) -> str:
+    if plan.division is not None:
+        return f" ({plan.division})"
     step = plan.placed
     if step is None or step.circuits.assignment is None:
         return ""

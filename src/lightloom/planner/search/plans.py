@@ -24,6 +24,7 @@ from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.circuits.step import SwitchedStrategyStep
 from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.division import Division
 from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
@@ -85,6 +86,11 @@ class Plan:
     def placed(self) -> PlacedStep | None:
         """The step of a placed plan."""
         return self.step if isinstance(self.step, PlacedStep) else None
+
+    @property
+    def division(self) -> Division | None:
+        """Channels that the axes of a strategy hold, where circuits of several stand at once."""
+        return self.step.division if isinstance(self.step, StrategyStep) else None
 
     @property
     def result(self) -> StepResult | None:

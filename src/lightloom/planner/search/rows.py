@@ -34,7 +34,7 @@ from lightloom.planner.pricing.placed_space import (
 )
 from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
-from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.plans import Counts, Plan, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, KINDS, SearchRequest
@@ -168,6 +168,8 @@ class ClusterRows:
             self._planes.save()
 
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
+        if planes is None:
+            job = on_divided_channels(job, choice)
         step = simulate(job, choice) if planes is None else simulate_in_step(job, choice, planes)
         return Plan(
             cluster=self._cluster,

@@ -1,0 +1,141 @@
+"""What a job sends, by axis: how long a step of it is on the network, and which links it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.evaluate import Evaluation
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.arrays import Floats
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import links_of
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.price_line import LowerPrice
+from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
+from lightloom.planner.search.plans import Plan
+from lightloom.simulation.lower import Price, Priced
+
+PASSES, DATA, SENDS = "passes", "data", "sends"
+"""Collectives within passes (tensor and expert groups), between replicas, and sends from stage to stage."""
+_BLOCK = 1 << 18
+
+
+class Exchange(NamedTuple):
+    """Exchanges of one sort in a job's step."""
+
+    sort: str
+    busy: float
+    """Seconds of a step in which they are under way, alone."""
+    usage: Floats
+    """Share of each link of the whole fabric that the largest of them takes on average: [link]."""
+
+
+def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
+    """Seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
+    piece = schedule.first_piece().unfolded(max(fabric.fibre_channels, 1))
+    pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
+    chunks = np.zeros(fabric.links)
+    for begin in range(0, len(piece), _BLOCK):
+        _, link = links_of(fabric.footprint(*piece.ends(slice(begin, begin + _BLOCK))))
+        chunks += np.bincount(link, minlength=fabric.links)
+    bandwidth = fabric.link_bandwidth()
+    lit = np.where(bandwidth > 0, bandwidth, np.inf)
+    seconds: Floats = chunks * pieces * schedule.chunk_nbytes / lit
+    return seconds
+
+
+def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
+    """A collective that repeats without a pause."""
+    usage = link_seconds(evaluation.schedule, fabric) / seconds if seconds else np.zeros(fabric.links)
+    return Exchange(DATA, seconds, usage)
+
+
+def plan_exchanges(plan: Plan, part: Fabric) -> list[Exchange]:
+    """The exchanges of a plan's step on a packet fabric."""
+    assert isinstance(plan.choice, Strategy) and isinstance(plan.step, StrategyStep)
+    busy = _busy(plan.choice, plan.step)
+    exchanges = []
+    for sort in (PASSES, DATA):
+        uses = [use for use in plan.exchanges if sort_of(plan.choice, use.kind, use.ranks, use.stride) == sort]
+        if uses and busy[sort] > 0:
+            exchanges.append(Exchange(sort, busy[sort], _usage(plan, uses[0], part)))
+    if busy[SENDS] > 0:
+        exchanges.append(Exchange(SENDS, busy[SENDS], _send_usage(plan.choice, part)))
+    return exchanges
+
+
+def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
+    """Whether a collective is one within passes or between replicas."""
+    tensor = strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)
+    return PASSES if tensor or kind == "all-to-all" else DATA
+
+
+def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
+    """Seconds of a step by sort, on average over the stages."""
+    if step.stages is None:
+        return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
+    times, micro = step.stages.times, strategy.micro_batches
+    stages = len(times.update)
+    passes = micro * float((times.forward_exchange + times.backward_exchange).sum())
+    sends = 2 * micro * float(times.send.sum()) + micro * float((times.forward_ring + times.backward_ring).sum())
+    gathers = micro * float((times.forward_gather + times.backward_gather).sum())
+    once = (times.early_exchange, times.late_exchange, times.gather, times.exchange, times.tied)
+    data = gathers + sum(float(part.sum()) for part in once)
+    return {PASSES: passes / stages, DATA: data / stages, SENDS: sends / stages}
+
+
+def _usage(plan: Plan, use: ExchangeUse, part: Fabric) -> Floats:
+    group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
+    assert group is not None and isinstance(plan.choice, Strategy)
+    schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
+    prices = plan.job.pricing.price(plan.choice.algorithm, use.ranks, plan.choice.ratio, use.stride)
+    seconds = prices(use.kind, use.nbytes).cost.time
+    usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
+    return usage
+
+
+def _send_usage(strategy: Strategy, part: Fabric) -> Floats:
+    """Links while every rank sends to the next stage."""
+    stride = strategy.replicas * strategy.tp
+    source = np.arange(part.ranks)
+    destination = (source + stride) % part.ranks
+    _, link = links_of(part.footprint(source, destination, part.route(source, destination)))
+    load = np.bincount(link, minlength=part.links) / part.link_bandwidth()
+    usage: Floats = load / load.max()
+    return usage
+
+
+class SlowedPrices(Pricing):
+    """Prices of exchanges that other jobs slow down."""
+
+    def __init__(self, pricing: Pricing, strategy: Strategy, slowdown: Mapping[str, float]) -> None:
+        """``slowdown`` by sort."""
+        self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
+        return self._pricing.refusal(kind, algorithm, ranks, ratio, stride)
+
+    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
+        whole = self._pricing.price(algorithm, ranks, ratio, stride)
+
+        def priced(kind: Kind, nbytes: float) -> Priced:
+            longer = self._slowdown.get(sort_of(self._strategy, kind, ranks, stride), 1.0)
+            price = whole(kind, nbytes)
+            return replace(price, cost=replace(price.cost, time=price.cost.time * longer))
+
+        return priced
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+        return self._pricing.algorithm(kind, nbytes, algorithm, ranks, ratio, stride)
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        return self._pricing.lines(kind, algorithm, ranks, ratio, stride, hidden_setup=hidden_setup)
