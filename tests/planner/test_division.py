@@ -19,8 +19,8 @@ from lightloom.planner.pricing.divided_prices import DividedChannels
 from lightloom.planner.pricing.division import Division, Divisions, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.joint_step import joint_parts
 from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate, strategy_seconds
+from lightloom.planner.traffic.joint_step import joint_parts
 from tests.planner.jobs import transformer, verified_job
 
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 8, "bandwidth": "50Gbps"}

@@ -13,9 +13,10 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.pricing.cheapest import CheapestPrices
 from lightloom.planner.pricing.divided_prices import DividedChannels, divided
 from lightloom.planner.pricing.division import Division
-from lightloom.planner.pricing.group_prices import CheapestPrices, Pricing
+from lightloom.planner.pricing.group_prices import Pricing
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_exchanges import AxisTimes, ExchangeTime, tensor_exchange

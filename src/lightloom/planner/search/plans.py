@@ -23,9 +23,9 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.circuits.step import SwitchedStrategyStep
+from lightloom.planner.pricing.cheapest import CheapestPrices
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.division import Division
-from lightloom.planner.pricing.group_prices import CheapestPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice

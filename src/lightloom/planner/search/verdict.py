@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lightloom.core.units import format_time
-from lightloom.planner.pricing.group_prices import CheapestPrices
+from lightloom.planner.pricing.cheapest import CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.plans import Plan
 
