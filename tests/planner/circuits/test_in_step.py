@@ -32,7 +32,7 @@ from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined_tasks import lower_pipelined
 from tests.planner.jobs import mixture, transformer
 
-TIMES = (0.0, 1e-6, 1e-5, 1e-4, 1e3)
+TIMES = (0.0, 1e-6, 1e-4, 1e3)
 CHOSEN = ("ring", "ring-striped", "one-stage")
 
 
@@ -75,7 +75,7 @@ def searched(strategy: Strategy, seconds: float) -> InStep:
     return in_step
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(strategies())
 def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:
     """No slower than standing circuits, as fast as on all planes at most, and the same where turns take forever."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import comb
 
 import numpy as np
 
@@ -19,12 +20,14 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes, after_the_passes
 from lightloom.planner.circuits.settings import Settings, best_division, gains, segmentations
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import Division, PlanePrices
+from lightloom.planner.pricing.planes import Division, PlanePrices, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.simulation.pipelined import PipelinedStep, PlayedStep, StageTimes
 from lightloom.simulation.switch_turns import SwitchTurns
 
 _OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
+MOST_STANDING = 100
+"""Divisions of the planes that are all simulated for circuits that stand."""
 _STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")
 """Phases that alternate where stages interleave, so that they share a division there."""
 
@@ -126,6 +129,18 @@ class _Search:
                 settings = self._settings(segments, active, beside)
                 if settings is not None and _passes_go_on(settings, active["passes"]):
                     yield SwitchedStep(settings, self.stages(settings, beside=beside), self._times)
+            yield from self._standing([phase for phase in PHASES if phase in active], beside)
+
+    def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
+        """Yield the step of every division that stands for the whole step, so that none is missed; few enough."""
+        least = self._times.least
+        free = self._planes - sum(least.values()) + len(least)
+        if not 0 < comb(free - 1, len(least) - 1) <= MOST_STANDING:
+            return
+        for counts in divisions(free, len(least)):
+            division = {axis: least[axis] - 1 + count for axis, count in zip(least, counts, strict=True)}
+            settings = dict.fromkeys(phases, division)
+            yield SwitchedStep(settings, self.stages(settings, beside=beside), self._times)
 
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool

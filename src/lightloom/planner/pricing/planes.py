@@ -36,6 +36,14 @@ class PlanePrices:
             )
         self._all = prices
         self._prices = {fabric.channels: prices}
+        self._turn: float | None = None
+
+    def turning_in(self, seconds: float) -> PlanePrices:
+        """Return the same prices where a plane is set anew in other ``seconds``: right for collectives whose own
+        circuits stand."""
+        other = PlanePrices(self._all)
+        other._prices, other._turn = self._prices, seconds
+        return other
 
     @property
     def planes(self) -> int:
@@ -45,7 +53,7 @@ class PlanePrices:
     @property
     def reconfiguration_time(self) -> float:
         """Seconds in which a plane is set anew."""
-        return self._all.fabric.setup_time
+        return self._all.fabric.setup_time if self._turn is None else self._turn
 
     def at(self, planes: int) -> GroupPrices:
         """Prices on so many planes."""
