@@ -8,6 +8,7 @@ gains placed plans on SiP-ML's ring. Every following step is proved on its timel
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def swept(model: str, strategy: Strategy) -> Swept:
         assert in_step is not None
         switched_timeline(in_step.best)
         at[seconds] = in_step
-        prices.save()
+        prices.prices.save()
         print(f"{model} {strategy.tp}·{strategy.pp}: {seconds:g} s done", file=sys.stderr)
     job, prices = jobs[TIMES[1]]
     curve = [(seconds, _saved(job, strategy, prices, seconds)) for seconds in CURVE]
@@ -61,7 +62,7 @@ def swept(model: str, strategy: Strategy) -> Swept:
         model=model,
         strategy=strategy,
         memory=float(memory(job, Strategies.of(strategy))[0]),
-        all_planes=simulate(job, strategy).step_time,
+        all_planes=simulate(replace(job, shares=prices.shared(strategy, {})), strategy).step_time,
         at=at,
         curve=curve,
         break_even=_break_even(job, strategy, prices, curve),
@@ -76,7 +77,7 @@ def _job(model: str, seconds: float) -> tuple[Job, PlanePrices]:
 
 
 def _saved(job: Job, strategy: Strategy, prices: PlanePrices, seconds: float) -> float:
-    in_step = follow_the_step(job, strategy, prices.turning_in(seconds))
+    in_step = follow_the_step(job, strategy, PlanePrices(prices.prices, seconds))
     assert in_step is not None and in_step.standing is not None and in_step.gain is not None
     return in_step.gain / in_step.standing.step_time
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lightloom.core.units import format_size, format_time
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep
-from lightloom.planner.pricing.planes import Division
+from lightloom.planner.pricing.planes import Planes
 from lightloom.planner.search.labels import label
 from lightloom.planner.search.plans import Plan
 from lightloom.reports.figures.base import single_panel, styled
@@ -37,10 +37,10 @@ document holds the planes of every group in every phase; the trace shows every t
 _MODEL = """\
 ## What is searched, and what is taken for granted
 
-    phase       gather   passes                 last pass             gradients  closing   tied    update
-    exchanges   data     tensor, expert,        the same, and         data       tensor    tied    nothing
+    phase       gather   passes                 last pass             gradients  closing   tied        update
+    exchanges   data     tensor, expert,        the same, and         data       tensor    pipeline    nothing
                          context, pipeline      gradients beside it
-    planes      data 8   tensor 6, pipeline 2   tensor 5, 2, data 1   data 8     tensor 8  tied 8  turn back
+    planes      data 8   tensor 6, pipeline 2   tensor 5, 2, data 1   data 8     tensor 8  pipeline 8  turn back
 
 * The phases are a cycle. It is parted into segments in every way; phases of a segment share a division of the planes,
   the one that minimises the seconds of its phases; between segments the switch turns. Each way is simulated with its
@@ -134,7 +134,7 @@ def _planes(every: Sequence[Swept]) -> Iterator[str]:
     yield ""
 
 
-def _named(division: Division) -> str:
+def _named(division: Planes) -> str:
     return ", ".join(f"{axis} {count}" for axis, count in division.items())
 
 
@@ -166,7 +166,7 @@ def _ring(placed: Sequence[Plan]) -> Iterator[str]:
     yield "| duty cycle of a hold of ten reconfigurations | 90 % | 90.9 % | match |"
     yield "\nThe sections of SiP-ML that are at hand (3.1 to 3.3) say that circuits are rescheduled within training and"
     yield "how, and state no step with and without, so that no number of theirs can stand beside ours. Ours deviates"
-    yield "from their controller: counters are read at no cost, and the first hold is planned from all that the step sends."
+    yield "from their controller: counters are read at no cost; the first hold is planned from all that the step sends."
     yield "The bounds of these plans hold for any circuits, so that pruning stays right.\n"
 
 

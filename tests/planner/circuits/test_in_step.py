@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.base import Cluster
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -24,10 +25,12 @@ from lightloom.planner.circuits.settings import segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices, PlaneShares, divisions
-from lightloom.planner.pricing.stage_exchanges import AXES
+from lightloom.planner.pricing.planes import PlanePrices, divisions
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.search.document import plan_row
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined_tasks import lower_pipelined
 from tests.planner.jobs import mixture, transformer
@@ -86,7 +89,7 @@ def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:
     assert gains[-1] == 0
     assert found[-1].best.turning == ()
     job, prices = switched(0.0)
-    undivided = replace(job, shares=PlaneShares(prices, dict.fromkeys(AXES, prices.planes)))
+    undivided = replace(job, shares=prices.shared(strategy, {}))
     all_planes = simulate(undivided, strategy).step_time
     assert found[0].best.step_time >= all_planes * (1 - 1e-9)
 
@@ -123,6 +126,27 @@ def test_experts_have_planes_of_their_own() -> None:
         assert sum(division.values()) <= prices.planes
 
 
+def test_the_pruned_winner_is_the_unpruned_one() -> None:
+    fabric = CircuitSwitch(ranks=8, degree=6, bandwidth=1e9, reconfiguration_time=2e-5, hop_latency=1e-7)
+    chip = load_accelerator("a100").flat()
+    cluster = Cluster(name="switch", ranks=8, accelerator=chip, fabric=fabric)
+    request = SearchRequest(
+        global_batches=(16,),
+        strategies=("tensor-pipeline",),
+        algorithms=CHOSEN[:2],
+        pins=Pins(tp=2, pp=2, micro_batches=2, recomputation="none", virtual_stages=1, sequence_parallel=True),
+        compare=False,
+        reconfigure_in_step=True,
+    )
+    pruned, unpruned = (search(transformer(4), cluster, replace(request, prune=prune)) for prune in (True, False))
+    assert pruned.counts.simulated <= unpruned.counts.simulated
+    assert pruned.winner.step_time == pytest.approx(unpruned.winner.step_time)
+    assert all(plan.step_time >= plan.bound for plan in unpruned.ranking)
+    row = plan_row(unpruned.winner, unpruned)["in_step"]
+    assert row["turns"] == len(row["turns_before"]) and row["gain_s"] >= 0
+    assert all(sum(planes.values()) <= 6 for planes in row["planes"].values())
+
+
 def test_data_parallelism_alone_has_all_planes() -> None:
     job, prices = switched(1e-6)
     strategy = Strategy(16, 1, 1, 1, 64, "none", "none", "ring", 1.0)
@@ -135,7 +159,7 @@ def test_more_groups_than_planes_are_refused() -> None:
     job, _ = switched(1e-6)
     prices = GroupPrices(fabric, job.settings, choices=CHOSEN[:1])
     small = Job.of(job.graph, job.accelerator, fabric, job.settings, prices)
-    with pytest.raises(UnsupportedError, match="1 switch planes for 4 kinds of groups"):
+    with pytest.raises(UnsupportedError, match="1 switch planes for 3 kinds of groups"):
         simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 1.0), PlanePrices(prices))
 
 

@@ -17,17 +17,17 @@ import numpy as np
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes, after_the_passes
+from lightloom.planner.circuits.phases import PHASES, REPLICAS, Phase, PhasedTimes, after_the_passes
 from lightloom.planner.circuits.settings import Settings, best_division, gains, segmentations
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import Division, PlanePrices, divisions
+from lightloom.planner.pricing.planes import PlanePrices, Planes, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.simulation.pipelined import PipelinedStep, PlayedStep, StageTimes
 from lightloom.simulation.switch_turns import SwitchTurns
 
 _OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
 MOST_STANDING = 100
-"""Divisions of the planes that are all simulated for circuits that stand."""
+"""Planess of the planes that are all simulated for circuits that stand."""
 _STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")
 """Phases that alternate where stages interleave, so that they share a division there."""
 
@@ -114,8 +114,9 @@ class _Search:
         self._times = times
         self._planes = times.prices.planes
         self._late: dict[tuple[object, ...], Floats] = {}
+        """Gradients after the last pass."""
         self._seconds: dict[tuple[bool, Axis, int], dict[Phase, float]] = {}
-        self._best: dict[tuple[bool, frozenset[Phase], int], Division | None] = {}
+        self._best: dict[tuple[bool, frozenset[Phase], int], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
         """Yield the step of every segmentation, gradients beside the last pass or after it."""
@@ -146,7 +147,7 @@ class _Search:
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
         """Return the best divisions of segments; None where one has too many axes."""
-        settings: dict[Phase, Division] = {}
+        settings: dict[Phase, Planes] = {}
         pinned: dict[Axis, int] = {}
         # Stages are in the last pass while others still send to them: the pipeline's planes stay.
         for segment in sorted(segments, key=lambda phases: "passes" not in phases):
@@ -176,8 +177,9 @@ class _Search:
             self._seconds[key] = _phase_seconds(times, last, self._times.strategy.micro_batches)
         return self._seconds[key][phase]
 
-    def _gradients(self, division: Division, by_unit: Mask) -> Floats:
-        key = tuple(division.items()), by_unit.tobytes()
+    def _gradients(self, division: Planes, by_unit: Mask) -> Floats:
+        # No other axis makes a difference.
+        key = tuple(division.get(axis) for axis in REPLICAS), by_unit.tobytes()
         if key not in self._late:
             self._late[key] = self._times.gradients(division, by_unit)
         return self._late[key]
@@ -186,7 +188,7 @@ class _Search:
         """Return the times with the division of a phase; axes without planes there have all, which nothing reads."""
         return self._times.times(self._completed(settings.get(phase, {})))
 
-    def _completed(self, division: Division) -> Division:
+    def _completed(self, division: Planes) -> Planes:
         return {axis: division.get(axis, self._planes) for axis in self._times.axes}
 
     def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
@@ -222,7 +224,8 @@ class _Search:
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         turns = SwitchTurns.none(len(update))
         phases, values = list(settings), {}
-        taken = any(division.get("pipeline") != settings["passes"].get("pipeline") for division in settings.values())
+        kept = settings["passes"].get("pipeline", 0)
+        taken = any(division.get("pipeline", 0) < kept for division in settings.values())
         values["waits_for_send"] = np.full(len(update), float(taken))
         for before, phase in zip([phases[-1], *phases], phases, strict=False):
             if not gains(settings[before], settings[phase]):

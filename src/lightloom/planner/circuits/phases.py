@@ -5,12 +5,11 @@ passes      all but the last backward pass            tensor, expert, context, p
 last        the last backward pass                    the same, and gradients beside it
 gradients   those that the last pass does not hide    data
 closing     gradients of a tensor group's tokens      tensor
-tied        gradients of tied tables                  tied
+tied        gradients of tied tables                  pipeline
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -20,9 +19,10 @@ import numpy as np
 from lightloom.core.arrays import Floats, Mask
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.circuits.margins import margins, ties_stages
+from lightloom.planner.pricing.division import live_axes
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import Division, PlanePrices, PlaneShares
-from lightloom.planner.pricing.stage_exchanges import AXES, Axis
+from lightloom.planner.pricing.planes import PlanePrices, Planes
+from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import exact_stage_times, exchange_seconds
 from lightloom.simulation.pipelined import StageTimes
@@ -30,22 +30,8 @@ from lightloom.simulation.pipelined import StageTimes
 Phase = Literal["gather", "passes", "last", "gradients", "closing", "tied"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """In their order in a step."""
-_REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
-
-
-def used_axes(job: Job, strategy: Strategy) -> tuple[Axis, ...]:
-    """Return the axes along which a strategy exchanges anything."""
-    replicas, rows = strategy.replicas, Strategies.of(strategy)
-    used: Mapping[Axis, bool] = {
-        "tensor": strategy.tp > 1,
-        "expert": strategy.ep > 1,
-        "context": strategy.cp > 1,
-        "pipeline": strategy.pp > 1,
-        "data": replicas > 1,
-        "expert-data": strategy.ep > 1 and replicas > strategy.ep,
-        "tied": strategy.pp > 1 and ties_stages(job, rows),
-    }
-    return tuple(axis for axis in AXES if used[axis])
+REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
+"""Axes of gradients and parameters."""
 
 
 class PhasedTimes:
@@ -53,10 +39,11 @@ class PhasedTimes:
 
     def __init__(self, job: Job, strategy: Strategy, prices: PlanePrices) -> None:
         self.job, self.strategy, self.prices = job, strategy, prices
-        self.axes = used_axes(job, strategy)
+        self.axes: tuple[Axis, ...] = tuple(axis.name for axis in live_axes(strategy))
+        """Along which the strategy exchanges anything."""
         self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
 
-    def times(self, division: Division) -> tuple[StageTimes, StageTimes]:
+    def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
         """Return the times of a micro-batch and of the last one, which may be smaller."""
         key = tuple(division.items())
         if key not in self._times:
@@ -68,7 +55,7 @@ class PhasedTimes:
             self._times[key] = times, last
         return self._times[key]
 
-    def gradients(self, division: Division, by_unit: Mask) -> Floats:
+    def gradients(self, division: Planes, by_unit: Mask) -> Floats:
         """Return the seconds of the exchange of gradients after the last pass: [chunks], of the first unit only where
         the others go before (``by_unit``, [chunks])."""
         job, rows = self._shared(division), Strategies.of(self.strategy)
@@ -78,15 +65,13 @@ class PhasedTimes:
         late: Floats = np.where(by_unit, replicas.unit_exchange.first[0], replicas.exchange[0])
         return late
 
-    def _shared(self, division: Division) -> Job:
-        return replace(self.job, shares=PlaneShares(self.prices, division))
+    def _shared(self, division: Planes) -> Job:
+        return replace(self.job, shares=self.prices.shared(self.strategy, division))
 
     @cached_property
-    def least(self) -> Division:
+    def least(self) -> Planes:
         """Planes that each axis needs at least: a pipeline one each way."""
-        stride = self.strategy.replicas * self.strategy.tp
-        unit = self.prices.shift_unit(stride) if "pipeline" in self.axes else 1
-        return {axis: unit if axis == "pipeline" else 1 for axis in self.axes}
+        return {axis.name: axis.unit(self.prices.fabric) for axis in live_axes(self.strategy)}
 
     @cached_property
     def fastest(self) -> StageTimes:
@@ -95,9 +80,9 @@ class PhasedTimes:
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
         """Return the axes that exchange in each phase; ``beside``: gradients leave beside the last backward pass."""
-        times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in _REPLICAS)
+        times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
-        within = tuple(axis for axis in self.axes if axis not in ("tied", *_REPLICAS))
+        within = tuple(axis for axis in self.axes if axis not in REPLICAS)
         passes = within + (replicas if sharded else ())
         exchanged = bool((times.early_exchange + times.late_exchange).any())
         after = bool(times.exchange.any())
@@ -110,7 +95,7 @@ class PhasedTimes:
             "last": tuple(dict.fromkeys((*passes, *(replicas if beside and exchanged else ())))),
             "gradients": replicas if exchanged else (),
             "closing": closing,
-            "tied": ("tied",) if "tied" in self.axes else (),
+            "tied": ("pipeline",) if ties_stages(self.job, Strategies.of(self.strategy)) else (),
         }
         return active
 

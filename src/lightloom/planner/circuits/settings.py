@@ -15,18 +15,18 @@ from itertools import pairwise, product
 from math import comb
 
 from lightloom.planner.circuits.phases import Phase
-from lightloom.planner.pricing.planes import Division, divisions
+from lightloom.planner.pricing.planes import Planes, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
 
 Seconds = Callable[[Phase, Axis, int], float]
 """Seconds of a phase by the planes of one of its axes."""
-Settings = Mapping[Phase, Division]
+Settings = Mapping[Phase, Planes]
 """The division that stands in each phase in which something is exchanged."""
 MOST_DIVISIONS = 5000
-"""Divisions of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
+"""Planess of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
 
 
-def gains(before: Division, after: Division) -> bool:
+def gains(before: Planes, after: Planes) -> bool:
     """Return whether an axis has more planes than before."""
     return any(count > before.get(axis, 0) for axis, count in after.items())
 
@@ -49,9 +49,9 @@ def best_division(
     planes: int,
     active: Mapping[Phase, Sequence[Axis]],
     seconds: Seconds,
-    least: Division,
-    pinned: Division,
-) -> Division | None:
+    least: Planes,
+    pinned: Planes,
+) -> Planes | None:
     """Return the division of the planes among all axes of these phases that takes the least seconds; None where there
     are more axes than planes. Axes have at least so many planes, those that are ``pinned`` exactly so many."""
     axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]

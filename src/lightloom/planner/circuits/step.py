@@ -9,7 +9,7 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep, follow_the_step
 from lightloom.planner.circuits.timeline import switched_timeline
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices, PlaneShares
+from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.planner.pricing.strategy_step import (
     ExchangeUse,
@@ -48,7 +48,7 @@ def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> Strat
     for division in best.settings.values():
         planes |= {axis: max(count, planes.get(axis, 0)) for axis, count in division.items()}
     uses: list[ExchangeUse] = []
-    exact_stage_times(replace(job, shares=PlaneShares(prices, planes)), strategy, uses)
+    exact_stage_times(replace(job, shares=prices.shared(strategy, planes)), strategy, uses)
     return SwitchedStrategyStep(
         step_time=best.step_time,
         breakdown=best.played.breakdown(),

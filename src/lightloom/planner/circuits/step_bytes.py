@@ -10,13 +10,13 @@ import numpy as np
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.circuits.phases import REPLICAS
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_exchanges import Axis, AxisTimes, ExchangeTime
 from lightloom.planner.pricing.stage_sends import stage_sends
 from lightloom.planner.pricing.stage_times import StageExchanges, stage_exchanges
 
 _PASSES: tuple[Axis, ...] = ("tensor", "expert")
-_REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
 
 
 class PassBytes(NamedTuple):
@@ -58,7 +58,7 @@ def once_bytes(job: Job, strategy: Strategy, early: Floats) -> OnceBytes:
     """Return the bytes of what is exchanged once a step; gradients of chunks with seconds ``early`` [chunks] leave unit
     by unit."""
     by_unit, units = (early > 0)[None], job.model.units(job.model.chunks(Strategies.of(strategy)))
-    replicas = {axis: _exchanges(job, strategy, axis, by_unit).replicas for axis in _REPLICAS}
+    replicas = {axis: _exchanges(job, strategy, axis, by_unit).replicas for axis in REPLICAS}
     tokens = _exchanges(job, strategy, "tensor")
     beside, after = dict[Axis, Floats](), dict[Axis, Floats]()
     exchange: dict[Axis, Floats] = {"tensor": tokens.token_gradients[0]}

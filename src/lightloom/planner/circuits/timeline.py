@@ -9,10 +9,9 @@ from typing import Any
 from lightloom.core.arrays import Floats
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import SwitchedStep
-from lightloom.planner.circuits.phases import Phase
+from lightloom.planner.circuits.phases import REPLICAS, Phase
 from lightloom.planner.circuits.plane_numbers import Numbers, plane_numbers
 from lightloom.planner.circuits.step_bytes import PassBytes, once_bytes, pass_bytes
-from lightloom.planner.pricing.planes import PlaneShares
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.simulation.engine import run
 from lightloom.simulation.pipelined_tasks import lower_pipelined
@@ -20,7 +19,6 @@ from lightloom.simulation.switch_verify import verify_switching
 from lightloom.simulation.timeline import Interval, Timeline
 
 _WITHIN: tuple[Axis, ...] = ("tensor", "expert")
-_REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
 _TURNS: Mapping[str, Phase] = {
     "turn before the step": "gather",
     "turn for the passes": "passes",
@@ -64,7 +62,7 @@ class _Notes:
         self.bandwidth = times.job.fabric.channel_bandwidth
         # Sends take the way that the pipeline's planes make the faster one.
         planes = dict.fromkeys(times.axes, times.prices.planes) | dict(step.settings.get("passes", {}))
-        shared = replace(times.job, shares=PlaneShares(times.prices, planes))
+        shared = replace(times.job, shares=times.prices.shared(strategy, planes))
         self._pass = pass_bytes(shared, strategy)
         self._last = self._pass
         if strategy.last_samples != strategy.samples:
@@ -92,9 +90,9 @@ class _Notes:
         for part_once in (*replicas, once.exchange):
             _add(demands, part_once, 1)
         if once.tied.any():
-            demands["tied"] = float(once.tied.sum())
+            demands["pipeline"] = demands.get("pipeline", 0.0) + float(once.tied.sum())
         if not self._known:
-            demands = {axis: nbytes for axis, nbytes in demands.items() if axis not in _REPLICAS}
+            demands = {axis: nbytes for axis, nbytes in demands.items() if axis not in REPLICAS}
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
@@ -114,12 +112,12 @@ class _Notes:
         }
 
     def _counted(self, axis: Axis) -> bool:
-        return self._known or axis not in _REPLICAS
+        return self._known or axis not in REPLICAS
 
     def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:
         numbers = [plane for plane, holder in self._numbers[phase].items() if holder == axis]
         numbers = numbers[: self._step.settings[phase].get(axis, 0)]
-        if axis == "pipeline" and self._step.times.least[axis] > 1:
+        if interval.name.startswith("send") and self._step.times.least[axis] > 1:
             half = len(numbers) // 2
             return numbers[:half] if interval.name.startswith("send forward") else numbers[half : 2 * half]
         return numbers
@@ -144,16 +142,16 @@ class _Notes:
         if " in " in name or name.startswith("gather for"):
             return self._within(words)
         if name.startswith("gather"):
-            return "gather", [int(words[-1])], _at(once.gather, int(words[-1])), _REPLICAS
+            return "gather", [int(words[-1])], _at(once.gather, int(words[-1])), REPLICAS
         if name.startswith("add up tied"):
-            return "tied", [int(words[-1])], {"tied": float(once.tied[int(words[-1])])}, ("tied",)
+            return "tied", [int(words[-1])], {"pipeline": float(once.tied[int(words[-1])])}, ("pipeline",)
         chunk = int(words[-1])
         if name.startswith("exchange all but"):
             phase: Phase = "last" if "last" in self._step.settings else "passes"
-            return phase, [chunk % self._stages], _at(once.early, chunk), _REPLICAS
+            return phase, [chunk % self._stages], _at(once.early, chunk), REPLICAS
         if name.startswith("exchange the first"):
-            return "gradients", [chunk % self._stages], _at(once.late, chunk), _REPLICAS
-        return "closing", [chunk], _at(once.exchange, chunk), ("tensor", *_REPLICAS)
+            return "gradients", [chunk % self._stages], _at(once.late, chunk), REPLICAS
+        return "closing", [chunk], _at(once.exchange, chunk), ("tensor", *REPLICAS)
 
     def _sent(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
         """As :meth:`_used`, of "send forward 0 from 1 to 2"."""
@@ -167,7 +165,7 @@ class _Notes:
         what, direction, micro, chunk = words[0], words[2], int(words[3]), int(words[5])
         phase, stages = self._phase_of_pass(direction, micro), [chunk % self._stages]
         if what != "exchange":
-            return phase, stages, {}, ("context",) if what == "ring" else _REPLICAS
+            return phase, stages, {}, ("context",) if what == "ring" else REPLICAS
         part = self._of_micro_batch(micro)
         return phase, stages, _at(part.forward if direction == "forward" else part.backward, chunk), _WITHIN
 

@@ -22,9 +22,9 @@ from lightloom.planner.pricing.group_prices import Pricing
 ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
 """Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""
 
-Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data", "tied"]
+Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
 """Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
-what all hold and of experts; stages that hold copies of a table."""
+what all hold and of experts."""
 AXES: tuple[Axis, ...] = get_args(Axis)
 
 Group = tuple[int, int, int, float]

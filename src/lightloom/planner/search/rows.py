@@ -162,11 +162,6 @@ class ClusterRows:
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
-    def save(self) -> None:
-        """Cache on disk the prices on some of the planes."""
-        if self._planes is not None:
-            self._planes.save()
-
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
         if planes is None:
             job = on_divided_channels(job, choice)

@@ -204,7 +204,6 @@ class _Search:
         if plans[0].in_step is not None:
             # Circuits that follow the step are proved on its timeline.
             _ = plans[0].timeline
-        self._rows.save()
         simulated = Counts(rows=len(compared) + len(refused), refused=len(refused), simulated=len(plans))
         return _Found(plans, refused, self._rows.counts + simulated, self._rows.refusals)
 

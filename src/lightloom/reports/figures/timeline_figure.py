@@ -93,8 +93,9 @@ def waits(timeline: Timeline) -> list[Stretch]:
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     """Return the resources that get a lane, the busiest of those that compute first.
 
-    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest. Lanes are in
-    the order of their first use, numbered ones by their numbers.
+    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest, one of them
+    the busiest of what only sets circuits anew. Lanes are in the order of their first use, numbered ones by their
+    numbers.
     """
     by_resource: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
@@ -104,7 +105,9 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     load = {name: sum(interval.duration for interval in intervals) for name, intervals in by_resource.items()}
     half = max(most - len(sending), most // 2)
     chosen = sorted(computing, key=lambda name: -load[name])[:half]
-    chosen += sorted(sending, key=lambda name: -load[name])[: most - len(chosen)]
+    turns = [name for name in sending if {each.category for each in by_resource[name]} == {"reconfiguration"}]
+    turning = max(turns, key=lambda name: load[name], default=None)
+    chosen += sorted(sending, key=lambda name: (name != turning, -load[name]))[: most - len(chosen)]
     prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
     chosen.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
     return {name: by_resource[name] for name in chosen}
