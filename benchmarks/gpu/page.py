@@ -12,6 +12,7 @@ from typing import Any
 class Row:
     """One measured step and its prediction."""
 
+    gpu: str
     model: str
     batch: int
     numbers: str
@@ -34,13 +35,13 @@ class Row:
         return self.predicted_bytes / self.measured_bytes - 1
 
 
-_INTRODUCTION = """# Steps measured on one H100
+_INTRODUCTION = """# Steps measured on an H100 and an H200
 
 `python -m benchmarks.gpu.kernels` and `python -m benchmarks.gpu.steps` measured single kernels and whole training steps
-on one {gpu} (torch {torch}, CUDA {cuda}); the figures lie in `benchmarks/gpu/measured`, and `python -m
-benchmarks.gpu.report` writes this page from them, without a GPU. Predictions are those of `lightloom plan` from priors,
-for one rank. Nothing was calibrated on these steps. Three things were mended because of them, and are named below, so
-that the table does not judge those three.
+on {gpus};
+the figures lie in `benchmarks/gpu/measured`, and `python -m benchmarks.gpu.report` writes this page from them, without a
+GPU. Predictions are those of `lightloom plan` from priors, for one rank. Nothing was calibrated on these steps. Two
+terms were added because of those of the H100 and are named below; the H200 was measured after that.
 
 ![Predicted against measured steps](pictures/measured-steps.png)
 
@@ -52,8 +53,8 @@ Steps in bfloat16 are what FSDP, Megatron-LM and torchtitan compute between thei
 What the others show:
 
 * **Steps that wait for the host** (small batches; ResNet-152, DenseNet and Inception) are predicted much too fast. The
-  prior of a launch is 10 us, and only kernels of the model's own operators are counted. This host took {add:.1f} us for
-  the shortest launch and {linear:.0f} us for a linear layer forward and backward under autocast.
+  prior of a launch is 10 us, and only kernels of the model's own operators are counted. The host of the H100 took
+  {add:.1f} us for the shortest launch and {linear:.0f} us for a linear layer forward and backward under autocast.
   `--set accelerator.kernels.dispatch=25us` sets another value.
 * **Autocast** casts every weight in every step and keeps the residual stream in float32; a plan counts neither.
 * **Without a compiler** element-wise operators of images move more than the prior of `fusion`, 0.8, says: ResNet-50
@@ -64,7 +65,7 @@ What the others show:
 * The **memory of the loss** was missing: the logits, their log-softmax in float32 and two gradients of that size,
   14 bytes a logit in bfloat16. Predicted memory was up to 77 % too small (a vocabulary of 32,000 after 8 thin layers).
 * **Rows that are not aligned**: products with 50,257 columns take {slower:.1f} times as long as those with 50,304. They
-  were predicted alike; `unaligned` is the parameter, and its prior for H100 is from these kernels. A padded vocabulary
+  were predicted alike; `unaligned` is the parameter, and its prior is from the kernels of the H100. A padded vocabulary
   makes a step of GPT-2 with 16 samples {padded:.0%} shorter.
 * The zoo's decoders could not run in bfloat16, nor be compiled on a GPU.
 
@@ -75,9 +76,9 @@ What the others show:
 """
 
 _FLASH = """
-Priors of H100 for products and attention stay as they were published: on these kernels the best fit would be a
-`gemm_fraction` of 0.77 and a `gemm_depth` of 280 instead of 0.75 and 675. Causal attention reaches these shares of the
-peak, without dropout; the priors are 0.3 forward and 0.25 backward.
+Priors for products and attention stay as they were published: on these kernels the best fit would be a
+`gemm_fraction` of 0.77 and a `gemm_depth` of 280 instead of 0.75 and 675. Causal attention reaches these shares
+of the H100's peak, without dropout; the priors are 0.3 forward and 0.25 backward.
 
 | attention | samples x heads | tokens | size of a head | forward | backward |
 | --- | ---: | ---: | ---: | ---: | ---: |
@@ -86,7 +87,7 @@ peak, without dropout; the priors are 0.3 forward and 0.25 backward.
 _CODEC = """
 ## The gradient codec
 
-The Triton kernels of the codec ([compression](compression.md)) ran on this GPU: their bytes and values are the
+The Triton kernels of the codec ([compression](compression.md)) ran on the H100: their bytes and values are the
 processor's (`pytest tests/training/gpu`, and again before each timing). GB/s of float32 input, {megabytes} MB of
 Laplace noise, header, checksums and waits included; `python -m benchmarks.codec_gpu` measured it.
 
@@ -96,22 +97,35 @@ Laplace noise, header, checksums and waits included; `python -m benchmarks.codec
 
 
 def page(
-    steps: Mapping[str, Any],
-    kernels: Mapping[str, Any],
+    measured: Mapping[str, Mapping[str, Any]],
     codec: Mapping[str, Any],
     rows: Sequence[Row],
-    products: Mapping[str, Sequence[float]],
+    products: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> str:
-    """Return the page."""
+    """Return the page.
+
+    Args:
+        measured: by GPU, the documents of its ``steps`` and ``kernels``.
+        codec: the document of the codec's speed.
+        rows: every measured step and its prediction.
+        products: by GPU and kind of product, the relative errors of predicted seconds.
+    """
+    kernels = measured["h100"]["kernels"]["rows"]
+    machines = [tables["steps"] for tables in measured.values()]
+    gpus = " and ".join(f"one {each['gpu']} (torch {each['torch']}, CUDA {each['cuda']})" for each in machines)
     return "".join(
         (
-            _INTRODUCTION.format(**steps),
+            _INTRODUCTION.format(gpus=gpus),
             *_groups(rows),
             *_steps(rows),
-            _READING.format(**_figures(kernels["rows"], rows)),
-            *(f"| products, {what} | {_summary(errors)}" for what, errors in products.items()),
+            _READING.format(**_figures(kernels, [row for row in rows if row.gpu == "h100"])),
+            *(
+                f"| {gpu}: products, {what} | {_summary(errors)}"
+                for gpu, kinds in products.items()
+                for what, errors in kinds.items()
+            ),
             _FLASH,
-            *_attention(kernels["rows"]),
+            *_attention(kernels),
             _CODEC.format(**codec),
             *(
                 f"| {row['codec']} | {row['encode_GBps']:.0f} | {row['decode_GBps']:.0f} | {row['ratio']:.2f} |\n"
@@ -129,23 +143,24 @@ def _summary(errors: Sequence[float]) -> str:
 def _groups(rows: Sequence[Row]) -> Iterator[str]:
     yield "\n| steps | rows | mean error | median | bias | memory: mean error | median | inside the interval |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-    for numbers in dict.fromkeys(row.numbers for row in rows):
-        group = [row for row in rows if row.numbers == numbers]
+    for gpu, numbers in dict.fromkeys((row.gpu, row.numbers) for row in rows):
+        group = [row for row in rows if (row.gpu, row.numbers) == (gpu, numbers)]
         memory = [abs(row.memory_error) for row in group]
         inside = sum(row.low_s <= row.measured_s <= row.high_s for row in group)
         summary = _summary([row.error for row in group]).rstrip("|\n")
-        yield f"| {numbers} | {summary}| {fmean(memory):.1%} | {median(memory):.1%} | {inside} of {len(group)} |\n"
+        held = f"{fmean(memory):.1%} | {median(memory):.1%}"
+        yield f"| {gpu}: {numbers} | {summary}| {held} | {inside} of {len(group)} |\n"
 
 
 def _steps(rows: Sequence[Row]) -> Iterator[str]:
-    yield "\n| model | batch | numbers | measured | predicted | error | memory measured | predicted | error |\n"
-    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+    yield "\n| GPU | model | batch | numbers | measured | predicted | error | memory measured | predicted | error |\n"
+    yield "| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
     for row in rows:
         times = f"{row.measured_s * 1e3:.1f} ms | {row.predicted_s * 1e3:.1f} ms | {row.error:+.0%}"
         memory = (
             f"{row.measured_bytes / 2**30:.1f} GiB | {row.predicted_bytes / 2**30:.1f} GiB | {row.memory_error:+.0%}"
         )
-        yield f"| `{row.model}` | {row.batch} | {row.numbers} | {times} | {memory} |\n"
+        yield f"| {row.gpu} | `{row.model}` | {row.batch} | {row.numbers} | {times} | {memory} |\n"
 
 
 def _figures(kernels: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, float]:

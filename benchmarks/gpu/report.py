@@ -1,7 +1,7 @@
 """Write ``docs/measured-steps.md``: ``python -m benchmarks.gpu.report``.
 
 It reads what ``benchmarks.gpu.kernels`` and ``benchmarks.gpu.steps`` measured and sets predictions beside it; no GPU is
-needed. About a minute.
+needed. Two minutes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from lightloom.reports.figures.base import save
 from lightloom.workloads.catalog import ZOO
 
 MEASURED = Path(__file__).parent / "measured"
+GPUS = ("h100", "h200")
+"""Accelerators of the catalog that were measured."""
 CLUSTER, RANKS = "dgx-h100-64", 8
 """Plans need several ranks: replicas on one node, of whose step only the computing counts."""
 IN_BFLOAT16 = {
@@ -37,10 +39,10 @@ IN_BFLOAT16 = {
 """Settings of a step whose parameters, gradients and moments are in bfloat16."""
 
 
-def predicted(row: dict[str, Any]) -> Row:
+def predicted(gpu: str, row: dict[str, Any]) -> Row:
     """Return a measured step beside its prediction from priors."""
     name = row["model"] if row["model"] in ZOO else f"benchmarks.gpu.models:{row['model']}"
-    settings: dict[str, object] = {"ranks": RANKS}
+    settings: dict[str, object] = {"ranks": RANKS, "accelerator": gpu}
     if row["numbers"] == "bfloat16":
         settings |= IN_BFLOAT16
     ranking = ll.plan(name, CLUSTER, batch=row["batch"], strategy="ddp", algorithm="one-stage", set=settings)
@@ -48,6 +50,7 @@ def predicted(row: dict[str, Any]) -> Row:
     computing = best[0]["breakdown"]["compute_s"]
     whole = best[0]["iteration_time_s"]
     return Row(
+        gpu,
         row["model"],
         row["batch"],
         row["numbers"] + (", compiled" if row["compiled"] else ""),
@@ -60,13 +63,13 @@ def predicted(row: dict[str, Any]) -> Row:
     )
 
 
-def product_errors(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+def product_errors(gpu: str, rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
     """Return relative errors of products of at least 2,048 tokens, aligned ones and others."""
     errors: dict[str, list[float]] = {"rows of 16 bytes": [], "other rows": []}
-    accelerator = load_accelerator("h100")
+    accelerator = load_accelerator(gpu)
     kernels, bandwidth = accelerator.kernels, accelerator.memory_bandwidth
     if kernels is None or bandwidth is None:
-        raise AssertionError("h100 has a kernel model and a bandwidth")
+        raise AssertionError(f"{gpu}: expected a kernel model and a bandwidth")
     rates = Rates(accelerator.peak_rate("bf16"), bandwidth)
     for row in rows:
         if row["kernel"] == "product" and row["m"] >= 2048:
@@ -100,7 +103,7 @@ def _linear(row: dict[str, Any]) -> KernelShapes:
 
 
 def series(rows: Sequence[Row]) -> list[PredictedSeries]:
-    """Return the rows of the picture, one series for each way to compute."""
+    """Return the rows of the picture, one series for each way to compute, of all GPUs together."""
     return [
         PredictedSeries(
             numbers,
@@ -118,20 +121,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.report", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of the page")
     asked = parser.parse_args(arguments)
-    steps, kernels, codec = (
-        json.loads((MEASURED / f"h100-{name}.json").read_text()) for name in ("steps", "kernels", "codec")
-    )
+    measured = {gpu: {name: _read(f"{gpu}-{name}") for name in ("steps", "kernels")} for gpu in GPUS}
+    wanted = [(gpu, row) for gpu, tables in measured.items() for row in tables["steps"]["rows"]]
     rows: list[Row] = []
-    for row in steps["rows"]:
-        rows.append(predicted(row))
+    for gpu, row in wanted:
+        rows.append(predicted(gpu, row))
         if sys.stderr.isatty():
-            print(f"{len(rows)} of {len(steps['rows'])} steps", end="\r", file=sys.stderr)
-    write_atomically(
-        asked.docs / "measured-steps.md", page(steps, kernels, codec, rows, product_errors(kernels["rows"]))
-    )
-    save(
-        accuracy_figure(series(rows)), asked.docs / "pictures" / "measured-steps.png", "python -m benchmarks.gpu.report"
-    )
+            print(f"{len(rows)} of {len(wanted)} steps", end="\r", file=sys.stderr)
+    products = {gpu: product_errors(gpu, tables["kernels"]["rows"]) for gpu, tables in measured.items()}
+    write_atomically(asked.docs / "measured-steps.md", page(measured, _read("h100-codec"), rows, products))
+    picture = asked.docs / "pictures" / "measured-steps.png"
+    save(accuracy_figure(series(rows)), picture, "python -m benchmarks.gpu.report")
+
+
+def _read(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((MEASURED / f"{name}.json").read_text())
+    return document
 
 
 if __name__ == "__main__":
