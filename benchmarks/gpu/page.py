@@ -39,8 +39,8 @@ _INTRODUCTION = """# Steps measured on an H100 and an H200
 
 `python -m benchmarks.gpu.kernels` and `python -m benchmarks.gpu.steps` measured single kernels and whole training steps
 on {gpus};
-the figures lie in `benchmarks/gpu/measured`, and `python -m benchmarks.gpu.report` writes this page from them, without a
-GPU. Predictions are those of `lightloom plan` from priors, for one rank. Nothing was calibrated on these steps. Two
+the figures lie in `benchmarks/gpu/measured`, and `python -m benchmarks.gpu.report` writes this page from them, on any
+machine. Predictions are those of `lightloom plan` from priors, for one rank. Nothing was calibrated on these steps. Two
 terms were added because of those of the H100 and are named below; the H200 was measured after that.
 
 ![Predicted against measured steps](pictures/measured-steps.png)
