@@ -79,7 +79,7 @@ def tightness(model: str, cluster: str, ranks: int) -> dict[str, Any]:
     on, graph = load_cluster(cluster, {"ranks": ranks, **ROOFLINE}), load_workload(model, batch=32)
     job = Job.of(graph, on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
     batches = [ranks * each for each in SAMPLES_PER_RANK]
-    table, plans = PartTable(graph), PlacedPlans(job)
+    table, plans = PartTable(job.model), PlacedPlans(job)
     rows = distinct(job, table, placed_space(on.fabric, batches, DEFAULT_QUANTA)[0])
     look, over = coarse_bound(job, table, rows), []
     for row in np.random.default_rng(0).permutation(len(rows))[:RANDOM].tolist():

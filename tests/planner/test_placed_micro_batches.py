@@ -81,7 +81,7 @@ def test_on_one_device_the_largest_block_is_held_once() -> None:
 def test_no_divided_step_is_shorter_than_any_of_its_bounds(fabric: int) -> None:
     job = job_on(fabric, 4, 2, 256)
     rows = smaller(space_on(job, (16,)), FREE)
-    table, plans = PartTable(job.graph), PlacedPlans(job)
+    table, plans = PartTable(job.model), PlacedPlans(job)
     look = coarse_bound(job, table, rows)
     assert {row.recomputation for row in map(rows.__getitem__, range(len(rows)))} == {"none", "full"}
     for index in range(0, len(rows), max(len(rows) // 8, 1)):

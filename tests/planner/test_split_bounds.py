@@ -56,7 +56,7 @@ def job_on(fabric: int, ranks: int, blocks: int, hidden: int) -> Job:
 
 def space_on(job: Job, batches: tuple[int, ...], ratios: tuple[float, ...] = (1.0,)) -> PlacedRows:
     """Every placed row that is distinct."""
-    return distinct(job, PartTable(job.graph), placed_space(job.fabric, batches, QUANTA, ratios)[0])
+    return distinct(job, PartTable(job.model), placed_space(job.fabric, batches, QUANTA, ratios)[0])
 
 
 @settings(max_examples=35, deadline=None)
@@ -74,7 +74,7 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
     job = job_on(fabric, ranks, blocks, hidden)
     rows = space_on(job, (ranks * samples, 2 * ranks), (1.0, 3.0))
     plans = PlacedPlans(job, {3.0: stated("inceptionn:2^-10", 3.0, "nic")})
-    look = coarse_bound(job, PartTable(job.graph), rows)
+    look = coarse_bound(job, PartTable(job.model), rows)
     for row in data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=min(6, len(rows)), max_size=6)):
         choice = rows[row]
         try:
@@ -94,7 +94,7 @@ def test_bounds_are_near_where_computing_decides() -> None:
     of = transformer(3, 1024)
     job = verified_job(of, on)
     rows = space_on(job, (256,))
-    plans, look = PlacedPlans(job), coarse_bound(job, PartTable(job.graph), rows)
+    plans, look = PlacedPlans(job), coarse_bound(job, PartTable(job.model), rows)
     steps = np.array([plans.simulate(rows[row]).step_time for row in range(len(rows))])
     tight = np.array([plans.structure_bound(rows[row]) for row in range(len(rows))])
     assert np.all(tight >= look.bound)
@@ -113,7 +113,7 @@ def test_columns_cut_operators_as_the_partition_does(samples: int, ranks: int) -
     rows, _ = placed_space(job.fabric, (samples * ranks,), (0.5e-7, *QUANTA))
     one = np.ones(len(rows), np.int64)
     forward, backward = job.operators.kernels(rows.samples, 0 * one)
-    table = PartTable(job.graph)
+    table = PartTable(job.model)
     parts, share = table.parts(rows, forward)
     look = coarse_bound(job, table, rows)
     for row in range(len(rows)):
@@ -132,7 +132,7 @@ def test_columns_cut_operators_as_the_partition_does(samples: int, ranks: int) -
 def test_rows_left_out_as_equal_give_equal_graphs() -> None:
     job = job_on(2, 8, 2, 256)
     rows, refused = placed_space(job.fabric, (16, 64), QUANTA)
-    kept = distinct(job, PartTable(job.graph), rows)
+    kept = distinct(job, PartTable(job.model), rows)
     plans = PlacedPlans(job)
     different = {
         (choice.k, choice.global_batch, *(column.tobytes() for column in (graph.first, graph.parent, graph.nbytes)))

@@ -18,7 +18,7 @@ from lightloom.workloads.load import TRACE_BATCH, load_workload
 from lightloom.workloads.resolve import resolve
 from lightloom.workloads.torch.build import trace_factory
 
-LARGER = ("vgg19", "resnet101", "resnet152", "gpt3-175b")
+LARGER = ("vgg19", "resnet101", "resnet152", "gpt3-175b", "llama2-70b")
 """Networks of the same modules as smaller ones."""
 TRACED_AGAIN = ("alexnet", "googlenet-plain", "resnet50", "hdc", "optinc-llama", "gpt2-355m")
 """One network of each family."""

@@ -7,7 +7,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -206,25 +206,59 @@ def strategy_space(
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
     codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
+    limits = _Limits(tensor_degree, sequence_degree, expert_degree, contexts, blocks, micro_batch)
     degrees = [
-        (batch, ranks // (tp * pp * cp), tp, slices, pp, chunks, micro, size, ep, cp)
-        for batch in batches
-        for tp, pp, cp in product(_divisors(tensor_degree), range(1, blocks + 1), contexts)
-        if ranks % (tp * pp * cp) == 0 and batch % (ranks // (tp * pp * cp)) == 0
-        for slices in ((0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,))
-        for chunks in range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
-        for micro, size in _micro_batches(batch // (ranks // (tp * pp * cp)), micro_batch, most_micro_batches)
-        if chunks == 1 or (micro % pp == 0 and not size)
-        for ep in _divisors(gcd(expert_degree, ranks // (tp * pp)))
+        row for batch in batches for row in _degrees(ranks, batch, limits, most_micro_batches, most_virtual_stages)
     ]
-    sharded = [SHARDINGS.index(name) for name in shardings]
-    repeated = [RECOMPUTATIONS.index(name) for name in recomputations]
-    choices = (np.arange(len(degrees)), sharded, repeated, range(len(algorithms)))
+    choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
+    space = _product(degrees, choices, algorithms, [*ratios])
+    first = choices[0][0] if choices[0] else 0, space.ratio[:1]
+    alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.ratio != first[1]))
+    silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
+    return space.rows(~alone & ~silent & _shardable(space, node_ranks))
+
+
+class _Limits(NamedTuple):
+    """What a model allows of degrees; see :func:`strategy_space`."""
+
+    tensor_degree: int
+    sequence_degree: int
+    expert_degree: int
+    contexts: Sequence[int]
+    blocks: int
+    micro_batch: int | None
+
+
+def _degrees(
+    ranks: int, batch: int, limits: _Limits, most_micro_batches: int, most_virtual_stages: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the :data:`_DEGREES` of every assignment for one global batch."""
+    for tp, pp, cp in product(_divisors(limits.tensor_degree), range(1, limits.blocks + 1), limits.contexts):
+        dp, rest = divmod(ranks, tp * pp * cp)
+        if rest or batch % dp:
+            continue
+        sliced = (0, 1) if tp > 1 and limits.sequence_degree % tp == 0 else (0,)
+        chunks = range(1, min(most_virtual_stages, limits.blocks // pp) + 1 if pp > 1 else 2)
+        micro_batches = _micro_batches(batch // dp, limits.micro_batch, most_micro_batches)
+        experts = _divisors(gcd(limits.expert_degree, ranks // (tp * pp)))
+        for slices, virtual, (micro, size), ep in product(sliced, chunks, micro_batches, experts):
+            if virtual == 1 or (micro % pp == 0 and not size):
+                yield batch, dp, tp, slices, pp, virtual, micro, size, ep, cp
+
+
+def _product(
+    degrees: Sequence[tuple[int, ...]],
+    choices: tuple[Sequence[int], Sequence[int]],
+    algorithms: Sequence[str],
+    ratios: Sequence[float],
+) -> Strategies:
+    """Every assignment of degrees with every sharding and recomputation (``choices``), algorithm and ratio."""
+    values = (np.arange(len(degrees)), *choices, range(len(algorithms)), ratios)
     row, sharding, recomputation, algorithm, ratio = (
-        column.ravel() for column in np.meshgrid(*map(np.asarray, (*choices, [*ratios])), indexing="ij")
+        column.ravel() for column in np.meshgrid(*map(np.asarray, values), indexing="ij")
     )
     columns = dict(zip(_DEGREES, np.array(degrees, np.int64).reshape(-1, len(_DEGREES))[row].T, strict=True))
-    space = Strategies(
+    return Strategies(
         algorithms=tuple(algorithms),
         sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64),
@@ -233,20 +267,6 @@ def strategy_space(
         sequence_parallel=columns.pop("sequence_parallel") == 1,
         **columns,
     )
-    alone = (space.replicas == 1) & ((space.sharding != sharding[:1]) | (space.ratio != ratio[:1]))
-    silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
-    return space.rows(~alone & ~silent & _shardable(space, node_ranks))
-
-
-def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
-    if len(rows) == 1:
-        return rows, np.zeros(1, np.int64)
-    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
-    key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
-    key = key * (int(rows.cp.max()) + 1) + rows.cp
-    _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
-    return rows.rows(first), row
 
 
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:

@@ -18,7 +18,7 @@ import numpy as np
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Timing
@@ -26,7 +26,7 @@ from lightloom.parallelism.circuits.group import grants
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.circuits.regrant import Regrant
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.simulation.placed_state import State
+from lightloom.simulation.placed_run import PlacedRun
 from lightloom.simulation.placed_timeline import PlacedEvents, Stretches, placed_timeline
 from lightloom.simulation.placed_work import PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Timeline
@@ -122,14 +122,14 @@ def simulate_placed(
     """
     _check(plan, circuits, compression_ratio, regrant)
     work = placed_work(plan, circuits, accelerator, settings, compression_ratio, accumulates=accumulates)
-    run = _Run(work, plan.k, len(circuits.source))
+    run = PlacedRun(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])
     elif regrant is None:
         _cycle(run, circuits, circuits.timing)
     else:
         _replan(run, circuits.timing, regrant)
-    return run.result(plan, circuits)
+    return _result(run, plan, circuits)
 
 
 def _check(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
@@ -162,7 +162,7 @@ def simulate_best(
     return min(steps, key=lambda step: step.step_time)
 
 
-def _cycle(run: _Run, circuits: GroupCircuits, timing: Timing) -> None:
+def _cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
     """Holds come round, each after a reconfiguration."""
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
@@ -173,7 +173,7 @@ def _cycle(run: _Run, circuits: GroupCircuits, timing: Timing) -> None:
     raise _endless()
 
 
-def _replan(run: _Run, timing: Timing, regrant: Regrant) -> None:
+def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
     """Every hold is granted from what waited when its counters were read; where nothing did, circuits stay."""
     rate, changed = regrant(run.sent), True
     early = max(timing.hold - timing.controller_latency, 0.0)
@@ -196,105 +196,24 @@ def _endless() -> UnsupportedError:
     return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
 
 
-class _Run:
-    """The state of the events, and the stretches in which hops that ran into the dark have sent."""
-
-    def __init__(self, work: PlacedWork, devices: int, pipes: int) -> None:
-        from lightloom.simulation import _placed_kernels as kernels
-
-        nodes, size, resources = work.nodes, len(work.waits), work.resources
-        most = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
-        first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources]]))))
-        self._work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
-        self.dark: list[tuple[float, float]] = []
-        self._stretches: list[tuple[Ints, Floats, Floats]] = []
-        self.state = State(
-            waits=work.waits.copy(),
-            **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
-            key=np.empty(int(first_row[-1])),
-            item=np.empty(int(first_row[-1]), np.int32),
-            first_row=first_row,
-            head=np.zeros(resources + 2, np.int64),
-            size=np.zeros(resources + 2, np.int64),
-            current=np.full(resources, -1, np.int32),
-            remaining=np.zeros(resources),
-            listed=np.zeros(resources, np.bool_),
-            idle=np.empty(resources, np.int32),
-            counts=np.zeros(4, np.int64),
-            totals=np.zeros(6),
-            stack=np.empty(size, np.int32),
-        )
-        kernels.begin(nodes, self.state, devices)
-
-    def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
-        """Run to ``until``; True when all is done."""
-        from lightloom.simulation import _placed_kernels as kernels
-
-        # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
-        until, rate = max(until, self._now), np.ascontiguousarray(rate)
-        done: bool = kernels.advance(self._work.nodes, self.state, self._devices, self._now, until, rate, dark)
-        self._now = until
-        if until < np.inf:
-            node = self.state.current[self._devices :]
-            node = node[node >= 0]
-            node = node[(rate[self._work.nodes.pipe[node]] > 0) & (self.state.piece[node] < until)]
-            self._stretches.append((node.astype(np.int64), self.state.piece[node], np.full(len(node), until)))
-        elif not done:
-            raise AssertionError("a placed step waits for itself")
-        return done
-
-    def reconfigure(self, start: float, timing: Timing) -> bool:
-        """Run through the dark that begins at ``start``."""
-        if not timing.reconfiguration:
-            return False
-        until = start + timing.reconfiguration
-        self.dark.append((start, until))
-        return self.advance(until, np.zeros(self._pipes), dark=True)
-
-    @property
-    def sent(self) -> Floats:
-        """Bytes [pipe] of the whole step."""
-        nodes = self._work.nodes
-        hops = nodes.pipe >= 0
-        return np.bincount(nodes.pipe[hops], nodes.amount[hops], self._pipes).astype(np.float64)
-
-    @property
-    def waiting(self) -> Floats:
-        """Bytes [pipe] queued or partly sent."""
-        state, nodes, nbytes = self.state, self._work.nodes, np.zeros(self._pipes)
-        for port in self._devices + np.flatnonzero(state.size[self._devices : self._work.resources]):
-            first = state.first_row[port] + state.head[port]
-            queued = state.item[first : first + state.size[port]]
-            np.add.at(nbytes, nodes.pipe[queued], nodes.amount[queued])
-        sending = self._devices + np.flatnonzero(state.current[self._devices :] >= 0)
-        np.add.at(nbytes, nodes.pipe[state.current[sending]], state.remaining[sending])
-        return nbytes
-
-    def result(self, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
-        """Return the figures of the step."""
-        work, state = self._work, self.state
-        hops = np.flatnonzero(work.nodes.pipe >= 0)
-        sent = hops[state.end[hops] > state.piece[hops]]
-        last = (sent, state.piece[sent], state.end[sent])
-        node, begun, stopped = (np.concatenate(column) for column in zip(*self._stretches, last, strict=True))
-        stretches = Stretches(node, begun, stopped)
-        step_time = float(state.totals[1])
-        dark = np.array(self.dark).reshape(-1, 2)
-        dark = np.minimum(dark[dark[:, 0] < step_time], step_time)
-        messages = work.messages
-        return PlacedStep(
-            plan=plan,
-            circuits=circuits,
-            step_time=step_time,
-            breakdown=dict(zip(_BREAKDOWN, state.totals[2:].tolist(), strict=True)),
-            busy_time=_busy_time(work, stretches, dark),
-            waited_for_circuits=float(state.totals[0]),
-            relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
-            sent_bytes=float(work.nodes.amount[hops].sum()),
-            memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
-            work=work,
-            events=PlacedEvents(state.ready, state.start, state.end, stretches, dark),
-        )
+def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
+    """Return the figures of the step that has run."""
+    work, state, stretches = run.work, run.state, run.stretches
+    step_time = float(state.totals[1])
+    dark, messages = run.dark_until(step_time), work.messages
+    return PlacedStep(
+        plan=plan,
+        circuits=circuits,
+        step_time=step_time,
+        breakdown=dict(zip(_BREAKDOWN, state.totals[2:].tolist(), strict=True)),
+        busy_time=_busy_time(work, stretches, dark),
+        waited_for_circuits=float(state.totals[0]),
+        relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
+        sent_bytes=float(work.nodes.amount[work.nodes.pipe >= 0].sum()),
+        memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
+        work=work,
+        events=PlacedEvents(state.ready, state.start, state.end, stretches, dark),
+    )
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:

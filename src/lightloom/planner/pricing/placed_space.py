@@ -22,8 +22,8 @@ from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.partition import reads_everything
 from lightloom.parallelism.placement.splits import SPLITS, split_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
+from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.job import Job
-from lightloom.workloads.graph import ComputeGraph
 
 RING_PEERS = 16
 """Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""
@@ -205,26 +205,35 @@ def _may_talk(within: Reach, k: int) -> bool:
 class PartTable:
     """Into how many parts a partition cuts each operator, for columns of rows; as ``Partitions`` does."""
 
-    def __init__(self, graph: ComputeGraph) -> None:
-        self.placed = np.array([each.kind != "input" for each in graph.operators])
-        splits = [SPLITS[each.kind] for each in graph.operators]
-        width = max((len(each) for each in splits), default=0)
-        shape = len(splits), width
+    def __init__(self, model: DividedModel) -> None:
+        operators = model.graph.operators
+        self.placed = np.array([operator.kind != "input" for operator in operators])
+        splits = [SPLITS[operator.kind] for operator in operators]
+        sizes = [tuple(split_size(each, split) for split in ways) for each, ways in zip(operators, splits, strict=True)]
+        numbers: dict[object, int] = {}
+        keys = zip(model.sort.tolist(), (operator.kind for operator in operators), sizes, strict=True)
+        self._cut = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        """By operator: which of those it is cut like, whose times and sizes are the same."""
+        _, self._first = np.unique(self._cut, return_index=True)
+        width = max((len(ways) for ways in splits), default=0)
+        shape = len(self._first), width
         self._sizes, self._exchanges = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
         self._by_sample = np.zeros(shape, np.bool_)
-        for row, (operator, ways) in enumerate(zip(graph.operators, splits, strict=True)):
-            for column, split in enumerate(ways):
-                self._sizes[row, column] = split_size(operator, split)
+        for row, number in enumerate(self._first.tolist()):
+            for column, split in enumerate(splits[number]):
+                self._sizes[row, column] = sizes[number][column]
                 self._exchanges[row, column] = reads_everything(split)
-                self._by_sample[row, column] = split.dimension == "sample" and self._sizes[row, column] > 0
+                self._by_sample[row, column] = split.dimension == "sample" and sizes[number][column] > 0
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
-        """Parts that each split would give, and its size: [rows, operators, splits].
+        """Parts that each split would give, and its size, of one operator of each that are cut alike: [rows, cuts,
+        splits].
 
         Args:
             rows: to cut.
             forward: seconds of every operator, [rows, operators].
         """
+        forward = forward[:, self._first]
         wish = np.where(
             rows.quantum[:, None] * rows.k[:, None] <= forward,
             rows.k[:, None],
@@ -242,7 +251,7 @@ class PartTable:
         chosen = (ways == most[:, :, None]) & (sizes > 0)
         smallest = np.where(chosen, sizes // np.maximum(ways, 1) / np.maximum(sizes, 1), 1.0)
         share = np.where(most > 1, smallest.min(axis=2, initial=1.0), 1.0)
-        return np.where(self.placed, most, 0), share
+        return np.where(self.placed, most[:, self._cut], 0), share[:, self._cut]
 
 
 def _power_of_two(counts: Ints) -> Ints:

@@ -16,6 +16,7 @@ from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.operators import OperatorColumns
+from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 
@@ -138,3 +139,14 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats) -> 
         code = code * (int(column.max(initial=0)) + 1) + column
     _, first, row = np.unique(code, return_index=True, return_inverse=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
+
+
+def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
+    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    if len(rows) == 1:
+        return rows, np.zeros(1, np.int64)
+    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
+    key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
+    key = key * (int(rows.cp.max()) + 1) + rows.cp
+    _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
+    return rows.rows(first), row

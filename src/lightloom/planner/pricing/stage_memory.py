@@ -9,10 +9,11 @@ from lightloom.parallelism.loss import bytes_of_logit
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, SCORE_TENSORS, repetitions
 from lightloom.parallelism.sharding import NONE, ZERO_1, ZERO_2, state_sharers
-from lightloom.parallelism.strategy_space import Strategies, combinations
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.replica_exchanges import shares
+from lightloom.planner.pricing.stage_exchanges import combinations
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:

@@ -16,12 +16,12 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.strategy_space import Strategies, combinations
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Crossing
 from lightloom.planner.pricing.division import undivided_pair
 from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, distance, served, tensor_exchange
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, combinations, distance, served, tensor_exchange
 
 GATHER: Kind = "all-gather"
 """Makes the slices whole again."""

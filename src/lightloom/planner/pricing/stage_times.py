@@ -12,7 +12,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.sharding import state_sharers
-from lightloom.parallelism.strategy_space import Strategies, combinations
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.context_ring import ring_waits
 from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.job import Job
@@ -24,7 +24,7 @@ from lightloom.planner.pricing.replica_exchanges import (
     overlapped,
     shares,
 )
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, pass_exchanges, token_gradients
+from lightloom.planner.pricing.stage_exchanges import ExchangeTime, combinations, pass_exchanges, token_gradients
 from lightloom.planner.pricing.stage_sends import Sends, stage_sends
 from lightloom.planner.pricing.tied_exchange import TiedSum, tied_seconds, tied_sums
 from lightloom.simulation.pipelined import StageTimes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.search.plans import Counts, Plan, PlanSearch
+from lightloom.planner.search.counts import Counts
+from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import KINDS
 from lightloom.planner.search.verdict import verdict
 

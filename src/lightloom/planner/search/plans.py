@@ -31,6 +31,7 @@ from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
+from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.intervals import Interval, plan_intervals
 from lightloom.planner.search.labels import kind_of, label
 from lightloom.planner.search.order import pareto_front
@@ -210,31 +211,6 @@ class RefusedPlan:
     why: str
     compression: str | None = None
     """The codec, where it is what was refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Plans of a search, by what became of them."""
-
-    rows: int = 0
-    """Plans altogether."""
-    refused: int = 0
-    """Plans whose groups have no such collectives or circuits."""
-    too_fine: int = 0
-    """Placed plans with more sub-operators than are searched."""
-    too_large: int = 0
-    """Plans that do not fit the memory."""
-    bounded: int = 0
-    """Plans whose step time was bounded."""
-    partitioned: int = 0
-    """Partitions made, each for all plans that share it."""
-    placed: int = 0
-    """Placements made."""
-    simulated: int = 0
-    """Plans simulated."""
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
 
 
 @dataclass(frozen=True, kw_only=True)

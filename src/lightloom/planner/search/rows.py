@@ -15,28 +15,22 @@ from lightloom.core.units import format_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.circuits.step import simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY
 from lightloom.planner.pricing.placed_space import (
-    MOST_SUB_OPERATORS,
-    SMALLER_FROM,
-    PartTable,
     PlacedChoice,
     PlacedRows,
-    distinct,
-    peers,
-    placed_space,
-    smaller,
 )
 from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate
+from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.plans import Counts, Plan, RefusedPlan
+from lightloom.planner.search.placed_rows import searched_rows
+from lightloom.planner.search.plans import Plan, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, KINDS, SearchRequest
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
@@ -233,45 +227,15 @@ class ClusterRows:
         return RECOMPUTATIONS if self.job.model.columns["scores"].any() else ("none", "full")
 
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
-        rows = self._placed_space(batches) if "placed" in self._request.kinds else PlacedRows.of([])
-        table = PartTable(self.job.graph)
-        rows = distinct(self.job, table, rows)
-        look = coarse_bound(self.job, table, rows)
-        pins = dict(self._request.pins)
-        if any(value is not None for value in pins.values()):
-            rows = smaller(rows, pins)
-            look = coarse_bound(self.job, table, rows)
-        elif (divided := look.memory > SMALLER_FROM * self._capacity).any():
-            others = distinct(self.job, table, smaller(rows.rows(divided), pins))
-            rows = PlacedRows.of([part[row] for part in (rows, others) for row in range(len(part))])
-            look = coarse_bound(self.job, table, rows)
-        fine, large = look.sub_operators > MOST_SUB_OPERATORS, look.memory > self._capacity
-        if fine.any():
-            self._refusals.append(f"{fine.sum()} placed plans have more than {MOST_SUB_OPERATORS} sub-operators")
-        if large.any():
-            self._needed.append(f"the smallest placed plan needs at least {format_size(look.memory.min())} a device")
-        self._counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
-        self._placed, bound = rows.rows(~fine & ~large), look.bound[~fine & ~large]
-        per_sample = (bound / self._placed.global_batch).tolist()
+        if "placed" not in self._request.kinds:
+            return []
+        searched = searched_rows(self.job, self._request, batches)
+        self._counts += searched.counts
+        self._refusals += searched.refusals
+        self._needed += searched.needed
+        self._placed = searched.rows
+        per_sample = (searched.bound / searched.rows.global_batch).tolist()
         return [Row(least, _PLACED, number, 1) for number, least in enumerate(per_sample)]
-
-    def _placed_space(self, batches: tuple[int, ...]) -> PlacedRows:
-        try:
-            peers(self.job.fabric)
-        except UnsupportedError as error:
-            self._refusals.append(str(error))
-            return PlacedRows.of([])
-        in_line = [codec.ratio for codec in self._request.compressions if codec.in_line]
-        if len(in_line) < len(self._request.compressions):
-            self._refusals.append("placed plans take codecs in line with the links only")
-        rows, refused = placed_space(self.job.fabric, batches, self._request.quanta, (1.0, *in_line))
-        if refused:
-            self._refusals.append(
-                f"{refused} placed plans have groups without circuits between their devices, of a degree D of "
-                f"{peers(self.job.fabric)}: expected D of at least 3, one circuit each way and one to the next group"
-            )
-        self._counts += Counts(rows=refused, refused=refused)
-        return rows
 
     @property
     def _capacity(self) -> float:

@@ -21,9 +21,10 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
-from lightloom.planner.search.plans import Counts, Plan, PlanSearch, RefusedPlan
+from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, LARGEST, SearchRequest
 from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError
 from lightloom.workloads.graph import ComputeGraph

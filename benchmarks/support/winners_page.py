@@ -1,0 +1,224 @@
+"""The page ``docs/winners.md`` and its picture: which plan wins as links grow slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lightloom.core.units import format_time
+from lightloom.reports.figures.base import hide_spines, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SAME = 1e-9
+"""Share by which two steps may differ and tie."""
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
+
+_INTRODUCTION = """# Winners as links grow slower
+
+Which way of training wins when a hop takes longer, and how much that costs:
+
+    python -m benchmarks.winners --page docs/winners.md
+
+searches each pair of cluster and model with links of 0, 0.5, 1 and 5 µs a hop, everything else as the catalog states
+it. The page and its picture are what the command wrote; `out/winners.json` keeps every ranking, and a run that was
+stopped goes on where it was. It took {cpu:.0f} CPU seconds on one thread ({machine}).
+
+![Steps over those without latency; a filled mark is a winner other than that without latency](pictures/winners.png)
+
+## What it shows
+
+{findings}
+
+## Every winner
+
+`exchanges` are the algorithms of the winner's collectives, the largest first; placed plans have circuits or ports
+instead. `next` is the best plan with another split, and how much longer it takes. `tokens` are tokens per second and
+accelerator.
+
+"""
+
+_ASSUMPTIONS = """
+## Assumptions
+
+* A hop is a link of the outer network: links inside a node, a rack or a domain keep the latency that the catalog
+  states. Optical clusters have one kind of link.
+* Links are ideal but for the catalog's wire efficiency: no library's protocols, no congestion by other jobs.
+* Mixture of experts: every expert gets as many tokens. A step's batch is the ranks times the largest power of two up to
+  32 samples that some plan fits, without any latency or with it.
+* `nvl72-576` computes with B200 boards (GB200's own clocks are not in the catalog). TPUs and `sip-ocs-1024` compute at
+  half of their roofline where the catalog has no kernel model for them.
+* Data parallelism is not ranked with each algorithm alone: every exchange takes the cheapest of all algorithms that
+  have one schedule for all sizes, and a winner that is not data parallelism alone is priced once more with synthesized
+  ones. On `tpu-v4-1024` only `hierarchical` schedules are searched, which go along the axes of the torus: building all
+  others for 1,024 chips takes minutes.
+* Published set-ups ran in FP8, whose matrix products alone have 8 bits; here a precision holds for everything that is
+  computed and stored, so that the truth should lie between the two columns. No recomputation was stated, and none is
+  assumed. Their throughput is NVIDIA's own, of tuned recipes.
+"""
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page of one run."""
+    rows = document["searches"]
+    cpu = sum(row["cpu_s"] for row in rows)
+    head = _INTRODUCTION.format(cpu=cpu, machine=document["cpu"], findings="\n".join(_findings(rows)))
+    return head + "\n".join([*_tables(rows), *_published(document["published"])]) + "\n" + _ASSUMPTIONS
+
+
+def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, list[Mapping[str, Any]]]]:
+    """Cluster, model and searches of each pair, the smallest latency first."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["cluster"], row["model"]), []).append(row)
+    for (cluster, model), searches in found.items():
+        yield cluster, model, sorted(searches, key=lambda row: float(row["hop_latency_s"]))
+
+
+def _findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    pairs = [*_pairs(rows)]
+    kept = [f"{model} on `{cluster}`" for cluster, model, searches in pairs if _change(searches) is None]
+    yield f"* {len(kept)} of {len(pairs)} winners stay up to 5 µs a hop" + (f": {', '.join(kept)}." if kept else ".")
+    for cluster, model, searches in pairs:
+        change = _change(searches)
+        if change is not None:
+            at, slower = change
+            lost = (
+                "is no longer among the plans that are simulated"
+                if slower is None
+                else f"takes {slower:.4g} times as long"
+            )
+            yield (
+                f"* {model} on `{cluster}`: the winner changes at {_hop(at)} a hop to {_name(at['plans'][0])}; "
+                f"the first one then {lost}."
+            )
+    slowest = max(pairs, key=lambda pair: _slowdown(pair[2]))
+    least = min(pairs, key=lambda pair: _slowdown(pair[2]))
+    yield (
+        f"* 5 µs a hop cost the winners between {_percent(_slowdown(least[2]))} ({least[1]} on `{least[0]}`) and "
+        f"{_percent(_slowdown(slowest[2]))} ({slowest[1]} on `{slowest[0]}`) of their steps."
+    )
+
+
+def _slowdown(searches: list[Mapping[str, Any]]) -> float:
+    return float(_time(searches[-1]) / _time(searches[0]))
+
+
+def _time(row: Mapping[str, Any]) -> float:
+    return float(row["plans"][0]["step_s"])
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.2g} %"
+
+
+def _change(searches: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float | None] | None:
+    """The search of the smallest latency at which another plan wins, and how many times as long the first winner takes
+    there, None where it was not simulated; None where the first one wins throughout."""
+    first = _identity(searches[0]["plans"][0])
+    for row in searches[1:]:
+        times = [plan["step_s"] for plan in row["plans"] if _identity(plan) == first]
+        slower = min(times) / _time(row) if times else None
+        if slower is None or slower > 1 + _SAME:
+            return row, slower
+    return None
+
+
+def _identity(plan: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    return plan["strategy"], plan["split"], tuple(plan["algorithms"][:1])
+
+
+def _name(plan: Mapping[str, Any]) -> str:
+    return f"{plan['split']}" + (f" · {' + '.join(plan['algorithms'])}" if plan["algorithms"] else "")
+
+
+def _hop(row: Mapping[str, Any]) -> str:
+    return format_time(row["hop_latency_s"]) if row["hop_latency_s"] else "0"
+
+
+def _tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for cluster, model, searches in _pairs(rows):
+        own, batch = searches[0]["own_hop_latency_s"], searches[0]["global_batch"]
+        change = _change(searches)
+        line = "the winner stays the winner up to 5 µs a hop"
+        if change is not None:
+            line = f"the winner changes at {_hop(change[0])} a hop"
+        stated = format_time(own) if own else "none"
+        yield f"### {model} on `{cluster}`"
+        yield ""
+        yield f"{batch:,} samples a step; the catalog's own latency of a hop is {stated}. Sensitivity: {line}."
+        yield ""
+        yield "| a hop | winner | exchanges | step | over none | tokens | next |"
+        yield "| ---: | --- | --- | ---: | ---: | ---: | --- |"
+        for row in searches:
+            winner = row["plans"][0]
+            tokens = row["tokens_per_second_per_rank"]
+            yield (
+                f"| {_hop(row)} | {winner['split']} | {' + '.join(winner['algorithms']) or '–'} | "
+                f"{format_time(winner['step_s'])} | {_time(row) / _time(searches[0]):.4g} × | "
+                f"{'–' if tokens is None else f'{tokens:,.0f}'} | {_next(row)} |"
+            )
+        yield ""
+
+
+def _next(row: Mapping[str, Any]) -> str:
+    winner = row["plans"][0]
+    others = [plan for plan in row["plans"] if plan["split"] != winner["split"] and plan["fits"]]
+    if not others:
+        return "–"
+    return f"{_name(others[0])}, {_percent(others[0]['step_s'] / winner['step_s'])} longer"
+
+
+def _published(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield "## Beside published throughput"
+    yield ""
+    yield "Tokens per second and accelerator: as published, as `lightloom plan` prices the same set-up pinned, and the"
+    yield "best plan that it finds for the same ranks and batch. Latencies are the catalog's."
+    yield ""
+    yield "| model | cluster | ranks | batch | published | same, bf16 | same, FP8 | best, bf16 | best, FP8 | source |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |"
+    for row in rows:
+        cells = [_tokens(row[f"pinned_{precision}"]) for precision in ("bf16", "fp8")]
+        cells += [_tokens(row[f"best_{precision}"], named=True) for precision in ("bf16", "fp8")]
+        yield (
+            f"| {row['model']} | `{row['cluster']}` | {row['ranks']} | {row['global_batch']} | "
+            f"{row['published']:,.0f} | {' | '.join(cells)} | {row['source']} |"
+        )
+
+
+def _tokens(plan: Mapping[str, Any] | None, *, named: bool = False) -> str:
+    if plan is None:
+        return "refused"
+    text = f"{plan['tokens']:,.0f}" + (f", {plan['split']}" if named else "")
+    return text if plan["fits"] else f"{text} (does not fit)"
+
+
+@styled
+def picture(document: Mapping[str, Any]) -> Figure:
+    """Step times of the winners over those without latency; filled where another plan wins than without latency."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (cluster, model, searches) in enumerate(_pairs(document["searches"])):
+        first = _identity(searches[0]["plans"][0])
+        times = [_time(row) / _time(searches[0]) for row in searches]
+        marker, colour = _MARKERS[number % len(_MARKERS)], f"C{number}"
+        axes.plot(range(len(times)), times, color=colour, linewidth=1.2, label=f"{model}, {cluster}", zorder=2)
+        for place, (row, ratio) in enumerate(zip(searches, times, strict=True)):
+            same = _identity(row["plans"][0]) == first
+            face = "white" if same else colour
+            axes.plot(place, ratio, marker, markersize=7, markerfacecolor=face, markeredgecolor=colour, zorder=3)
+    latencies = sorted({row["hop_latency_s"] for row in document["searches"]})
+    axes.set_xticks(range(len(latencies)), ["none" if not each else format_time(each) for each in latencies])
+    axes.set_xlabel("latency of a hop")
+    axes.set_ylabel("step of the winner, over that without latency")
+    axes.set_yscale("log")
+    axes.set_yticks([1, 1.01, 1.1, 1.5, 2, 3], ["1", "1.01", "1.1", "1.5", "2", "3"])
+    axes.minorticks_off()
+    hide_spines(axes)
+    figure.legend(
+        loc="outside right upper", fontsize=7.5, title="open: the same winner\nfilled: another", title_fontsize=7.5
+    )
+    return figure
