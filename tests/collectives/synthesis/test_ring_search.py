@@ -20,7 +20,7 @@ from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues
 
@@ -117,8 +117,8 @@ def test_what_was_kept_is_found_again_and_broken_files_are_replaced(
         whole.unlink()
         verify(synthesized(wanted, fabric), fabric)
         assert design.read_bytes() != broken
-    with pytest.raises(UnsupportedError, match="and a switch has none of them"):
-        synthesized(wanted, PacketSwitch(ranks=12))
+    with pytest.raises(UnsupportedError, match="only adds in the network"):
+        synthesized(wanted, OpticalAverager(ranks=12))
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])

@@ -67,7 +67,7 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
         return _play_packets(schedule, fabric)
     begin, (busy, delay) = np.zeros(len(schedule)), busy_and_delay(schedule, fabric)
     order = _queue_order(schedule)
-    origin, target, held = _cells(schedule)
+    origin, target, held = cells_of(schedule)
     rows = kernels.PlayedRows(
         order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, busy, delay
     )
@@ -82,7 +82,7 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
 
     groups = len(fabric.siblings()[1])
     schedule = schedule.unfolded(1) if groups > 1 else schedule
-    hops, (origin, target, held) = hops_of(schedule, fabric), _cells(schedule)
+    hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     of_group = len(held) * np.arange(groups)
     origin, target = (cell[:, None] + of_group for cell in (origin, target))
     between = groups * len(held) + np.arange(len(hops.row))
@@ -125,7 +125,7 @@ def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
     return same
 
 
-def _cells(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+def cells_of(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Where each row reads and where it writes, [row] each, and whether data lies there from the start: [cell].
 
     A cell is a chunk in a rank of the first period. Blocks of an all-to-all only take the cells that rows name.

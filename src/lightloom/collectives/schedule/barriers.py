@@ -14,8 +14,16 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
+
+
+def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Column) -> Ints:
+    """Number transfers by their ends and routes, as rows of queued schedules on packet links have them: [row]."""
+    pair = source.astype(np.int64) * fabric.ranks + destination
+    path: Ints = np.unique(pair * fabric.routes + route, return_inverse=True)[1]
+    return path
 
 
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
@@ -42,9 +50,7 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
     ahead = (columns["destination"].astype(np.int64) - columns["source"]) % fabric.ranks
     order = np.lexsort((ahead, piece, columns["step"]))
     columns = {name: column[order] for name, column in columns.items()}
-    ends = (columns[name].astype(np.int64) for name in ("source", "destination", "route"))
-    source, destination, route = ends
-    _, path = np.unique((source * fabric.ranks + destination) * fabric.routes + route, return_inverse=True)
+    path = lightpaths_of(fabric, columns["source"], columns["destination"], columns["route"])
     return first.with_columns(
         columns | {"lightpath": path},
         collective=schedule.collective,

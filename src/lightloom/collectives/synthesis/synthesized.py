@@ -16,8 +16,8 @@ from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collectiv
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.exchange.ring import exchange
-from lightloom.collectives.synthesis.grid.flowing import flowing
 from lightloom.collectives.synthesis.multicast.gather import multicast
+from lightloom.collectives.synthesis.packets.anywhere import on_packets
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
 from lightloom.collectives.synthesis.ring.rooted import rooted
@@ -29,23 +29,16 @@ from lightloom.fabrics.base import Fabric
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
     """Why there is nothing to synthesize for that collective on that fabric; None where there is."""
+    if fabric.in_network_reduction:
+        return f"synthesis sends from rank to rank, and a {fabric.kind_name} only adds in the network: use in-network"
     kinds = _kinds(fabric)
-    if kind in kinds:
-        return None
-    if kinds:
-        return f"synthesis on this {fabric.kind_name} serves {', '.join(kinds)}, not {kind}"
-    return (
-        "synthesis needs a ring of wavelengths (wavelength_routed), switch planes (switch_planes) or links between "
-        f"neighbouring ranks (joins_ranks), and a {fabric.kind_name} has none of them"
-    )
+    return None if kind in kinds else f"synthesis on this {fabric.kind_name} serves {', '.join(kinds)}, not {kind}"
 
 
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
-    if fabric.wavelength_routed and not fabric.damaged:
-        return KINDS
-    if fabric.switch_planes:
-        return SERVES
-    return FROM_ALL_GATHER if fabric.wavelength_routed or fabric.joins_ranks else ()
+    if fabric.damaged:
+        return FROM_ALL_GATHER
+    return SERVES if fabric.switch_planes else KINDS
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -76,7 +69,7 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     elif fabric.switch_planes:
         yield on_switch(collective, fabric)
     else:
-        yield flowing(collective, fabric)
+        yield on_packets(collective, fabric)
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:

@@ -66,7 +66,7 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
                 to = np.int64(child[cell])
                 while to >= 0:
                     which = path[to]
-                    _wait(low, high, np.int64(place[to]))
+                    let_wait(low, high, np.int64(place[to]))
                     waiting[which] += 1
                     if not marked[which]:
                         marked[which], touched[count] = True, which
@@ -82,7 +82,7 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
             marked[which] = False
             if sending[which] or waiting[which] == 0:
                 continue
-            i = np.int64(ranked[_most_urgent(low, high, start[which])])
+            i = np.int64(ranked[take_most_urgent(low, high, start[which])])
             waiting[which] -= 1
             sending[which] = True
             heapq.heappush(events, (now + busy[which], 2 * which + 1))
@@ -134,14 +134,14 @@ def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32
 
 
 @njit(cache=True)
-def _wait(low: Column, high: Column, at: int) -> None:
+def let_wait(low: Column, high: Column, at: int) -> None:
     """Let the transmission at a place wait: in ``low`` [place / 64], and in ``high`` [place / 4096] for its word."""
     low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
     high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
 
 
 @njit(cache=True)
-def _most_urgent(low: Column, high: Column, at: int) -> int:
+def take_most_urgent(low: Column, high: Column, at: int) -> int:
     """Take the first place that waits from a place on, where one does."""
     word = at >> 6
     bits = low[word] >> np.uint64(at & 63)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.trees import Design
@@ -62,12 +62,14 @@ def read_schedule(request: object) -> Schedule | None:
             columns = {name: arrays[name] for name in arrays.files}
         metadata = json.loads(str(columns.pop("fields")))
         period, channel = metadata.pop("period"), columns.pop("channel", None)
+        pipeline = metadata.pop("pipeline")
         dependencies = columns.pop("dependencies", None)
         return Schedule(
             **columns,
             **metadata | {"collective": Collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
             folding=None if channel is None else Folding(period, channel),
             dependencies=dependencies,
+            pipeline=pipeline and Pipeline(*pipeline),
         )
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, InputError):
         return None
@@ -82,6 +84,7 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     metadata |= {
         "collective": [collective.kind, collective.ranks, collective.nbytes],
         "period": folding and folding.period,
+        "pipeline": schedule.pipeline and [schedule.pipeline.pieces, schedule.pipeline.interval],
     }
     arrays = schedule.columns() | {"fields": np.array(json.dumps(metadata))}
     arrays |= {} if folding is None else {"channel": folding.channel}

@@ -58,6 +58,17 @@ class GridLinks(NamedTuple):
         return links
 
 
+def neighbours_join(fabric: Fabric) -> bool:
+    """Whether packets get from every rank to every other over links between ranks alone."""
+    from scipy.sparse import csgraph, csr_array
+
+    if not fabric.joins_ranks:
+        return False
+    links = GridLinks.of(fabric)
+    joined = csr_array((np.ones(len(links.source)), (links.source, links.destination)), shape=(fabric.ranks,) * 2)
+    return int(csgraph.connected_components(joined, directed=True, connection="strong")[0]) == 1
+
+
 def _neighbours(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Source, destination and route of every transfer that takes a single link."""
     rows = max(_BLOCK // fabric.ranks, 1)

@@ -1,0 +1,1 @@
+"""Synthesis on packet fabrics of any shape: tiers, switches, graphs, grids."""

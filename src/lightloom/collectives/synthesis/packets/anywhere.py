@@ -1,0 +1,133 @@
+"""Schedules for packet fabrics of any shape, the fastest of some, for the size at hand.
+
+    plain algorithms in steps
+    domains, rails and grids: phases by axis, without barriers, in ever more pieces   ──► the fastest
+    trees packed onto links, ever more of them
+
+Links send what they can as soon as it is there (:mod:`.order`). Where links join ranks, rounds from neighbour to
+neighbour are tried as well (:mod:`lightloom.collectives.synthesis.grid.flowing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.double_tree import DOUBLE_TREE
+from lightloom.collectives.algorithms.hierarchical import HIERARCHICAL
+from lightloom.collectives.algorithms.one_stage import ONE_STAGE
+from lightloom.collectives.algorithms.recursive_doubling import HALVING_DOUBLING, RECURSIVE_DOUBLING
+from lightloom.collectives.algorithms.ring import RING_TWO_WAY
+from lightloom.collectives.algorithms.rooted import BINOMIAL_TREE
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost.loads import at_size, step_loads
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.barriers import without_barriers
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, Collective
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.grid.flowing import flowing
+from lightloom.collectives.synthesis.grid.links import neighbours_join
+from lightloom.collectives.synthesis.packets.order import listed
+from lightloom.collectives.synthesis.packets.packing import packed
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import UnsupportedError, VerificationError
+from lightloom.fabrics.base import Fabric
+
+_PLAIN = (ONE_STAGE, HALVING_DOUBLING, RECURSIVE_DOUBLING, BINOMIAL_TREE, RING_TWO_WAY.bundled(), DOUBLE_TREE)
+_PIECES = (1, 2, 4, 8, 16, 32)
+_TREES = (1, 2, 4, 8)
+"""For every share; of a root's data sixteen times as many."""
+_HURRIES = (1.0, 0.1)
+_MANY = 128
+"""Ranks above which plain algorithms have too many rows to be tried beside compositions."""
+_MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 12
+"""Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
+_MOST_PACKED = 1 << 19
+"""Transfers that all trees together choose among."""
+_NEAR = 1.005
+"""Times the lower bound at which nothing further is tried."""
+
+
+def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
+    enough = lower_bound(collective, fabric).time * _NEAR
+    best, least, played = None, float("inf"), 0
+    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
+        seconds = cost(schedule, fabric).time
+        if seconds < least:
+            best, least = schedule, seconds
+        played += len(schedule) if schedule.queued else 0
+        if least <= enough or played > effort(fabric.ranks):
+            break
+    if best is None:
+        raise UnsupportedError(f"no schedule found for {collective.kind} on this {fabric.kind_name}")
+    return replace(best, algorithm="synthesized")
+
+
+def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Plain algorithms, among many ranks in domains or on grids none that sends shares one by one; and compositions."""
+    many = fabric.ranks > _MANY and _by_axis(fabric) and collective.kind not in ROOTED
+    for algorithm in (HIERARCHICAL,) if many else (*_PLAIN, HIERARCHICAL):
+        steps = _steps_of(algorithm, collective, fabric)
+        if steps is None:
+            continue
+        if steps.pipeline is not None:
+            steps = at_size(steps, collective.nbytes, step_loads(steps, fabric), fabric)
+        yield replace(steps, notes=steps.notes or (f"steps of {algorithm.name}",))
+
+
+def _steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
+    if algorithm.refusal(collective.kind, fabric) is not None:
+        return None
+    try:
+        return algorithm.build(collective, fabric, striped=algorithm.striped)
+    except UnsupportedError:
+        return None
+
+
+def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    steps = _steps_of(HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled(), collective, fabric)
+    for pieces in _PIECES:
+        if steps is not None and len(steps) * pieces <= _MOST_ROWS:
+            yield from _queued(steps, fabric, pieces)
+    if collective.kind == "all-to-all":
+        straight = _steps_of(ONE_STAGE, collective, fabric)
+        if straight is not None and len(straight) <= _MOST_CROSSING:
+            yield listed(without_barriers(straight, fabric), fabric)
+    elif collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
+        yield flowing(collective, fabric)
+    elif collective.kind in ROOTED or not _by_axis(fabric):
+        yield from _packed(collective, fabric)
+
+
+def _by_axis(fabric: Fabric) -> bool:
+    return len(fabric.axes) > 1
+
+
+def _queued(steps: Schedule, fabric: Fabric, pieces: int) -> Iterator[Schedule]:
+    """The steps without barriers, of all ranks where copies are not alike; nothing where those have too many rows."""
+    schedule = without_barriers(steps, fabric, pieces, 1)
+    if schedule.folding is not None:
+        try:
+            verify(schedule, fabric)
+        except VerificationError:
+            if len(schedule) * schedule.folding.copies > _MOST_ROWS:
+                return
+            schedule = schedule.unfolded(1)
+    yield listed(schedule, fabric)
+
+
+def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    if len(fabric.siblings()[1]) > 1:
+        return
+    rooted = collective.kind in ROOTED
+    roots, degree = 1 if rooted else fabric.ranks, 8 if neighbours_join(fabric) else fabric.ranks
+    for trees in _TREES:
+        pieces = 16 * trees if rooted else trees
+        if roots * pieces * fabric.ranks * degree > _MOST_PACKED:
+            return
+        for hurry in _HURRIES:
+            yield packed(collective, fabric, pieces, hurry)
