@@ -152,6 +152,17 @@ def test_the_largest_batches_are_those_that_fit() -> None:
         assert twice.winner.fits is False
 
 
+def test_data_parallelism_is_compared_at_the_largest_batch_that_fits() -> None:
+    """Other strategies fit larger batches, at which it does not."""
+    pins = Pins(micro_batches=1, recomputation="none", tp=1, pp=1)
+    ranking = searched(cluster(2), global_batches=(16,), pins=pins, prune=False).ranking
+    on = cluster(2, memory=max(plan.memory for plan in ranking))
+    found = searched(on, largest_batches=True, compare=True, algorithms=("ring", "recursive-doubling"))
+    assert max(plan.global_batch for plan in found.ranking) > 16
+    compared = [plan for plan in found.ranking if plan.strategy in ("ddp", "fsdp")]
+    assert compared and all(plan.fits for plan in compared)
+
+
 def test_plans_that_do_not_fit_are_ranked_on_demand() -> None:
     with pytest.raises(UnsupportedError, match="no plan fits"):
         searched(cluster(memory=1e5), global_batches=(8,))

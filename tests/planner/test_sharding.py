@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,6 +177,25 @@ def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:
     assert send[1] < 0.3 * nbytes / rate
     uses = {(use.kind, use.ranks) for use in simulate(made, row).exchanges}
     assert ("all-gather", 8) in uses
+
+
+def test_tensor_groups_gather_only_what_is_not_sliced_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what crosses is read as slices: the other half is gathered."""
+    fabric = load_cluster("a100-1024-two-tier", {"ranks": 16}).fabric
+    made = megatron_175b(fabric)
+    model = type(made.model)
+    crossing = model.crossing
+
+    def half_sliced(self: Any, *arguments: Any) -> Any:
+        bytes_between = crossing(self, *arguments)
+        return bytes_between._replace(sliced=bytes_between.total / 2)
+
+    monkeypatch.setattr(model, "crossing", half_sliced)
+    row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 1.0)
+    rate, latency = fabric.pair(8)
+    nbytes = 2 * 2048 * 12_288
+    gather = made.pricing.price("ring-two-way", 8, 1.0)("all-gather", nbytes / 2).cost.repeated_time
+    assert exact_stage_times(made, row).send[1] == pytest.approx(nbytes / 8 / rate + latency + gather)
 
 
 def test_stages_send_everything_where_that_is_faster() -> None:

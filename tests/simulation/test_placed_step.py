@@ -497,6 +497,20 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
         _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds)
+def test_all_that_waits_at_a_port_for_a_dark_pipe_is_counted(seed: int) -> None:
+    """Pipes of one port are dark in different holds, and several hops wait there."""
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng)
+    rates = rng.lognormal(22, 1, (3, plan.k * plan.k)) * (rng.random((3, plan.k * plan.k)) < 0.5)
+    rates[rng.integers(0, 3, rates.shape[1]), np.arange(rates.shape[1])] = 4e9
+    timing = Timing(*(rng.uniform(0.5, 8, 2) * MICROSECOND).tolist())
+    step = run(plan, pipes(plan, rates, 0.0, timing, ports=True))
+    holds = [rates[hold % 3] for hold in range(len(step.events.dark))]
+    assert step.waited_for_circuits == pytest.approx(_dark_seconds(step, holds), rel=1e-6, abs=1e-12)
+
+
 def _dark_seconds(step: PlacedStep, granted: list[Floats]) -> float:
     """Seconds, summed over hops, from ready to end in which the pipe of the hop has no rate."""
     nodes, events = step.work.nodes, step.events
