@@ -15,7 +15,7 @@ from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.document import plan_row
+from lightloom.planner.search.document import regranted_json
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.search import search
@@ -25,8 +25,8 @@ CHOICE = PlacedChoice(4, 2, 1e-7, 32, 4, 1.0)
 MODEL = transformer(2, 1024)
 
 
-def ring(seconds: float, ranks: int = 8) -> WdmRing:
-    return WdmRing(ranks=ranks, wavelengths=8, wavelength_bandwidth=1e10, reconfiguration_time=seconds)
+def ring(seconds: float) -> WdmRing:
+    return WdmRing(ranks=8, wavelengths=8, wavelength_bandwidth=1e10, reconfiguration_time=seconds)
 
 
 def small(fabric: Fabric) -> Cluster:
@@ -61,15 +61,12 @@ def test_a_slow_ring_grants_its_circuits_once() -> None:
 
 
 def test_the_document_says_what_granting_anew_gains() -> None:
-    cluster = small(ring(1e-6, ranks=4))
-    request = SearchRequest(
-        global_batches=(16,), strategies=("placed",), quanta=(1e-7,), reconfigure_in_step=True, prune=False
-    )
-    found = search(MODEL, cluster, request)
-    rows = [plan_row(plan, found)["placed"]["regranted"] for plan in found.ranking]
-    regranted = [plan for plan in found.ranking if plan.regranted is not None]
-    assert len(regranted) == sum(row is not None for row in rows) > 0
-    assert all(row["gain_s"] > 0 and row["reconfiguration_time_s"] == 1e-6 for row in rows if row is not None)
+    step = PlacedPlans(job_on(1e-6), regrants=True).simulate(CHOICE)
+    assert isinstance(step, RegrantedStep)
+    row = regranted_json(step)
+    assert row["reconfiguration_time_s"] == 1e-6 and round(row["hold_s"] * 1e6) in (4, 10)
+    assert row["gain_s"] == step.gain > 0
+    assert row["standing_step_s"] == step.step_time + step.gain
 
 
 def test_packet_fabrics_have_nothing_to_grant() -> None:

@@ -28,6 +28,7 @@ from lightloom.simulation.switch_turns import SwitchTurns
 _OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
 MOST_STANDING = 100
 """Planess of the planes that are all simulated for circuits that stand."""
+_ROUNDING = 1e-9
 _STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")
 """Phases that alternate where stages interleave, so that they share a division there."""
 
@@ -83,7 +84,9 @@ class InStep:
     @property
     def hidden(self) -> float:
         """Seconds of the turns of the first stage's ranks that nothing waits for."""
-        return max(len(self.best.turning) * self.reconfiguration_time - self.best.exposed, 0.0)
+        turns = len(self.best.turning) * self.reconfiguration_time
+        hidden = turns - self.best.exposed
+        return hidden if hidden > _ROUNDING * turns else 0.0
 
 
 def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:

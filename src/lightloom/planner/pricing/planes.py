@@ -38,7 +38,8 @@ class PlanePrices:
         fabric = prices.fabric
         if not fabric.switch_planes or not fabric.share_unit(fabric.ranks, 1):
             raise UnsupportedError(
-                f"circuits set anew within a step on a {fabric.kind_name}: expected switch planes (circuit-switch)"
+                f"circuits set anew within a step (--reconfigure-in-step) on {fabric.kind_name}: expected switch "
+                "planes that groups share (circuit-switch), or for placed plans wavelengths around a ring (wdm-ring)"
             )
         self.fabric = fabric
         self.planes = fabric.shared_channels

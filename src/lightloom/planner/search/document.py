@@ -147,11 +147,11 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
         "waited_for_circuits_s": step.waited_for_circuits,
         "relayed_bytes": step.relayed_bytes,
         "sent_bytes": step.sent_bytes,
-        "regranted": None if plan.regranted is None else _regranted(plan.regranted),
+        "regranted": None if plan.regranted is None else regranted_json(plan.regranted),
     }
 
 
-def _regranted(step: RegrantedStep) -> dict[str, Any]:
+def regranted_json(step: RegrantedStep) -> dict[str, Any]:
     """How often circuits are granted anew within a step, and what that gains."""
     return {
         "hold_s": step.timing.hold,
