@@ -102,8 +102,8 @@ def _table(every: Sequence[Swept]) -> Iterator[str]:
         even = format_time(split.break_even)
         yield f"| {name} | {format_time(split.all_planes)} | {' | '.join(cells)} | **{even}** |"
     sizes = ", ".join(format_size(split.memory) for split in every)
-    yield f"\nMemory of a rank: {sizes}. At 25 µs some collectives turn circuits between their own steps, in steps whose"
-    yield "division stands too (Mixtral's all-to-alls), so that following saves a little less than at 1 ms.\n"
+    yield f"\nMemory of a rank: {sizes}. At 25 µs some collectives turn circuits between their own steps, also where"
+    yield "the division stands (all-to-alls of Mixtral), so that following saves a little less than at 1 ms.\n"
     yield "![What following saves, falling with the reconfiguration time](pictures/reconfiguration.png)\n"
     yield "*Share of the standing step that circuits save which follow it. Dotted: 25 µs (micro-rings), 1 ms, 10 ms"
     yield "(SiP-ML's switch) and 45 ms. Collectives have the prices of 1 ms, at which their own circuits stand.*\n"
