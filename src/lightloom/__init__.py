@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lightloom.api.collectives import verify as verify
     from lightloom.api.models import trace as trace
     from lightloom.api.planning import plan as plan
+    from lightloom.api.traffic import traffic as traffic
     from lightloom.collectives.algorithm import Algorithm as Algorithm
     from lightloom.collectives.schedule.columns import Schedule as Schedule
     from lightloom.collectives.spec import Collective as Collective
@@ -46,6 +47,7 @@ _HOMES = {
     "trace": "lightloom.api.models",
     "accuracy": "lightloom.api.accuracy",
     "calibrate": "lightloom.api.calibrating",
+    "traffic": "lightloom.api.traffic",
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
@@ -79,6 +81,7 @@ __all__ = [
     "plan",
     "synthesize",
     "trace",
+    "traffic",
     "verify",
 ]
 

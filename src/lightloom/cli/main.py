@@ -19,6 +19,10 @@ COMMANDS = {
         "lightloom.cli.circuits.command",
         "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
     ),
+    "traffic": Entry(
+        "lightloom.cli.traffic",
+        "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
+    ),
     "damage": Entry("lightloom.cli.damage", "Synthesize around failures; every rank's share stays as large as it was."),
     "execute": Entry(
         "lightloom.cli.execute",

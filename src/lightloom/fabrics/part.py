@@ -19,6 +19,8 @@ class PartFabric(GroupFabric):
     kind: Literal["part"] = "part"  # type: ignore[assignment]
     members: tuple[int, ...]
     """Ranks of the fabric."""
+    slowed: float = 1.0
+    """How many times longer sends from stage to stage take, since other jobs use their links."""
 
     @model_validator(mode="after")
     def _groups_tile_the_fabric(self) -> Self:
@@ -36,6 +38,10 @@ class PartFabric(GroupFabric):
 
     def siblings(self) -> tuple[Fabric, Ints]:
         return self.whole, np.array(self.members, np.int64)[None]
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        rate, latency = super().pair(stride)
+        return rate / self.slowed, latency
 
     @property
     def library(self) -> None:

@@ -10,7 +10,7 @@ that reach it (:meth:`Fabric.share`); :meth:`Shares.embedded` says where its lig
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.capabilities import Capabilities
@@ -65,6 +65,10 @@ class Shares(Capabilities):
             local: lightpaths on the fabric of :meth:`Fabric.share`.
         """
         raise NotImplementedError
+
+    def embedding(self) -> Self:
+        """This fabric with all channels that lightpaths of :meth:`embedded` may have."""
+        return self
 
     def shift_unit(self, stride: int) -> int:
         """Fewest channels with which every rank sends to the one ``stride`` further on while it sends to the one

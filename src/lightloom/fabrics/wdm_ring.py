@@ -6,7 +6,7 @@ counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo t
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -263,6 +263,10 @@ class RingGroup(WavelengthRing):
     @property
     def shared_channels(self) -> int:
         return self.held
+
+    def embedding(self) -> Self:
+        """With the wavelengths on which light goes back, too."""
+        return self.model_copy(update={"wavelengths": self.held})
 
     def pair(self, stride: int) -> tuple[float, float]:
         """Over circuits that stand; :meth:`shift`."""

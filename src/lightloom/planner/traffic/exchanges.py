@@ -17,9 +17,9 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import links_of
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.group_prices import Pricing
+from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.price_line import LowerPrice
 from lightloom.planner.pricing.strategy_step import ExchangeUse, StrategyStep
-from lightloom.planner.search.plans import Plan
 from lightloom.simulation.lower import Price, Priced
 
 PASSES, DATA, SENDS = "passes", "data", "sends"
@@ -57,17 +57,16 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
     return Exchange(DATA, seconds, usage)
 
 
-def plan_exchanges(plan: Plan, part: Fabric) -> list[Exchange]:
-    """The exchanges of a plan's step on a packet fabric."""
-    assert isinstance(plan.choice, Strategy) and isinstance(plan.step, StrategyStep)
-    busy = _busy(plan.choice, plan.step)
+def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
+    """The exchanges of a strategy's step on a packet fabric."""
+    busy = _busy(strategy, step)
     exchanges = []
     for sort in (PASSES, DATA):
-        uses = [use for use in plan.exchanges if sort_of(plan.choice, use.kind, use.ranks, use.stride) == sort]
+        uses = [use for use in step.exchanges if sort_of(strategy, use.kind, use.ranks, use.stride) == sort]
         if uses and busy[sort] > 0:
-            exchanges.append(Exchange(sort, busy[sort], _usage(plan, uses[0], part)))
+            exchanges.append(Exchange(sort, busy[sort], _usage(job, strategy, uses[0], part)))
     if busy[SENDS] > 0:
-        exchanges.append(Exchange(SENDS, busy[SENDS], _send_usage(plan.choice, part)))
+        exchanges.append(Exchange(SENDS, busy[SENDS], _send_usage(strategy, part)))
     return exchanges
 
 
@@ -91,11 +90,11 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
     return {PASSES: passes / stages, DATA: data / stages, SENDS: sends / stages}
 
 
-def _usage(plan: Plan, use: ExchangeUse, part: Fabric) -> Floats:
+def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Floats:
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
-    assert group is not None and isinstance(plan.choice, Strategy)
+    assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
-    prices = plan.job.pricing.price(plan.choice.algorithm, use.ranks, plan.choice.ratio, use.stride)
+    prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.ratio, use.stride)
     seconds = prices(use.kind, use.nbytes).cost.time
     usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
     return usage

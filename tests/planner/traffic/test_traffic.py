@@ -1,0 +1,139 @@
+"""Jobs alone and together: links of their own cost nothing, alike jobs halve a link, no wavelength is used twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lightloom as ll
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.traffic.placing import neighbours, splits
+from lightloom.planner.traffic.spec import TrafficJob
+from lightloom.planner.traffic.together import JobTraffic, Request, traffic
+from lightloom.planner.traffic.verified import verify_jobs
+from tests.planner.jobs import transformer
+
+EVEN, ODD = "all-reduce@0-6/2:nbytes=64MiB,algorithm=ring,name=even", "all-reduce@1-7/2:nbytes=64MiB,name=odd"
+LOW, HIGH = "all-reduce@0-3:nbytes=64MiB,name=low", "all-reduce@4-7:nbytes=1MiB,name=high"
+
+
+def on(fabric: Any, ranks: int = 8) -> Cluster:
+    """H100s on a small fabric."""
+    return load_cluster("dgx-h100-64", {"ranks": ranks, "fabric": fabric})
+
+
+def training(ranks: str, **pins: int) -> Request:
+    """A small transformer."""
+    request = SearchRequest(
+        global_batches=(16,),
+        strategies=("ddp", "fsdp", "tensor-pipeline"),
+        pins=Pins(**pins),
+        compare=False,
+        algorithms=("ring-two-way", "ring-two-way-striped"),
+    )
+    return Request(job=TrafficJob.parse(f"transformer@{ranks}"), graph=transformer(4, 256), search=request)
+
+
+def works(jobs: list[JobTraffic]) -> list[float]:
+    """Slowdowns."""
+    return [job.slowdown for job in jobs]
+
+
+def test_alike_jobs_on_the_same_links_take_twice_as_long() -> None:
+    job = EVEN, EVEN.replace("0-6", "1-7")
+    result = ll.traffic(job, on({"base": "ring", "hop_latency": "0s"}))
+    assert [each.slowdown for each in result.jobs] == pytest.approx([2.0, 2.0], rel=1e-6)
+
+
+@pytest.mark.parametrize("fabric", ["ring", "circuit-switch", "sip-ring"])
+def test_jobs_on_links_of_their_own_take_no_longer(fabric: str) -> None:
+    result = ll.traffic([LOW.replace("0-3", "1-3"), HIGH.replace("4-7", "5-7")], on(fabric))
+    assert [each.slowdown for each in result.jobs] == [1.0, 1.0]
+
+
+def test_a_model_beside_a_collective_is_slowed_down_by_no_more_than_its_exchanges() -> None:
+    cluster, (other,) = on({"base": "ring", "bandwidth": "1GB/s"}), [TrafficJob.parse(ODD)]
+    beside = Request(job=other, graph=None, search=None, nbytes=1e8, algorithm="ring")
+    for pins in ({"tp": 4}, {"pp": 2, "micro_batches": 2}, {"dp": 4, "micro_batches": 1}):
+        model, _ = traffic([training("0-6/2", **pins), beside], cluster, lambda: None)
+        assert 1 < model.slowdown <= max(model.slowdowns.values()) <= 2 + 1e-9
+
+
+def test_two_jobs_never_share_a_wavelength() -> None:
+    cluster = on({"base": "sip-ring", "wavelengths": 16})
+    beside = Request(job=TrafficJob.parse(ODD), graph=None, search=None, nbytes=1e8, algorithm="ring-two-way-striped")
+    jobs = traffic([training("0-6/2", tp=2, dp=2), beside], cluster, lambda: None)
+    held = [job.together.channels for job in jobs]
+    assert None not in held and sum(filter(None, held)) <= 16 and all(slowdown >= 1 for slowdown in works(jobs))
+    together = [job.together for job in jobs]
+    assert len(verify_jobs(together, cluster.fabric)) > 0
+    everything = [replace(work, channels=0) for work in together]
+    with pytest.raises(VerificationError, match="share wavelength"):
+        verify_jobs(everything, cluster.fabric)
+
+
+def test_arcs_that_do_not_meet_keep_all_wavelengths() -> None:
+    fabric = on("sip-ring").fabric
+    parse = TrafficJob.parse
+    assert neighbours([parse("all-reduce@0-3"), parse("all-reduce@4-7")], fabric) == [[0], [1]]
+    assert neighbours([parse("all-reduce@0-2/2"), parse("all-reduce@1-3/2"), parse("all-reduce@4-7")], fabric) == [
+        [0, 1],
+        [2],
+    ]
+    assert neighbours([parse("all-reduce@0-6/2"), parse("all-reduce@1-3")], fabric) == [[0, 1]]
+
+
+def test_splits_share_out_all_channels() -> None:
+    found = list(splits(64, 3))
+    assert len(found) == 21 and all(sum(counts) == 64 and min(counts) >= 8 for counts in found)
+    assert list(splits(2, 2)) == [(1, 1)]
+
+
+def test_the_document_and_the_picture() -> None:
+    result = ll.traffic([EVEN, ODD], on({"base": "sip-ring", "wavelengths": 8}))
+    document = result.to_json()
+    assert document["schema"] == "lightloom.traffic/1" and document["verified"]
+    assert [row["job"] for row in document["rows"]] == ["even", "odd"]
+    assert np.isclose(
+        document["rows"][0]["slowdown"], document["rows"][0]["together_s"] / document["rows"][0]["alone_s"]
+    )
+    assert result.figure() is not None and "wavelengths" in result.shared
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ([EVEN], "1 jobs: expected at least two"),
+        ([EVEN, ODD.replace("1-7/2", "2-3")], "rank 2 is in jobs even@0-6/2 and odd@2-3"),
+        ([EVEN, ODD.replace("1-7/2", "7-9")], "odd: rank 8: the cluster has ranks 0 to 7"),
+        ([EVEN, "all-reduce@1-7/2"], "expected one of nbytes and nbytes-per-rank"),
+        ([EVEN, "all-reduce@1-7/2:size=3"], "option 'size': expected one of nbytes"),
+        ([EVEN, "all-reduce:nbytes=3"], "expected WHAT@RANKS"),
+        ([EVEN, "all-reduce@a-b:nbytes=3"], "ranks 'a-b': expected first-last"),
+        ([EVEN, "all-reduce@7-1:nbytes=3"], "expected at least two ranks in ascending order"),
+        ([EVEN, "all-reduce@1-7/2:nbytes"], "option 'nbytes': expected WHAT@RANKS"),
+        ([EVEN, "gpt2-355m@1-7/2:tp=none"], "tp=none: expected a whole number"),
+        ([EVEN, "gpt2-355m@1-7/2:batch=2,global-batch=8"], "expected one of them"),
+        ([EVEN, "no-such-model@1-7/2:tp=2"], "no-such-model"),
+    ],
+)
+def test_bad_jobs_are_one_line(jobs: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        ll.traffic(jobs, on("ring"))
+
+
+def test_ranks_of_a_ring_lie_at_even_distances() -> None:
+    uneven = TrafficJob(what="all-reduce", ranks=(0, 1, 3), options={"nbytes": "1MB"}, name="uneven")
+    with pytest.raises(ConfigError, match="uneven: ranks 0, 1, 3 of a ring: expected even distances"):
+        ll.traffic([uneven, "all-reduce@5-7:nbytes=1MB"], on("sip-ring"))
+
+
+def test_sizes_that_do_not_divide_are_one_line() -> None:
+    with pytest.raises(InputError, match="tp 3"):
+        traffic([training("0-3", tp=3), training("4-7")], on("ring"), lambda: None)
