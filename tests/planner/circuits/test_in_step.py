@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.joint import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -23,6 +27,7 @@ from lightloom.planner.circuits.in_step import InStep, follow_the_step
 from lightloom.planner.circuits.phases import Phase
 from lightloom.planner.circuits.settings import segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
+from lightloom.planner.pricing.division import Division, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.planes import PlanePrices, divisions
@@ -109,6 +114,9 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
     assert sum(step.breakdown.values()) == pytest.approx(step.step_time)
     # As many bytes as on circuits that stand.
     still = simulate(job, strategy)
+    if isinstance(step, SwitchedStrategyStep):
+        assert step.in_step is not None and step.in_step.standing is not None
+        assert step.in_step.standing.step_time <= still.step_time * (1 + 1e-9)
     sent, before = strategy_energy(job, strategy, step), strategy_energy(job, strategy, still)
     assert sent.transmission_j == pytest.approx(before.transmission_j)
 
@@ -145,6 +153,27 @@ def test_the_pruned_winner_is_the_unpruned_one() -> None:
     row = plan_row(unpruned.winner, unpruned)["in_step"]
     assert row["turns"] == len(row["turns_before"]) and row["gain_s"] >= 0
     assert all(sum(planes.values()) <= 6 for planes in row["planes"].values())
+
+
+def test_circuits_of_every_phase_stand_together() -> None:
+    """Rings of all groups of an axis and sends both ways, on the planes of a phase: verified as one joint schedule."""
+    strategy = Strategy(4, 2, 2, 4, 64, "zero-1", "none", "auto", 1.0, True)
+    settings_of = searched(strategy, 1e-6).best.settings
+    fabric = switched(1e-6)[0].fabric
+    assert len({tuple(planes.items()) for planes in settings_of.values()}) > 1
+    for planes in settings_of.values():
+        axes = tuple(axis for axis in live_axes(strategy) if axis.name in planes)
+        division = Division(fabric, axes, tuple(planes[axis.name] for axis in axes))
+        parts: list[Part] = []
+        for number, (axis, share) in enumerate(division.shares()):
+            if axis.name == "pipeline":
+                parts.append(ShiftPart(axis.name, axis.stride, share.first, share.channels, 1.0))
+                continue
+            part = division.part(number)
+            assert part is not None
+            schedule = build(find("ring-striped"), Collective("all-gather", axis.ranks, 0.0), part)
+            parts.append(GroupPart(axis.name, share, schedule))
+        verify_joint(parts, fabric)
 
 
 def test_data_parallelism_alone_has_all_planes() -> None:
