@@ -27,6 +27,8 @@ class SwitchedStrategyStep(StrategyStep):
 
     in_step: InStep | None = None
     """What setting circuits anew within the step gains."""
+    job: Job | None = None
+    """The job on the most planes that every axis has in any phase."""
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -48,7 +50,8 @@ def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> Strat
     for division in best.settings.values():
         planes |= {axis: max(count, planes.get(axis, 0)) for axis, count in division.items()}
     uses: list[ExchangeUse] = []
-    exact_stage_times(replace(job, shares=prices.shared(strategy, planes)), strategy, uses)
+    shared = replace(job, shares=prices.shared(strategy, planes))
+    exact_stage_times(shared, strategy, uses)
     return SwitchedStrategyStep(
         step_time=best.step_time,
         breakdown=best.played.breakdown(),
@@ -57,4 +60,5 @@ def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> Strat
         stages=best.stages,
         spent=best.played.spent,
         in_step=in_step,
+        job=shared,
     )

@@ -16,7 +16,7 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
-from lightloom.planner.circuits.step import simulate_in_step
+from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY
@@ -157,9 +157,12 @@ class ClusterRows:
         return other if other.step_time < plan.step_time else plan
 
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
-        if planes is None:
+        step = None if planes is None else simulate_in_step(job, choice, planes)
+        if isinstance(step, SwitchedStrategyStep) and step.job is not None:
+            job = step.job
+        else:
             job = on_divided_channels(job, choice)
-        step = simulate(job, choice) if planes is None else simulate_in_step(job, choice, planes)
+            step = simulate(job, choice)
         return Plan(
             cluster=self._cluster,
             job=job,
