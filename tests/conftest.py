@@ -69,6 +69,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let the end of the process collect everything."""
+    gc.unfreeze()
+
+
 _LONGEST = (
     "tests/collectives/test_every_algorithm.py",
     "tests/workloads/test_zoo.py",

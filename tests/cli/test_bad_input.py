@@ -151,7 +151,7 @@ def test_a_file_as_folder_is_refused_before_the_work(tmp_path: Path) -> None:
     assert_refused(lightloom("plan", "hdc", "--report", str(tmp_path / "file" / "r.html")), "cannot write")
 
 
-@pytest.mark.parametrize(("size", "code"), [("1MiB", 0), ("nan", 2)])
+@pytest.mark.parametrize(("size", "code"), [pytest.param("1MiB", 0, marks=pytest.mark.slow), ("nan", 2)])
 def test_a_process_of_its_own_answers_alike(size: str, code: int) -> None:
     arguments = [*_GOOD_RING[:-1], size, "--json"]
     command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", *arguments]

@@ -50,8 +50,14 @@ def costs(reading: TraceReading) -> list[tuple[str, int, int, int]]:
     return [(op.name, op.forward_flops, op.backward_flops, op.parameters) for op in reading.graph.operators]
 
 
-@pytest.mark.parametrize("marked", [True, False])
-@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize(
+    ("marked", "threads"),
+    [
+        (True, True),
+        (False, False),
+        *(pytest.param(marked, not marked, marks=pytest.mark.slow) for marked in (True, False)),
+    ],
+)
 def test_any_step_of_three_is_the_step_of_one(tmp_path: Path, marked: bool, threads: bool) -> None:
     one = read_execution_trace(recorded(tmp_path / "one.json", 1, marked=False, threads=False))
     path = recorded(tmp_path / "three.json", 3, marked=marked, threads=threads)

@@ -86,11 +86,11 @@ def test_a_multicast_lights_its_links_once() -> None:
     assert np.array_equal(channel_map(paths, fabric, 0), painted(schedule, fabric, 0))
 
 
-def test_the_largest_maps_stay_small() -> None:
-    fabric = wdm_ring(1024, 64)
-    schedule = build(find("one-stage"), Collective("all-gather", 1024, 1e6), fabric)
+def test_large_maps_stay_small() -> None:
+    fabric = wdm_ring(600, 16)
+    schedule = build(find("one-stage"), Collective("all-gather", 600, 1e6), fabric)
     use = link_use(schedule, fabric)
-    assert (use.amount.shape, use.steps_per_bin) == ((512, 2048), 4)
+    assert (use.amount.shape, use.steps_per_bin) == ((469, 1200), 6)
     assert use.amount.sum() == lightpaths(schedule, fabric).cells
-    assert use.downsampled(1000).shape == (512, 683)
-    assert use.downsampled(1000)[0, 0] == use.amount[0, :3].mean()
+    assert use.downsampled(1000).shape == (469, 600)
+    assert use.downsampled(1000)[0, 0] == use.amount[0, :2].mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -30,6 +31,25 @@ KEEPERS = (
     "timm-mixer",
 )
 """Models whose activations are compared."""
+LIKE_OTHERS = (
+    "mixtral-mask",
+    "qwen3-moe",
+    "llama-mask",
+    "qwen3",
+    "bart-mask",
+    "torchvision-efficientnet",
+    "torchvision-resnet50",
+    "torchvision-convnext",
+    "torchvision-vit",
+    "timm-deit",
+    "timm-poolformer",
+)
+"""Models of the same kinds of modules as others, which are traced with the slow tests."""
+
+
+def models(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test on models by name."""
+    return [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in names]
 
 
 def built(name: str) -> Example:
@@ -60,7 +80,7 @@ def counted(example: Example, *, backward: bool = False) -> int:
     return int(counter.get_total_flops())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", models(EXAMPLES))
 def test_parameters_and_flops(name: str) -> None:
     example, graph = built(name), graph_of(name)
     assert graph.parameters + graph.unused_parameters == sum(p.numel() for p in example.module.parameters())
@@ -72,7 +92,7 @@ def test_parameters_and_flops(name: str) -> None:
     assert any(operator.checkpoint for operator in graph.operators) == (CHECKPOINTED in name)
 
 
-@pytest.mark.parametrize("name", KEEPERS)
+@pytest.mark.parametrize("name", models(KEEPERS))
 def test_activations(name: str) -> None:
     example, graph = built(name), graph_of(name)
     assert graph.saved_bytes == pytest.approx(bytes_kept(example.module, example.inputs), rel=0.15)
