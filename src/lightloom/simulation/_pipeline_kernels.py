@@ -48,11 +48,7 @@ def play(
     """
     stages, chunks = len(gather), passes.shape[2]
     total = micro_batches * (chunks // stages)
-    # When the input of a pass has left its source, and when it has arrived.
-    left = np.zeros((2, chunks, micro_batches))
-    arrived = np.full((2, chunks, micro_batches), np.inf)
-    arrived[FORWARD, 0] = 0.0
-    arrived[BACKWARD, chunks - 1] = 0.0
+    left, arrived = _inputs(chunks, micro_batches)
     free = np.zeros((stages, stages))
     # From when on circuits for the passes stand, and what the first pass, which begins with computing, waits for them.
     stands = turns[START] + gather + turns[PASSES]
@@ -92,18 +88,13 @@ def play(
                         if direction == BACKWARD and last and chunk < stages:
                             sent[stage] = end
                 if direction == BACKWARD and last and reduction[1, chunk] + reduction[2, chunk] > 0:
-                    ready, pass_end = clock[stage] - reduction[0, chunk], clock[stage]
-                    still[stage] = max(max(still[stage], ready) + reduction[1, chunk], pass_end) + reduction[2, chunk]
-                    if reduction[1, chunk] > 0:
-                        ready = max(ready, begin + turns[LAST, stage])
-                    if reduction[2, chunk] > 0 and turns[LAST, stage] > 0:
-                        pass_end = max(pass_end, begin + turns[LAST, stage])
-                    # Gradients of interleaved chunks have planes of their own meanwhile.
-                    waits = turns[GRADIENTS, stage] + turns[WAITS_FOR_SEND, stage] > 0 and chunks == stages
-                    if reduction[2, chunk] > 0 and waits:
-                        pass_end = max(pass_end, gone + turns[GRADIENTS, stage])
-                    network[stage] = max(max(network[stage], ready) + reduction[1, chunk], pass_end)
-                    network[stage] += reduction[2, chunk]
+                    network[stage], still[stage] = _exchange_gradients(
+                        (network[stage], still[stage]),
+                        (begin, clock[stage], gone),
+                        reduction[:, chunk],
+                        turns[:, stage],
+                        chunks == stages,
+                    )
                 done[stage] += 1
                 remaining -= 1
         if remaining == before:
@@ -115,6 +106,45 @@ def play(
     ends += turns[EXCHANGE] + closing[0]
     _sum_tied_tables(ends, waiting, turning, closing[1], turns[TIED])
     return ends + closing[2], sending, waiting, exchanging, turning
+
+
+@njit(cache=True)
+def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
+    """Return when the input of a pass has left its source, and when it has arrived: [direction, chunk, micro-batch]."""
+    left = np.zeros((2, chunks, micro_batches))
+    arrived = np.full((2, chunks, micro_batches), np.inf)
+    arrived[FORWARD, 0] = 0.0
+    arrived[BACKWARD, chunks - 1] = 0.0
+    return left, arrived
+
+
+@njit(cache=True)
+def _exchange_gradients(
+    network: tuple[float, float],
+    times: tuple[float, float, float],
+    reduction: Floats,
+    turns: Floats,
+    alone: bool,
+) -> tuple[float, float]:
+    """Return the ends of the exchanges of gradients, with the turns of a switch and if it took no time.
+
+    Args:
+        network: ends of the exchanges before, likewise.
+        times: begin and end of the chunk's last backward pass, and the end of what else holds planes.
+        reduction: as that of :func:`play`, of the chunk.
+        turns: as that of :func:`play`, of the stage.
+        alone: whether the stage has no other chunk; gradients of interleaved chunks have planes of their own.
+    """
+    begin, pass_end, gone = times
+    ready = pass_end - reduction[0]
+    still = max(max(network[1], ready) + reduction[1], pass_end) + reduction[2]
+    if reduction[1] > 0:
+        ready = max(ready, begin + turns[LAST])
+    if reduction[2] > 0 and turns[LAST] > 0:
+        pass_end = max(pass_end, begin + turns[LAST])
+    if reduction[2] > 0 and alone and turns[GRADIENTS] + turns[WAITS_FOR_SEND] > 0:
+        pass_end = max(pass_end, gone + turns[GRADIENTS])
+    return max(max(network[0], ready) + reduction[1], pass_end) + reduction[2], still
 
 
 @njit(cache=True)
