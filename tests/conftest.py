@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ if sys.dont_write_bytecode:
     # Tests start processes that import the package: each of them would compile it anew.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background ignores interrupts, and so would the commands that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not Path("/dev/nvidiactl").exists():
     # Before anything imports Triton: without a GPU its kernels run in its interpreter.
