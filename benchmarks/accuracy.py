@@ -18,13 +18,14 @@ from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.accuracy import Accuracy, accuracy, cross_validated
 from lightloom.calibration.calibrate import calibrate
-from lightloom.calibration.collective_rows import read_collectives
 from lightloom.calibration.fit import fit, log_seconds
 from lightloom.calibration.jobs import jobs_of
 from lightloom.calibration.pictures import draw_accuracy
 from lightloom.calibration.priors import priors_of
 from lightloom.calibration.rows import MeasuredSteps, read_steps
-from lightloom.calibration.tiers import collective_seconds, fit_tiers
+from lightloom.calibration.systems import read_systems
+from lightloom.calibration.transport_fit import fit_scales
+from lightloom.calibration.transport_fit import predicted as collective_seconds
 from lightloom.reports.figures.base import save
 
 TABLES = ("megatron-a100", "megatron-sc21", "foundry-a100-40", "foundry-h100-small")
@@ -99,18 +100,18 @@ def intervals(judged: Sequence[Accuracy]) -> Iterator[Check]:
 
 
 def collectives() -> Iterator[Check]:
-    """All-reduces of 2, 4 and 8 GPUs of a node, by links fitted to one of them."""
-    machine = load_accelerator("a100")
-    files = {gpus: read_collectives(f"nccl-all-reduce-a100-{gpus}.csv", gpus=gpus) for gpus in (2, 4, 8)}
-    for gpus, measured in files.items():
-        (tier,) = fit_tiers(measured, machine)
-        for others, rows in files.items():
-            seconds = np.array([row.time_us for row in rows.rows]) * 1e-6
-            errors = np.abs(collective_seconds(rows.rows, tier.values) / seconds - 1)
-            small = np.array([row.nbytes < _SMALL for row in rows.rows])
-            words = f"all-reduce of {others} GPUs, links fitted to {gpus}"
+    """All-reduces of 2, 4 and 8 GPUs of a node, by a transport fitted to one of them."""
+    tables = {
+        gpus: read_systems([f"nccl-all-reduce-a100-{gpus}.csv"], accelerator="a100", gpus=gpus)[0][0]
+        for gpus in (2, 4, 8)
+    }
+    for gpus, table in tables.items():
+        fitted = fit_scales(table, table.transport)
+        for others, rows in tables.items():
+            errors = np.abs(collective_seconds(rows, fitted) / rows.measured - 1)
+            words = f"all-reduce of {others} GPUs, transport fitted to {gpus}"
             yield Check(f"{words}, mean", float(errors.mean()), 0.06)
-            yield Check(f"{words}, below 16 MiB", float(errors[small].mean()), 0.1)
+            yield Check(f"{words}, below 16 MiB", float(errors[rows.nbytes < _SMALL].mean()), 0.1)
 
 
 def main() -> None:

@@ -17,9 +17,10 @@ _INTRODUCTION = """# Transports
 A transport is the software between a collective and the links: protocols with their latencies, ceilings of bandwidth,
 pipelines that fill, copies. It answers how long a collective *really* takes on a cluster:
 
-    lightloom accuracy --collectives ROWS.csv --cluster dgx-h100-64 --transport nccl-hopper
-    lightloom calibrate --collectives ROWS.csv --cluster dgx-h100-64 --transport nccl-hopper -o my-nccl.yaml
-    lightloom accuracy --collectives OTHERS.csv --cluster dgx-h100-64 --transport my-nccl.yaml
+    lightloom accuracy ROWS.csv --cluster dgx-h100-64
+    lightloom calibrate --collectives ROWS.csv --cluster dgx-h100-64 -o my-nccl.yaml
+    lightloom accuracy OTHERS.csv --cluster dgx-h100-64 --transport my-nccl.yaml
+    lightloom plan gpt2-355m --cluster dgx-h100-64 --global-batch 64 --set fabric.transport=my-nccl.yaml
 
 The catalog has `nccl-ampere`, `nccl-hopper`, `nccl-blackwell` and `ideal`, in which software costs nothing: optical
 fabrics have that one. A table is a CSV file of `nodes,gpus,collective,nbytes,time_us` (bytes as nccl-tests counts
@@ -46,8 +47,11 @@ are: a factor of each kind of latency, k, φ, the rate of copies, the share of a
 Latencies of steps scale with the accelerator's clock, which is an assumption. Four numbers are a system's own: factors
 of latency and bandwidth, inside a domain and across the network.
 
-Communication also takes compute units from the kernels beside it: `units` says how many (24, one a channel, an
-assumption); no step is priced slower for it yet.
+Collectives also take a share of the accelerator's arithmetic from the kernels beside them (`arithmetic_share`: one
+multiprocessor a channel, an assumption). C seconds of computing beside E of exchanges take max(E, C + share E), in
+gathers and scatters of sharded parameters, buckets of gradients, gradients that leave beside backward passes, and
+context rings; sends between stages and exchanges of placed plans take none. Calibrations on measured steps fit it with
+the four numbers. Sends between stages pay the latency of a chain of two ranks.
 
 Not modelled: that a library picks a protocol which is not the quickest (at 2 to 4 MiB on two and four GPUs up to 40 %),
 congestion by others, and how a fabric's routing collides.

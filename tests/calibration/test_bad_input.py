@@ -159,7 +159,7 @@ def test_settings(
         (f"{HEADING}\n1,8,gossip,1024,9\n", None, "row 1: column 'collective': 'gossip': expected 'all-gather'"),
         (f"{HEADING}\n1,8,all-reduce,1024,-9\n", None, "row 1: column 'time_us': '-9': expected more than 0"),
         (f"{HEADING}\n4,2,all-reduce,1024,9\n", None, "row 1: column 'nodes': 4: expected at most gpus, 2"),
-        (f"{HEADING}\n1,8,all-reduce,1024,9\n", None, "1 rows of the tier 'node': expected at least 3"),
+        (f"{HEADING}\n1,8,all-reduce,1024,9\n", None, "1 rows: expected at least 3"),
         (f"{HEADING}\n1,8,all-reduce,1024,9\n", "8", "expected no --gpus"),
         (f"{SIZES}\n1024,256,float,10,1\n", None, "give it with --gpus"),
         (f"{SIZES}\n1024,256,float,10,1\n", "1", "--gpus 1: expected at least 2"),

@@ -10,6 +10,7 @@ import pytest
 import lightloom as ll
 from lightloom.accelerators.load import load_accelerator
 from lightloom.api.calibrations import StepsCalibration
+from lightloom.clusters.load import cluster_from
 from tests.calibration.samples import write_rows
 from tests.cli.commands import run
 
@@ -110,17 +111,19 @@ def test_one_line_says_what_is_wrong(
     assert told.err.count("\n") == 1
 
 
-def test_links_are_a_result_too(
+def test_transports_are_a_result_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = "\n".join(f"1,8,all-reduce,{2**power},{50 + 2**power / 1.3e5}" for power in range(20, 30))
     path = tmp_path / "timed.csv"
     path.write_text(f"nodes,gpus,collective,nbytes,time_us\n{sizes}\n")
-    links = ll.calibrate(accelerator="a100", collectives=path)
+    fitted = ll.calibrate(accelerator="a100", collectives=path)
     told = run(monkeypatch, capsys, "calibrate", "--collectives", str(path), "--accelerator", "a100", "--json")
-    assert json.loads(json.dumps(links.to_json())) == json.loads(told.out)
-    file = links.save(tmp_path / "links.yaml")
-    fabric = ll.load_cluster("a100-1024-two-tier", ranks=8, set={"fabric.links": str(file)}).fabric
-    assert "10 collectives of timed" in fabric.sources["domain_bandwidth"]
+    assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
+    fitted.save(tmp_path / "mine.yaml")
+    parts = {"ranks": 8, "accelerator": "a100", "fabric": {"base": "two-tier-200g", "transport": "mine.yaml"}}
+    library = cluster_from(parts, name="mine", folder=tmp_path).fabric.library
+    assert library is not None
+    assert library.transport.scales == fitted.transport.scales
     with pytest.raises(ll.LightloomError, match="--gpus 8"):
         ll.calibrate(path, accelerator="a100", gpus=8)

@@ -43,6 +43,23 @@ def test_a_fitted_transport_predicts_better(
     assert picture.is_file()
 
 
+def test_rows_of_one_node_need_no_cluster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An accelerator states its node's links and what carries its collectives, as a cluster of such nodes does."""
+    table, texts = write(tmp_path / "rows.csv"), []
+    heading, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([heading, *(row for row in rows if row.startswith("1,"))]) + "\n")
+    for system in (("--accelerator", "h100"), ("--cluster", "dgx-h100-64")):
+        out = tmp_path / "mine.yaml"
+        told = run(monkeypatch, capsys, "calibrate", "--collectives", str(table), *system, "-o", str(out))
+        assert (told.code, told.err) == (0, "")
+        assert "no row crosses domains" in told.out.replace("\n", " ")
+        texts.append(load_transport.__wrapped__(str(out)).scales)
+    assert texts[0] == texts[1]
+    assert texts[0].latency == pytest.approx(TRUE.latency, rel=0.1)
+
+
 def test_a_table_may_name_its_systems(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -60,7 +77,7 @@ def test_a_table_may_name_its_systems(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--cluster", "dgx-h100-64"), "expected --transport, one of ideal, nccl-ampere"),
+        (("--cluster", "tpu-v4-1024"), "expected --transport, one of ideal, nccl-ampere"),
         (("--transport", "nccl-hopper"), "expected --cluster"),
         (("--cluster", "dgx-h100-64", "--transport", "nccl-volta"), "nccl-volta"),
         (("--cluster", "dgx-h100-64", "--transport", "ideal"), "costs nothing"),
@@ -90,6 +107,7 @@ def test_options_of_steps_and_of_collectives_exclude_one_another(
         ("calibrate", "--collectives", table, *SYSTEM, "--accelerator", "h100"),
         ("calibrate", table, *SYSTEM),
         ("calibrate", "--collectives", table),
+        ("calibrate", "--collectives", table, "--accelerator", "h100"),
     ):
         refused = run(monkeypatch, capsys, *arguments)
         assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -77,7 +77,7 @@ def test_rows_are_sent_as_a_replay_row_by_row_says(
     if schedule.folding is None:
         assert played == pytest.approx(np.array(begin), rel=1e-12, abs=1e-18)
     price, bound = costed(schedule, fabric)
-    assert price.time == pytest.approx(seconds + fabric.start_latency)
+    assert price.time == pytest.approx(seconds)
     assert price.time >= bound.time * (1 - 1e-9)
 
 

@@ -41,7 +41,8 @@ from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.planner.pricing.placed_space import peers
 
-rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, {"bandwidth": 50e9, "transport": None})
+ideal = {"bandwidth": 50e9, "wire_efficiency": 1, "hop_latency": 0, "transport": None}
+rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)
 check_fabric(load_fabric("rail", 16, {"hop_latency": 1e-6}))
 exchange = Collective("all-reduce", 8, 256e6)
 seconds = [evaluate(find("ring"), exchange, fabric.group(8, 8)).cost.time for fabric in (rail, switch)]

@@ -37,8 +37,22 @@ CASES = [
     (PACKETS, (3, 2), 256),
     (SLOW, (3, 4), 2048),
 ]
+NODES: dict[str, Any] = {"base": "two-tier-400g", "domain_size": 2}
+HALVES: dict[str, Any] = {"base": "two-tier-200g", "domain_size": 4}
+DGX: dict[str, Any] = {"base": "dgx-h100", "transport": "nccl-hopper"}
+RACK: dict[str, Any] = {"base": "gb200-nvl72", "transport": "nccl-blackwell"}
+CARRIED = [
+    *product((NODES, HALVES, RACK), ((1, 4), (2, 8)), (64, 1024)),
+    *product((DGX,), ((1, 8), (2, 8)), (64, 1024)),
+    (NODES, (1, 6), 256),
+    (HALVES, (3, 4), 2048),
+    (DGX, (3, 8), 256),
+    (RACK, (3, 2), 256),
+]
+"""Twenty more, whose exchanges a collective library carries and whose computing pays for it."""
 LARGER = [case for place, case in enumerate(CASES) if place not in (1, 13, 17, 18)]
 """Sixteen of the twenty; each fabric has one other."""
+CHEAP = [(NODES, (1, 4), 64), (RACK, (3, 2), 256)]
 
 
 def cluster(ranks: int, fabric: dict[str, Any], **settings: Any) -> Cluster:
@@ -82,7 +96,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
 @pytest.mark.parametrize(
     "fabric",
     [
-        {"base": "two-tier-400g", "domain_size": 2, "hop_latency": "1us", "domain_latency": "200ns"},
+        {"base": "two-tier-400g", "domain_size": 2, "hop_latency": "1us", "domain_latency": "200ns", "transport": None},
         pytest.param({"base": "torus", "hop_latency": "1us"}, marks=pytest.mark.slow),
     ],
 )
@@ -97,8 +111,26 @@ def test_the_winner_is_that_of_a_search_without_pruning_where_ranks_lie_on_axes(
     assert any(use.algorithm == "hierarchical" for each in whole.ranking for use in each.exchanges)
 
 
-def test_there_are_twenty_cases() -> None:
-    assert len(CASES) == 20
+@pytest.mark.parametrize(
+    ("fabric", "size", "hidden"),
+    [pytest.param(*case, marks=() if case in CHEAP else pytest.mark.slow) for case in CARRIED],
+)
+def test_the_winner_is_that_of_a_search_without_pruning_where_a_library_carries_exchanges(
+    fabric: dict[str, Any], size: tuple[int, int], hidden: int
+) -> None:
+    blocks, ranks = size
+    on = cluster(ranks, fabric)
+    everything: dict[str, Any] = {"global_batches": (ranks, 4 * ranks), "algorithms": (), "compare": True}
+    pruned, whole = (search(on, blocks=blocks, hidden=hidden, prune=prune, **everything) for prune in (True, False))
+    assert pruned.winner.choice == whole.winner.choice
+    assert pruned.winner.step_time == whole.winner.step_time
+    assert all(each.bound <= each.step_time for each in whole.ranking if each is not whole.winner)
+    assert {name for each in whole.ranking if each.strategy != "placed" for name in each.algorithms} == {"library"}
+    assert on.fabric.arithmetic_share > 0
+
+
+def test_there_are_twenty_cases_of_each_kind() -> None:
+    assert len(CASES) == len(CARRIED) == 20
 
 
 def test_experts_are_searched_too() -> None:

@@ -169,7 +169,8 @@ def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:
     fabric = load_cluster("a100-1024-two-tier", {"ranks": 16}).fabric
     made = megatron_175b(fabric)
     row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 1.0)
-    rate, latency = fabric.pair(8)
+    (rate, flight), (_, latency) = fabric.pair(8), fabric.message(8)
+    assert latency > flight + 10e-6, "the library's latency of a message is added"
     nbytes = 2 * 2048 * 12_288
     send = exact_stage_times(made, row).send
     gather = made.pricing.price("ring-two-way", 8, 1.0)("all-gather", nbytes).cost.repeated_time

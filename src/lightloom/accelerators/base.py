@@ -74,6 +74,9 @@ class Accelerator(Described):
     node_bandwidth: Bandwidth | None = None
     """Bytes per second of one accelerator into the switch of its node, each way; null when unknown. Predictions of
     measured steps use it; a cluster's fabric has bandwidths of its own."""
+    transport: str | None = None
+    """Transport of collectives among such accelerators: a name of the catalog (``nccl-hopper``) or a YAML file; null
+    when unknown. Predictions of measured steps and collectives use it; a cluster's fabric has one of its own."""
     power: Watts | None = None
     """Power of the whole board, in watts; null when no source gives it."""
     calibration: Calibration | None = None

@@ -1,4 +1,4 @@
-"""What ``calibrate`` returns: parameters fitted to steps, and links fitted to collectives."""
+"""What ``calibrate`` returns: parameters fitted to steps."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import calibrated_accelerator
 from lightloom.calibration.document import calibration_text
-from lightloom.clusters.measured_links import FittedLinks
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Document, Result
-from lightloom.core.units import format_bandwidth, format_time
 
 
 class Fitted(Result):
@@ -105,55 +101,4 @@ class StepsCalibration(Fitted):
     def to_json(self) -> Document:
         """Return the document that ``lightloom calibrate --json`` prints."""
         document = {"schema": "lightloom.calibration/1", **self.calibration.model_dump(mode="json")}
-        return {**document, "provenance": self.origin}
-
-
-@dataclass(frozen=True, repr=False)
-class LinksCalibration(Fitted):
-    """Links of the tiers of a node, fitted to timed collectives."""
-
-    links: FittedLinks
-    origin: Document
-    left_columns = ("tier",)
-
-    @property
-    def title(self) -> str:
-        return f"links fitted to {self.links.tiers[0].rows.table}"
-
-    def text(self) -> str:
-        return yaml.safe_dump(self.links.model_dump(mode="json"), sort_keys=False, width=120)
-
-    def rows(self) -> list[Document]:
-        """Return a row for each tier."""
-        return [
-            {"tier": tier.tier, "gpus": tier.gpus, "rows": tier.rows.count}
-            | tier.values.model_dump()
-            | {"mean_error": tier.mean_error}
-            for tier in self.links.tiers
-        ]
-
-    def display_rows(self) -> list[dict[str, object]]:
-        return [
-            {
-                "tier": tier.tier,
-                "rows": tier.rows.count,
-                "base latency": format_time(tier.values.base_latency),
-                "latency per peer": format_time(tier.values.latency_per_peer),
-                "bandwidth": format_bandwidth(tier.values.bandwidth),
-                "pass bandwidth": format_bandwidth(tier.values.pass_bandwidth),
-                "mean error": f"{tier.mean_error:.1%}",
-            }
-            for tier in self.links.tiers
-        ]
-
-    def remarks(self) -> list[str]:
-        return [
-            f"{tier.tier}: the rows say little about {', '.join(undetermined)}: near their priors"
-            for tier in self.links.tiers
-            if (undetermined := tier.undetermined())
-        ]
-
-    def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --collectives --json`` prints."""
-        document = {"schema": "lightloom.collectives-calibration/1", **self.links.model_dump(mode="json")}
         return {**document, "provenance": self.origin}

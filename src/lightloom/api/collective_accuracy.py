@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MEBIBYTE = 2.0**20
+_LEAST_ROWS = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,18 +194,32 @@ class TransportCalibration(Fitted):
 
 
 def calibrate_transport(
-    table: str | Path, *, cluster: str | None, transport: str | None, gpus: int | None = None
+    table: str | Path,
+    *,
+    cluster: str | None = None,
+    transport: str | None = None,
+    accelerator: str | None = None,
+    gpus: int | None = None,
 ) -> TransportCalibration:
     """Fit the four numbers of a system to its timed collectives.
+
+    Args:
+        table: a file, or a name in the folder ``LIGHTLOOM_MEASURED``.
+        cluster: what was measured: a name of the catalog, or a YAML file.
+        transport: a name of the catalog, or a YAML file; without it the one that the accelerator names.
+        accelerator: in place of a cluster, where all rows are of one node.
+        gpus: number of GPUs, where the file does not say it.
 
     Raises:
         ConfigError: the file cannot be read, or holds several systems.
         UnsupportedError: the cluster's fabric has no tiers of switches.
     """
-    systems, digests = read_systems([table], cluster=cluster, transport=transport, gpus=gpus)
+    systems, digests = read_systems([table], cluster=cluster, transport=transport, accelerator=accelerator, gpus=gpus)
     if len(systems) > 1:
         named = "; ".join(system.name for system in systems)
         raise ConfigError(f"{table}: {len(systems)} systems ({named}): expected one, which a transport is fitted to")
     (system,) = systems
-    origin = provenance([digests, cluster, transport])
+    if len(system.rows) < _LEAST_ROWS:
+        raise ConfigError(f"{table}: {len(system.rows)} rows: expected at least {_LEAST_ROWS} to fit a transport to")
+    origin = provenance([digests, cluster, transport, accelerator])
     return TransportCalibration(fit_scales(system, system.transport), system, origin)

@@ -12,7 +12,6 @@ from lightloom.api.arguments import FabricLike, Quantity, Settings, collective_o
 from lightloom.api.schedules import VerifiedSchedule
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
-from lightloom.collectives.cost.library import library_seconds
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.evaluate import Refusal, costed, evaluate_all
@@ -57,7 +56,7 @@ class CollectiveRanking(Result):
         if self.fabric.library is None:
             return None
         ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
-        seconds = library_seconds(self.fabric.library, self.collective.kind, ranks, np.ones_like(ranks), nbytes)
+        seconds = self.fabric.library.seconds(self.collective.kind, ranks, np.ones_like(ranks), nbytes)
         return max(float(seconds[0]), self.winner.lower_bound.time)
 
     def __len__(self) -> int:

@@ -12,10 +12,12 @@ from lightloom.accelerators.calibrated import CalibratedParameter, Calibration, 
 from lightloom.accelerators.load import CATALOG
 from lightloom.calibration.fit import Fit
 from lightloom.calibration.priors import Priors
-from lightloom.clusters.measured_links import DETERMINED
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+
+DETERMINED = 0.7
+"""Spread after over spread before the rows, below which they count as having determined a parameter."""
 
 
 def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:

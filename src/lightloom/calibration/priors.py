@@ -18,8 +18,8 @@ from lightloom.accelerators.kernels import KernelModel
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.priors import Prior
-from lightloom.fabrics.transport import PRIORS as LINK_PRIORS
-from lightloom.fabrics.transport import Transport
+from lightloom.transports.base import Transport
+from lightloom.transports.load import load_transport
 
 
 def node_link(accelerator: Accelerator) -> float:
@@ -83,15 +83,24 @@ def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> Kerne
     return kernels.model_copy(update={name: values[name] for name in PRIORS if name in values})
 
 
-def transport_with(values: Mapping[str, float]) -> Transport:
-    """Return what a collective library reaches, with those of ``values`` that belong to it."""
-    return Transport().model_copy(update={name: values[name] for name in LINK_PRIORS if name in values})
+def transport_of(accelerator: Accelerator) -> Transport:
+    """Return the transport of collectives among accelerators of this kind.
+
+    Raises:
+        UnsupportedError: the accelerator names none.
+    """
+    if accelerator.transport is None:
+        raise UnsupportedError(
+            f"accelerator {accelerator.name!r}: field 'transport' is not set: expected what carries its collectives, "
+            "e.g. nccl-hopper"
+        )
+    return load_transport(accelerator.transport)
 
 
 def priors_of(accelerator: Accelerator) -> Priors:
-    """Return the priors for jobs on an accelerator: those of its kernels and steps, then those of links.
+    """Return the priors for jobs on an accelerator: those of its kernels and steps, then those of its transport.
 
     Raises:
-        UnsupportedError: the accelerator has no kernel model.
+        UnsupportedError: the accelerator has no kernel model, or names no transport.
     """
-    return Priors({**kernel_model(accelerator).priors(), **Transport().priors()})
+    return Priors({**kernel_model(accelerator).priors(), **transport_of(accelerator).priors()})

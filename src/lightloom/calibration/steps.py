@@ -11,12 +11,12 @@ import numpy as np
 
 from lightloom.accelerators.kernels import KernelModel
 from lightloom.calibration.jobs import Group, Jobs
-from lightloom.calibration.priors import kernels_with, transport_with
+from lightloom.calibration.priors import kernels_with, transport_of
 from lightloom.core.arrays import Floats
-from lightloom.fabrics.transport import Transport
 from lightloom.planner.pricing.library import LibraryPricing
 from lightloom.planner.pricing.strategy_step import step_seconds as planned_seconds
 from lightloom.planner.pricing.strategy_step import strategy_seconds
+from lightloom.transports.base import Transport
 
 
 def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
@@ -26,7 +26,8 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
         jobs: of the planner.
         values: parameters by their names in :mod:`lightloom.calibration.priors`.
     """
-    kernels, transport = kernels_with(jobs.accelerator, values), transport_with(values)
+    kernels = kernels_with(jobs.accelerator, values)
+    transport = transport_of(jobs.accelerator).with_parameters(values)
     seconds = np.zeros(len(jobs.planned))
     for group in jobs.groups:
         seconds[group.which] = _seconds(group, kernels, transport)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lightloom.accelerators.base import Accelerator
+from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.collective_rows import MeasuredCollective, read_collectives
 from lightloom.calibration.measured import measured_file, read_measured, read_table
+from lightloom.calibration.priors import node_link, transport_of
 from lightloom.calibration.transport_fit import System
 from lightloom.clusters.load import load_cluster
 from lightloom.clusters.transport_tiers import transport_tiers
 from lightloom.core.errors import ConfigError
+from lightloom.transports.base import Transport
 from lightloom.transports.load import load_transport, names
+from lightloom.transports.ways import Tiers
 
 
 class SystemCollective(MeasuredCollective):
@@ -30,7 +36,12 @@ def is_collectives(name: Path | str) -> bool:
 
 
 def read_systems(
-    tables: Sequence[Path | str], *, cluster: str | None, transport: str | None, gpus: int | None = None
+    tables: Sequence[Path | str],
+    *,
+    cluster: str | None = None,
+    transport: str | None = None,
+    accelerator: str | None = None,
+    gpus: int | None = None,
 ) -> tuple[list[System], list[str]]:
     """Read tables of timed collectives, and group their rows by system.
 
@@ -38,7 +49,8 @@ def read_systems(
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the
             system of each row.
         cluster: of tables without these columns.
-        transport: of tables without these columns.
+        transport: of tables without these columns; without it the one that the accelerators name.
+        accelerator: what was measured on in place of a cluster, where all rows are of one node.
         gpus: number of GPUs, where a file does not say it.
 
     Returns:
@@ -56,11 +68,15 @@ def read_systems(
         if "cluster" in text.split("\n", 1)[0].strip().split(","):
             systems += list(_stated(read_table(text, SystemCollective, path), path))
             continue
-        if cluster is None or transport is None:
-            option = "--cluster" if cluster is None else "--transport"
-            known = "" if cluster is None else f", one of {', '.join(names())} or a YAML file"
-            raise ConfigError(f"{path}: nothing says what was measured: expected {option}{known}")
-        systems.append(_system(path.stem, read_collectives(path, gpus=gpus).rows, cluster, transport))
+        rows = read_collectives(path, gpus=gpus).rows
+        if cluster is not None:
+            systems.append(_system(path.stem, rows, cluster, transport))
+        elif accelerator is not None:
+            systems.append(_node(path, rows, load_accelerator(accelerator), transport))
+        else:
+            raise ConfigError(
+                f"{path}: nothing says what was measured: expected --cluster (calibrate takes --accelerator for a node)"
+            )
     return systems, digests
 
 
@@ -70,9 +86,33 @@ def _stated(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
         yield _system(f"{path.stem}, {cluster}", own, cluster, transport)
 
 
-def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str) -> System:
+def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
     machine = load_cluster(cluster)
-    carried = load_transport(transport)
-    if carried.ideal:
-        raise ConfigError(f"transport {transport!r} costs nothing and predicts no collectives: expected another one")
+    library = machine.fabric.library
+    carried = library.transport if transport is None and library else _transport(machine.accelerator, transport)
     return System(name, rows, transport_tiers(machine.fabric, machine.accelerator), carried)
+
+
+def _node(path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None) -> System:
+    """The system of one node, whose links are those of its accelerators."""
+    if across := [row for row in rows if row.nodes > 1]:
+        raise ConfigError(
+            f"{path}: {len(across)} rows of several nodes, whose network an accelerator does not state: expected "
+            "--cluster instead of --accelerator"
+        )
+    carried = _transport(machine, transport)
+    generation = carried.generation
+    link_share, adds = (1.0, False) if generation is None else (generation.link_share, generation.reduction_share > 0)
+    most = max(row.gpus for row in rows)
+    tiers = Tiers(most, node_link(machine) * link_share, math.inf, adds, machine.memory_bandwidth)
+    return System(path.stem, rows, tiers, carried)
+
+
+def _transport(machine: Accelerator, name: str | None) -> Transport:
+    if name is None and machine.transport is None:
+        known = ", ".join(names())
+        raise ConfigError(f"{machine.name} names no transport: expected --transport, one of {known} or a YAML file")
+    transport = transport_of(machine) if name is None else load_transport(name)
+    if transport.ideal:
+        raise ConfigError(f"transport {name!r} costs nothing and predicts no collectives: expected another one")
+    return transport

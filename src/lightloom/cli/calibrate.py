@@ -11,7 +11,6 @@ from rich.table import Table
 
 from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import check_outputs, print_result
-from lightloom.core.errors import ConfigError
 from lightloom.reports.console import plain_table
 
 if TYPE_CHECKING:
@@ -38,40 +37,32 @@ def calibrate(
         Path | None,
         option("A profile of torch.profiler instead: operators beside predictions, and what they determine."),
     ] = None,
-    cluster: Annotated[str | None, option("What the collectives were measured on, with --transport.")] = None,
+    cluster: Annotated[
+        str | None, option("What the collectives were measured on, where they leave a node, instead of --accelerator.")
+    ] = None,
     transport: Annotated[
-        str | None, option("Fit the four numbers of a system of this transport (such as nccl-hopper) instead of links.")
+        str | None, option("What carries the collectives (such as nccl-hopper), if not what the accelerator names.")
     ] = None,
     gpus: Annotated[int | None, count_option("--gpus", "GPUs of the collectives, if the file does not say.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the calibration (.yaml).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit an accelerator's parameters to measured steps or a profile, or its links to timed collectives."""
+    """Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives."""
     from lightloom.api.calibrating import calibrate as fit_to
 
     check_outputs(files=[out])
-    fitted: Fitted
-    if collectives is not None and (cluster is not None or transport is not None):
-        fitted = _transport(collectives, accelerator or rows or profile, cluster, transport, gpus)
-    elif cluster is not None or transport is not None:
-        raise ConfigError("--cluster and --transport are of collectives: expected --collectives")
-    elif accelerator is None:
-        raise ConfigError("expected --accelerator, what was measured on")
-    else:
-        fitted = fit_to(rows, accelerator=accelerator, collectives=collectives, profile=profile, gpus=gpus)
+    fitted = fit_to(
+        rows,
+        accelerator=accelerator,
+        collectives=collectives,
+        profile=profile,
+        cluster=cluster,
+        transport=transport,
+        gpus=gpus,
+    )
     if out is not None:
         fitted.save(out)
     print_result(fitted.to_json(), as_json, _parts(fitted), {"calibration": out})
-
-
-def _transport(
-    collectives: Path, other: str | Path | None, cluster: str | None, transport: str | None, gpus: int | None
-) -> Fitted:
-    from lightloom.api.collective_accuracy import calibrate_transport
-
-    if other is not None:
-        raise ConfigError(f"{other}: a transport is fitted to collectives alone: expected --cluster and --transport")
-    return calibrate_transport(collectives, cluster=cluster, transport=transport, gpus=gpus)
 
 
 def _parts(fitted: Fitted) -> Iterator[str | Table]:

@@ -12,14 +12,12 @@ from typing import Any
 
 from lightloom.accelerators import load as accelerators
 from lightloom.accelerators.base import Accelerator
-from lightloom.clusters.measured_links import FABRIC_FIELDS, FittedLinks, fabric_fields, reached_fields, read_links
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.graph.edges import with_edge_file
-from lightloom.fabrics.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,8 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     Raises:
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
-    part, links = _links(part, place)
     fields = with_edge_file(_fields(part, place, fabrics.description), place.folder)
+    fields = _with_transport_file(fields, place.folder)
     kinds = fabrics.kinds()
     kind = fields.get("kind")
     if kind is None:
@@ -84,11 +82,6 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
         raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")
     if "ranks" in fields:
         raise place.complaint("not expected here: a cluster says its ranks once, in field 'ranks'", ".ranks")
-    if links is not None:
-        laid = _over_links(kinds[kind], fields, links, place)
-        if twice := sorted(laid.keys() & dict.fromkeys(part).keys() - {"sources"}):
-            raise place.complaint("contradicts 'links', which sets it: expected one of them", f".{twice[0]}")
-        fields |= laid
     built: Fabric = _validated(kinds[kind], fields | {"ranks": ranks}, place)
     return built
 
@@ -96,53 +89,32 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
 def with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
     """Return a fabric whose collective library reaches what the calibration of the accelerator says.
 
-    What the cluster's file or the user sets counts more: ``transport`` or ``links`` of the ``part``.
+    What the cluster's file or the user sets counts more: ``transport`` of the ``part``.
     """
-    calibration, transport = accelerator.calibration, getattr(fabric, "transport", None)
-    if (
-        calibration is None
-        or not isinstance(transport, Transport)
-        or {"transport", "links"} & set(() if isinstance(part, str) else part)
-    ):
+    calibration, library = accelerator.calibration, fabric.library
+    if calibration is None or library is None or (not isinstance(part, str) and "transport" in part):
+        return fabric
+    transport = library.transport
+    if transport.name != accelerator.transport:
         return fabric
     fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
     source = f"fitted to {calibration.rows.line()}"
-    changes = {name: entry.value for name, entry in fitted.items()} | {
+    calibrated = transport.with_parameters({name: entry.value for name, entry in fitted.items()})
+    changes = {
         "spreads": {name: entry.spread for name, entry in fitted.items()},
-        "sources": {name: source if entry.determined else entry.source for name, entry in fitted.items()},
+        "sources": transport.sources
+        | {name: source if entry.determined else entry.source for name, entry in fitted.items()},
     }
     sources = fabric.sources | {"transport": source}
-    return fabric.model_copy(update={"transport": transport.model_copy(update=changes), "sources": sources})
+    return fabric.model_copy(update={"transport": calibrated.model_copy(update=changes), "sources": sources})
 
 
-def _links(part: str | Mapping[str, Any], place: Place) -> tuple[str | Mapping[str, Any], FittedLinks | None]:
-    """Return a part without its ``links``, and the file of fitted links that they name."""
-    if isinstance(part, str) or part.get("links") is None:
-        return part, None
-    name = part["links"]
-    if not isinstance(name, str) or not name.endswith((".yaml", ".yml")):
-        raise place.complaint(f"{name!r}: expected a .yaml file that `calibrate --collectives` wrote", ".links")
-    try:
-        links = read_links(place.folder / name)
-    except InputError as error:
-        raise place.complaint(str(error), ".links") from error
-    return {key: value for key, value in part.items() if key != "links"}, links
-
-
-def _over_links(kind: type[Fabric], fields: Mapping[str, Any], links: FittedLinks, place: Place) -> dict[str, Any]:
-    """Return the fields that fitted links replace, with their sources."""
-    missing = FABRIC_FIELDS - kind.model_fields.keys()
-    if missing:
-        raise place.complaint(
-            f"a {fields['kind']} has no {min(missing)}: expected a fabric of two tiers, such as two-tier-200g", ".links"
-        )
-    if fields.get("packet_payload") is not None:
-        raise place.complaint("measured links hold the packets already: expected no packet_payload", ".links")
-    size = fields.get("domain_size", kind.model_fields["domain_size"].default)
-    values, sources = fabric_fields(links, size if isinstance(size, int) and size > 0 else 1)
+def _with_transport_file(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the fields with the file of a transport found beside the cluster's."""
     transport = fields.get("transport")
-    reached = {} if not isinstance(transport, Mapping) else {"transport": {**transport, **reached_fields(links)}}
-    return {**values, **reached, "sources": {**fields.get("sources", {}), **sources}}
+    if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
+        return fields | {"transport": str(folder / transport)}
+    return fields
 
 
 def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

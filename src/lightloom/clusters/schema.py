@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -27,8 +26,7 @@ def schema() -> dict[str, Any]:
     for definition in (definitions["Accelerator"], *(definitions[kind.__name__] for kind in kinds)):
         definition["properties"]["description"] = {"type": "string"}
 
-    links = {"type": "string", "description": "a .yaml file that `lightloom calibrate --collectives` wrote"}
-    fabric = _part(definitions, [kind.__name__ for kind in kinds], fabrics.names(), {"links": links})
+    fabric = _part(definitions, [kind.__name__ for kind in kinds], fabrics.names())
     cluster: dict[str, Any] = definitions.pop("ClusterFile")
     cluster["properties"]["fabric"] |= fabric
     cluster["properties"]["reference"] |= {"anyOf": [*fabric["anyOf"], {"type": "null"}]}
@@ -41,11 +39,9 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _part(
-    definitions: dict[str, Any], models: list[str], names: list[str], further: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """A name, all fields of one of the models, or a base and the fields that differ, ``further`` ones among them."""
-    differing: dict[str, Any] = dict(further or {})
+def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
+    """A name, all fields of one of the models, or a base and the fields that differ."""
+    differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}
     return {

@@ -30,7 +30,7 @@ from lightloom.fabrics import derived
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
-from lightloom.fabrics.transport import Library, LibraryWays
+from lightloom.transports.library import Library
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
@@ -155,6 +155,11 @@ class Fabric(Shares):
         """
         return derived.simultaneous(self, stride)
 
+    def message(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency as :meth:`pair`, those of the collective library added."""
+        rate, latency = self.pair(stride)
+        return rate, latency if self.library is None else latency + self.library.message_latency(stride)
+
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         """Ports and rates of transfers while all ports are busy; None where ranks have no links of their own."""
         return None if self.joins_ranks else derived.ports(self, source, destination)
@@ -191,6 +196,10 @@ class Fabric(Shares):
     def ring_order(self) -> Ints:
         """An order of the ranks in which neighbours are near each other, for ring algorithms."""
         return np.arange(self.ranks, dtype=np.int64)
+
+    def as_carried(self) -> Self:
+        """This fabric with its links as fast as its collective library finds them, and no library."""
+        return self
 
     def wire_bytes(self, nbytes: float) -> float:
         """Bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
@@ -246,9 +255,16 @@ class GroupFabric(Fabric):
 
     @property
     def library(self) -> Library | None:
-        """That of the fabric, with the ranks of this group that share a domain; links alone know no strides."""
+        """That of the fabric, with the ranks of this group that share a domain."""
         library = self.whole.library
-        return library.group(self.ranks, self.stride) if isinstance(library, LibraryWays) else None
+        return None if library is None else library.group(self.ranks, self.stride)
+
+    @property
+    def arithmetic_share(self) -> float:
+        return self.whole.arithmetic_share
+
+    def as_carried(self) -> Self:
+        return self.model_copy(update={"whole": self.whole.as_carried()})
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, destination and route of the transfers of all groups, those that belong together in a row."""

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
 from lightloom.core.described import Described
-from lightloom.fabrics.transport import Library
+from lightloom.transports.library import Library
 
 T = TypeVar("T")
 
@@ -116,17 +116,12 @@ class Capabilities(Described):
 
     @property
     def library(self) -> Library | None:
-        """What a collective library reaches on nodes and between them; None where the fabric states no library."""
+        """The collective library and what it finds on the fabric; None where the fabric states none."""
         return None
 
     @property
     def arithmetic_share(self) -> float:
         """Share of an accelerator's arithmetic that collectives take while they run beside computing."""
-        return 0.0
-
-    @property
-    def start_latency(self) -> float:
-        """Seconds that every collective takes besides those of its steps: launching it."""
         return 0.0
 
     @property

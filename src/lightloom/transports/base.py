@@ -7,12 +7,15 @@ Published constants stand beside factors fitted to measured collectives, so that
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lightloom.core.described import Described
-from lightloom.core.fields import Bandwidth, Config, Count, Seconds
+from lightloom.core.fields import Bandwidth, Config, Seconds
+from lightloom.core.priors import Prior
 
 ProtocolName = Literal["LL", "LL128", "Simple"]
 Share = Annotated[float, Field(gt=0, le=1.5)]
@@ -70,6 +73,11 @@ class Generation(Config):
     """Bus bandwidth that LL reaches at most, on 1, 2 and more domains, bytes per second."""
     reduction_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Part of the links' bandwidth reached where switches add; 0 where they cannot."""
+    link_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Part of the bandwidth of the domain's links that is data, for fabrics whose description says nothing of it."""
+    arithmetic_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Part of an accelerator's arithmetic that collectives take from computing beside them; 1 where nothing is
+    hidden."""
 
 
 class Scales(Config):
@@ -83,6 +91,25 @@ class Scales(Config):
     """Factor of the bandwidth inside a domain."""
     network_bandwidth: Factor = 1.0
     """Factor of the bandwidth between domains."""
+
+
+class Belief(NamedTuple):
+    """What a parameter of a system is, and how far systems are apart."""
+
+    meaning: str
+    spread: float
+    """Standard deviation of the logarithm of one system's number around the transport's."""
+    most: float = math.inf
+
+
+PARAMETERS: Mapping[str, Belief] = {
+    "latency": Belief("factor of the latencies of collectives inside a domain", 0.4),
+    "network_latency": Belief("factor of the latencies of collectives across domains", 0.8),
+    "bandwidth": Belief("factor of the bandwidth inside a domain", 0.12),
+    "network_bandwidth": Belief("factor of the bandwidth between domains", 0.12),
+    "arithmetic_share": Belief("share of the arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0),
+}
+"""What a calibration may change: the four numbers of a system, and what computing pays. Spreads are assumptions."""
 
 
 class Transport(Described):
@@ -107,10 +134,24 @@ class Transport(Described):
     """Part of the links' bandwidth that an all-to-all reaches, where all pairs send at once."""
     scales: Scales = Scales()
     """What is typical of the systems that were measured."""
-    units: Count | None = None
-    """Compute units that carry collectives while they run, and compute nothing else; null where they take none."""
+    spreads: dict[str, float] = Field(default_factory=dict)
+    """Standard deviation of the logarithm of a parameter, where it is not the one of :data:`PARAMETERS`."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Where each value comes from, by field name."""
+
+    @model_validator(mode="after")
+    def _numbers_are_of_protocols(self) -> Self:
+        if not self.protocols and (self.scales != Scales() or self.generation is not None):
+            raise ValueError("numbers of a transport without protocols: expected field 'base', such as nccl-hopper")
+        return self
+
+    @model_validator(mode="after")
+    def _known_parameters(self) -> Self:
+        if unknown := self.spreads.keys() - PARAMETERS.keys():
+            raise ValueError(
+                f"spreads of unknown parameters: {', '.join(sorted(unknown))}: expected {', '.join(PARAMETERS)}"
+            )
+        return self
 
     @property
     def ideal(self) -> bool:
@@ -121,6 +162,36 @@ class Transport(Described):
     def slowness(self) -> float:
         """Factor of latencies that the accelerator's clock makes."""
         return 1.0 if self.generation is None else self.reference_clock / self.generation.clock
+
+    @property
+    def arithmetic_share(self) -> float:
+        """Part of an accelerator's arithmetic that collectives take from computing beside them."""
+        return 0.0 if self.generation is None else self.generation.arithmetic_share
+
+    def priors(self) -> dict[str, Prior]:
+        """Return the prior of every parameter that a calibration may change; none of an ideal transport."""
+        values = {} if self.ideal else self.scales.model_dump()
+        if self.arithmetic_share > 0:
+            values["arithmetic_share"] = self.arithmetic_share
+        return {
+            name: Prior(
+                value=value,
+                spread=self.spreads.get(name, PARAMETERS[name].spread),
+                source=self.sources.get(name, self.sources.get("scales" if name in Scales.model_fields else name, "")),
+                meaning=PARAMETERS[name].meaning,
+                most=PARAMETERS[name].most,
+            )
+            for name, value in values.items()
+        }
+
+    def with_parameters(self, values: Mapping[str, float]) -> Self:
+        """Return the transport with some of its parameters at other values."""
+        scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
+        changes: dict[str, object] = {"scales": scales}
+        if self.generation is not None and "arithmetic_share" in values:
+            share = {"arithmetic_share": values["arithmetic_share"]}
+            changes["generation"] = self.generation.model_copy(update=share)
+        return self.model_copy(update=changes)
 
     def heading(self) -> str:
         return f"transport {self.name}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from lightloom.core.configfile import catalog_file, read_yaml, validate
-from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.errors import ConfigError, LightloomError, UnknownNameError
 from lightloom.transports.base import Transport
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -50,3 +53,29 @@ def _of_generation(data: dict[str, Any], name: str, generation: str) -> Transpor
         raise UnknownNameError("transport", name, names())
     transport: Transport = validate(Transport, {**data, "name": name, "generation": generations[generation]}, name)
     return transport
+
+
+def _named(value: object) -> object:
+    """A transport by its name or file, or what differs from one: ``{base: nccl-hopper, scales: {latency: 0.9}}``."""
+    name = value.get("base") if isinstance(value, Mapping) else value
+    if not isinstance(name, str):
+        return value
+    try:
+        base = load_transport(name)
+    except LightloomError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(value, Mapping):
+        return base
+    changes = {key: part for key, part in value.items() if key != "base"}
+    below = base.model_dump()
+    return {**below, **{key: _over(below.get(key), part) for key, part in changes.items()}}
+
+
+def _over(below: object, value: object) -> object:
+    return {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+
+
+NamedTransport = Annotated[
+    Transport, BeforeValidator(_named, json_schema_input_type=str | Transport | Mapping[str, object])
+]
+"""A transport as files of fabrics state it: a name of the catalog, a YAML file, or fields over a ``base``."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.transports.base import Scales, Transport
-from lightloom.transports.ways import PROTOCOLS, REDUCTION, Task, Tiers, ways
+from lightloom.transports.ways import PROTOCOLS, REDUCTION, Task, Tasks, Tiers, ways
 
 FACTORS = tuple(
     f"{name} {what}"
@@ -27,6 +27,8 @@ FACTORS = tuple(
 """Corrections of published latencies, in the order of :attr:`Constants.factors`."""
 SHARED = ("peer_latency", "fill", "fill_limit", "copy_share", "all_to_all_share")
 """Further constants of a transport that are fitted to many systems."""
+_TERMS = 7
+"""Terms of a way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +84,47 @@ def scales_array(scales: Scales) -> Floats:
 
 
 def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of each collective."""
-    every = [list(ways(task, tiers, transport)) for task in tasks]
-    shape = max((len(some) for some in every), default=0), len(tasks)
-    protocol, terms = np.zeros(shape, np.int64), np.full((7, *shape), np.inf)
-    for place, some in enumerate(every):
-        for row, way in enumerate(some):
-            protocol[row, place] = way.protocol
-            terms[:, row, place] = way[2:]
+    """Return the ways of each collective, of whatever kinds."""
+    kinds: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        kinds.setdefault(task.kind, []).append(place)
+    parts = [(places, columns_of(_tasks([tasks[at] for at in places]), tiers, transport)) for places in kinds.values()]
+    shape = max((len(part.protocol) for _, part in parts), default=0), len(tasks)
+    protocol, terms = np.zeros(shape, np.int64), np.full((_TERMS, *shape), np.inf)
+    names: list[tuple[str, ...]] = [()] * len(tasks)
+    for places, part in parts:
+        protocol[: len(part.protocol), places] = part.protocol
+        terms[:, : len(part.protocol), places] = part.terms
+        for place, own in zip(places, part.names, strict=True):
+            names[place] = own
+    crosses = np.array([float(task.domains > 1) for task in tasks])
+    pairs = np.array([float(task.kind == "all-to-all") for task in tasks])
+    return WayColumns(protocol, terms, tuple(names), crosses, pairs)
+
+
+def _tasks(tasks: Sequence[Task]) -> Tasks:
+    """Collectives of one kind as columns."""
+    ranks, domains, nbytes = np.array([task[1:] for task in tasks], np.float64).T
+    return Tasks(tasks[0].kind, ranks, domains, nbytes)
+
+
+def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
+    """Return the ways of collectives of one kind."""
+    every = list(ways(tasks, tiers, transport))
+    count = len(tasks.ranks)
+    terms = np.empty((_TERMS, len(every), count))
+    for row, way in enumerate(every):
+        for term, seconds in enumerate(way[2:-1]):
+            terms[term, row] = seconds
+        if way.served is not None:
+            terms[:, row, ~way.served] = np.inf
     terms[:4] *= transport.slowness
     return WayColumns(
-        protocol,
+        np.broadcast_to(np.array([way.protocol for way in every], np.int64)[:, None], (len(every), count)),
         terms,
-        tuple(tuple(way.name for way in some) for some in every),
-        np.array([float(task.domains > 1) for task in tasks]),
-        np.array([float(task.kind == "all-to-all") for task in tasks]),
+        (tuple(way.name for way in every),) * count,
+        (tasks.domains > 1).astype(np.float64),
+        np.full(count, float(tasks.kind == "all-to-all")),
     )
 
 

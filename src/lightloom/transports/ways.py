@@ -16,9 +16,12 @@ ring. A ring enters and leaves each domain by all its ports.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, log2
+from math import ceil
 from typing import NamedTuple
 
+import numpy as np
+
+from lightloom.core.arrays import Floats, Mask
 from lightloom.transports.base import Latencies, ProtocolName, Transport
 
 PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
@@ -54,22 +57,39 @@ class Task(NamedTuple):
     nbytes: float
 
 
+class Tasks(NamedTuple):
+    """Collectives of one kind, each column [collectives]."""
+
+    kind: str
+    ranks: Floats
+    domains: Floats
+    nbytes: Floats
+
+    @property
+    def inside(self) -> Floats:
+        """Ranks of a domain: [collectives]."""
+        return self.ranks / self.domains
+
+
 class Way(NamedTuple):
-    """Terms of one way and protocol, before the scales of a system; ``protocol`` is -1 for adding switches."""
+    """Terms of one way and protocol before the scales of a system, each [collectives] or a number."""
 
     name: str
     protocol: int
-    base: float
-    domain_steps: float
+    """Place in :data:`PROTOCOLS`, or :data:`REDUCTION`."""
+    base: Floats | float
+    domain_steps: Floats | float
     """Seconds of the steps inside domains."""
-    network_steps: float
-    posts: float
+    network_steps: Floats | float
+    posts: Floats | float
     """Peers to which a rank posts sends."""
-    domain_seconds: float
+    domain_seconds: Floats | float
     """Seconds of the bytes inside a domain, all of the bandwidth reached."""
-    network_seconds: float
-    copy_seconds: float
+    network_seconds: Floats | float
+    copy_seconds: Floats | float
     """Seconds of the copies of the own block at all of the memory's bandwidth."""
+    served: Mask | None = None
+    """Collectives that have this way; None where all have."""
 
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("LL", "LL128", "Simple")
@@ -86,23 +106,24 @@ def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> T
     return Task(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
 
 
-def ways(task: Task, tiers: Tiers, transport: Transport) -> Iterator[Way]:
-    """Yield every way that the transport has for a collective."""
+def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
+    """Yield every way that the transport has for collectives of a kind."""
+    kind = tasks.kind
     for number, name in enumerate(PROTOCOLS):
         if name not in transport.protocols:
             continue
-        if task.kind in PASSES:
-            yield _ring(task, tiers, transport, number)
-        if task.kind in _ROOTED:
-            yield _chain(task, tiers, transport, number)
-        if task.kind == "all-to-all" and name != "LL128":
-            yield _pairs(task, tiers, transport, number)
-        if task.kind == "all-reduce":
-            yield _tree(task, tiers, transport, number)
-        if name == "Simple" and task.kind in PASSES and 1 < task.domains < task.ranks:
-            yield _rails(task, tiers, transport, number)
-    if task.kind == "all-reduce" and task.ranks / task.domains > 2 and _switches_add(tiers, transport):
-        yield _adding(task, tiers, transport)
+        if kind in PASSES:
+            yield _ring(tasks, tiers, transport, number)
+        if kind in _ROOTED:
+            yield _chain(tasks, tiers, transport, number)
+        if kind == "all-to-all" and name != "LL128":
+            yield _pairs(tasks, tiers, transport, number)
+        if kind == "all-reduce":
+            yield _tree(tasks, tiers, transport, number)
+        if name == "Simple" and kind in PASSES:
+            yield _rails(tasks, tiers, transport, number)
+    if kind == "all-reduce" and _switches_add(tiers, transport):
+        yield _adding(tasks, tiers, transport)
 
 
 def _switches_add(tiers: Tiers, transport: Transport) -> bool:
@@ -115,47 +136,48 @@ def _switches_add(tiers: Tiers, transport: Transport) -> bool:
     )
 
 
-def _own(task: Task, tiers: Tiers) -> float:
-    accesses = _OWN_BLOCK.get(task.kind, 0)
-    return 0.0 if tiers.memory is None else accesses * task.nbytes / task.ranks / tiers.memory
+def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
+    accesses = _OWN_BLOCK.get(tasks.kind, 0)
+    return 0.0 if tiers.memory is None else accesses * tasks.nbytes / tasks.ranks / tiers.memory
 
 
-def _across(task: Task, nbytes: float, tiers: Tiers) -> float:
-    return nbytes / tiers.network if task.domains > 1 else 0.0
+def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
+    return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 
-def _ring_share(task: Task, tiers: Tiers, transport: Transport, number: int) -> float:
+def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
     """Part of a domain's bandwidth that a ring reaches by a protocol."""
     share = transport.protocols[PROTOCOLS[number]].share
-    if transport.generation is not None and number == 0:
-        ceiling = transport.generation.low_latency_ceilings[min(task.domains, 3) - 1]
-        share = min(share, ceiling / tiers.bandwidth)
-    return share
+    if transport.generation is None or number > 0:
+        return share
+    ceilings = np.array(transport.generation.low_latency_ceilings)
+    ceiling = ceilings[np.minimum(tasks.domains, 3).astype(np.int64) - 1]
+    return np.minimum(share, ceiling / tiers.bandwidth)
 
 
-def _ring(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
+def _ring(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     protocol = transport.protocols[PROTOCOLS[number]]
-    passes, n, m = PASSES[task.kind], task.ranks, task.domains
+    passes, n, m = PASSES[tasks.kind], tasks.ranks, tasks.domains
     steps, across = passes * (n - 1), passes * (m - 1)
-    step = max(protocol.ring.domain_step, protocol.least_domain_step if m > 1 else 0.0)
-    moved = passes * (n - 1) / n * task.nbytes
+    least = np.where(m > 1, protocol.least_domain_step, 0.0)
+    moved = passes * (n - 1) / n * tasks.nbytes
     return Way(
         f"ring {PROTOCOLS[number]}",
         number,
         protocol.ring.base,
-        (steps - across) * step,
+        (steps - across) * np.maximum(protocol.ring.domain_step, least),
         across * protocol.ring.network_step,
         0.0,
-        moved / (_ring_share(task, tiers, transport, number) * tiers.bandwidth),
-        _across(task, moved / protocol.share * m / n, tiers),
-        _own(task, tiers),
+        moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+        _across(tasks, moved / protocol.share * m / n, tiers),
+        _own(tasks, tiers),
     )
 
 
-def _chain(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
+def _chain(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     """Pass all bytes along a ring from its root, or to it."""
     protocol = transport.protocols[PROTOCOLS[number]]
-    n, m = task.ranks, task.domains
+    n, m = tasks.ranks, tasks.domains
     return Way(
         f"chain {PROTOCOLS[number]}",
         number,
@@ -163,54 +185,55 @@ def _chain(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
         (n - m) * protocol.ring.domain_step,
         (m - 1) * protocol.ring.network_step,
         0.0,
-        task.nbytes / (_ring_share(task, tiers, transport, number) * tiers.bandwidth),
-        _across(task, task.nbytes / protocol.share * m / n, tiers),
+        tasks.nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+        _across(tasks, tasks.nbytes / protocol.share * m / n, tiers),
         0.0,
     )
 
 
-def _tree(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
+def _tree(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     protocol = transport.protocols[PROTOCOLS[number]]
-    g, m = task.ranks / task.domains, task.domains
-    share = protocol.tree_share if m == 1 else protocol.network_tree_share
+    share = np.where(tasks.domains == 1, protocol.tree_share, protocol.network_tree_share)
     return Way(
         f"tree {PROTOCOLS[number]}",
         number,
         protocol.tree.base,
-        2 * (g - 1) * protocol.tree.domain_step,
-        2 * log2(m) * protocol.tree.network_step,
+        2 * (tasks.inside - 1) * protocol.tree.domain_step,
+        2 * np.log2(tasks.domains) * protocol.tree.network_step,
         0.0,
-        2 * task.nbytes / (share * tiers.bandwidth),
-        _across(task, _tree_bytes(task) / share, tiers),
-        _own(task, tiers),
+        2 * tasks.nbytes / (share * tiers.bandwidth),
+        _across(tasks, _tree_bytes(tasks) / share, tiers),
+        _own(tasks, tiers),
     )
 
 
-def _tree_bytes(task: Task) -> float:
+def _tree_bytes(tasks: Tasks) -> Floats:
     """Bytes of a rank's port in a double tree of domains, whose two trees share the inner domains evenly."""
-    return (1 if task.domains == 2 else 2) * task.nbytes * task.domains / task.ranks
+    passes = np.where(tasks.domains == 2, 1, 2)
+    nbytes: Floats = passes * tasks.nbytes / tasks.inside
+    return nbytes
 
 
-def _adding(task: Task, tiers: Tiers, transport: Transport) -> Way:
+def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
     assert transport.reduction is not None
     assert transport.generation is not None
-    g = task.ranks / task.domains
     return Way(
         "adding switches",
         REDUCTION,
         0.0,
         transport.reduction.domain_step,
-        2 * log2(task.domains) * transport.reduction.network_step,
+        2 * np.log2(tasks.domains) * transport.reduction.network_step,
         0.0,
-        task.nbytes * (1 + 1 / g) / (transport.generation.reduction_share * tiers.bandwidth),
-        _across(task, _tree_bytes(task), tiers),
+        tasks.nbytes * (1 + 1 / tasks.inside) / (transport.generation.reduction_share * tiers.bandwidth),
+        _across(tasks, _tree_bytes(tasks), tiers),
         0.0,
+        served=tasks.inside > 2,
     )
 
 
-def _rails(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
+def _rails(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     latencies: Latencies = transport.protocols[PROTOCOLS[number]].ring
-    passes, g, m = PASSES[task.kind], task.ranks / task.domains, task.domains
+    passes, g, m = PASSES[tasks.kind], tasks.inside, tasks.domains
     return Way(
         f"rails {PROTOCOLS[number]}",
         number,
@@ -218,23 +241,24 @@ def _rails(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
         passes * (g - 1) * latencies.domain_step,
         passes * (m - 1) * latencies.network_step,
         0.0,
-        passes * task.nbytes * (g - 1) / g / tiers.bandwidth,
-        _across(task, passes * task.nbytes * (m - 1) / m / g, tiers),
-        _own(task, tiers),
+        passes * tasks.nbytes * (g - 1) / g / tiers.bandwidth,
+        _across(tasks, passes * tasks.nbytes * (m - 1) / m / g, tiers),
+        _own(tasks, tiers),
+        served=(m > 1) & (m < tasks.ranks),
     )
 
 
-def _pairs(task: Task, tiers: Tiers, transport: Transport, number: int) -> Way:
+def _pairs(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     protocol = transport.protocols[PROTOCOLS[number]]
-    n, g = task.ranks, task.ranks / task.domains
+    n, g = tasks.ranks, tasks.inside
     return Way(
         f"all pairs {PROTOCOLS[number]}",
         number,
         protocol.ring.base,
         protocol.ring.domain_step,
-        protocol.ring.network_step if task.domains > 1 else 0.0,
+        np.where(tasks.domains > 1, protocol.ring.network_step, 0.0),
         n - 1,
-        task.nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
-        _across(task, task.nbytes * (n - g) / n / protocol.share, tiers),
-        _own(task, tiers),
+        tasks.nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
+        _across(tasks, tasks.nbytes * (n - g) / n / protocol.share, tiers),
+        _own(tasks, tiers),
     )

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
-from lightloom.fabrics.transport import LibraryWays
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.plans import Plan
+from lightloom.transports.base import Transport
 
 _ASSUMED = "assumption"
 
@@ -87,14 +87,24 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+def _origin(transport: Transport) -> str:
+    """What the share of the arithmetic rests on, in a word or two."""
+    source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
+    return "an assumption" if source.startswith("assumption") else source or "as stated"
+
+
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return a line for each fabric that says what software adds to its collectives."""
     lines = []
     for cluster in clusters:
         library, name = cluster.fabric.library, cluster.fabric.kind_name
-        if isinstance(library, LibraryWays):
-            lines.append(f"transport of {name}: {library.transport.name}, in closed form; its constants are fitted")
-        elif library is None:
+        if library is not None:
+            transport = library.transport
+            lines.append(
+                f"transport of {name}: {transport.name}, in closed form; its constants are fitted; exchanges take "
+                f"{transport.arithmetic_share:.0%} of the arithmetic beside them, {_origin(transport)}"
+            )
+        else:
             lines.append(f"transport of {name}: ideal, software adds nothing to collectives")
     return list(dict.fromkeys(lines))
 

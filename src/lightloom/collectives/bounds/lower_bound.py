@@ -8,7 +8,7 @@ With M bytes held in the end, N ranks and d = M / N:
   in-network reduction;
 * receptions: a sum over N ranks needs N − 1 arrivals before some rank completes it and N − 1 after, so an all-reduce
   without in-network reduction takes 2(N − 1)·M bytes of receptions, out of what all ranks together can receive; all
-  other kinds (N − 1)·M;
+  other kinds (N − 1)·M. Where a domain's switches add, only cuts and domains bind;
 * rings of wavelengths: hops and links bind together, and so do hops and the number of circuits
   (:mod:`lightloom.collectives.bounds.ring`);
 * circuit switches: with D circuits a rank, only so many ranks lie within so many hops
@@ -47,9 +47,14 @@ class Bound(Result):
         return {"lower_bound_s": self.time, "bound_by": self.bound_by}
 
 
-def lower_bound(collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Bound:
-    """The largest of the bounds that hold under this cost model."""
-    moving, resource = max(_bandwidth_bounds(collective, fabric))
+def lower_bound(
+    collective: Collective, fabric: Fabric, model: CostModel = "physical", *, switches_add: bool = False
+) -> Bound:
+    """The largest of the bounds that hold under this cost model.
+
+    With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
+    """
+    moving, resource = max(_bandwidth_bounds(collective, fabric, switches_add=switches_add))
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
@@ -82,15 +87,15 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
     return largest
 
 
-def _bandwidth_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
+def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
     n, nbytes = collective.ranks, collective.nbytes
     bounds = []
     # Failures make ranks unequal, and the cut that is worst may not be one that the root's data must cross.
     if fabric.blocked() is None or collective.kind not in ROOTED:
         bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
-    if not fabric.in_network_reduction:
-        if collective.kind == "all-reduce":
-            bounds += _across_domains(nbytes, fabric)
+    if not fabric.in_network_reduction and collective.kind == "all-reduce":
+        bounds += _across_domains(nbytes, fabric)
+    if not fabric.in_network_reduction and not switches_add:
         received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds

@@ -32,11 +32,11 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
             f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
         )
     seconds = play(schedule, fabric)[0]
-    conversion = min(fabric.step_overhead, seconds) + fabric.start_latency
+    conversion = min(fabric.step_overhead, seconds)
     return Cost(
         steps=1,
-        time=fabric.setup_time + fabric.start_latency + seconds,
-        transmission=fabric.start_latency + seconds - conversion,
+        time=fabric.setup_time + seconds,
+        transmission=seconds - conversion,
         conversion=conversion,
         reconfiguration=fabric.setup_time,
         setup=fabric.setup_time,

@@ -135,7 +135,6 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
     """The seconds of each step and what they go to; arguments as in :func:`loads_cost`."""
     steps, transmission = loads.steps, loads.transmission(fabric)
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
-    conversion[:1] += fabric.start_latency
     if loads.changes is not None:
         setups, static = np.where(loads.changes.changed, fabric.setup_time, 0.0), loads.changes.static
     elif fabric.exclusive:

@@ -18,7 +18,6 @@ from lightloom.accelerators.calibrated import Calibration
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.priors import Prior
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.transport import Transport
 
 LEVEL = 0.9
 """Probability that a measured step lies within its interval."""
@@ -51,9 +50,8 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
     """
     if accelerator.kernels is None:
         return None
-    transport = getattr(fabric, "transport", None)
-    # Constants of a transport with protocols have no spreads here.
-    kernels, links = accelerator.kernels.priors(), transport.priors() if isinstance(transport, Transport) else {}
+    library = fabric.library
+    kernels, links = accelerator.kernels.priors(), {} if library is None else library.transport.priors()
     priors = {name: prior for name, prior in {**kernels, **links}.items() if prior.value > 0}
     covariance = np.diag([prior.spread**2 for prior in priors.values()])
     calibration = accelerator.calibration

@@ -73,7 +73,7 @@ def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sh
 
 def _pair(fabric: Fabric, ranks: int, stride: int) -> tuple[float, float]:
     group = _group(fabric, ranks, int(stride))
-    return (0.0, 0.0) if group is None else group.pair(1)
+    return (0.0, 0.0) if group is None else group.message(1)
 
 
 def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:

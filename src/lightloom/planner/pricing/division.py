@@ -84,7 +84,7 @@ def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float
 def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
     """Bytes per second and seconds of latency from each stage to the next, were all channels the pipeline's own."""
     if not divides(fabric) or stride % fabric.ranks == 0:
-        return fabric.pair(stride)
+        return fabric.message(stride)
     shift = fabric.shift(stride, fabric.shared_channels)
     return shift.rate, shift.latency
 

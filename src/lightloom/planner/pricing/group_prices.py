@@ -18,7 +18,7 @@ from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices
 from lightloom.planner.pricing.compression import Compression, gradient_bytes
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices, carrier
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
-from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, chords, price_line, rising_line, sized_line
+from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, chords, price_line, sized_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Price
 
@@ -187,8 +187,8 @@ class GroupPrices(Pricing):
         if key not in self._lines:
             if prices.algorithm.by_size:
                 self._lines[key] = sized_line(kind, prices.fabric, prices.model)
-            elif isinstance(prices, LibraryPrices) and not prices.convex:
-                self._lines[key] = rising_line(partial(prices.seconds, kind))
+            elif isinstance(prices, LibraryPrices):
+                self._lines[key] = prices.below(kind)
             elif prices.algorithm.pipelined:
                 self._lines[key] = chords(prices, kind)
             else:

@@ -83,7 +83,7 @@ class Job:
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
         """Bytes per second and seconds of latency between stages that hold copies of a table."""
-        return self.fabric.pair(stride) if self.shares is None else self.shares.tied(stride)
+        return self.fabric.message(stride) if self.shares is None else self.shares.tied(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
         """Return the same job at other prices; its stages stay those of this one."""

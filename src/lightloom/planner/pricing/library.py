@@ -7,25 +7,34 @@ these prices are held to measured steps (:mod:`lightloom.calibration`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
 
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
-from lightloom.collectives.cost.library import PASSES, library_seconds
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.transport import LibraryWays, ranks_in_node
-from lightloom.planner.pricing.price_line import LowerPrice, price_line
+from lightloom.planner.pricing.price_line import Chords, LowerPrice, dense_chords
 from lightloom.simulation.lower import Price, Priced
+from lightloom.transports.library import ranks_in_domain
 
 _ROUNDING = 1e-9
 _NODE_LINKS, _NETWORK_LINKS = 2, 4
 """Links that a message crosses inside a node and between nodes."""
+_PASSES: Mapping[Kind, int] = {
+    "all-reduce": 2,
+    "all-gather": 1,
+    "reduce-scatter": 1,
+    "all-to-all": 1,
+    "broadcast": 1,
+    "reduce": 1,
+}
+"""How often the bytes of a collective pass a rank's link, but for its own share; for its energy."""
 
 
 def _declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
@@ -64,7 +73,8 @@ class LibraryPrices:
         assert fabric.library is not None
         self.fabric = fabric
         self.model: CostModel = model
-        self._links = fabric.library
+        self._library = fabric.library
+        self._carried = fabric.as_carried()
         self._costs: dict[tuple[Kind, float], tuple[Cost, Bound]] = {}
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
@@ -81,26 +91,23 @@ class LibraryPrices:
         return self._costs[kind, nbytes]
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
-        """Seconds of collectives by the closed form alone, in the shape of ``nbytes``: [sizes]."""
+        """Seconds of collectives, in the shape of ``nbytes``: [sizes]."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
-        return library_seconds(self._links, kind, ranks, np.ones_like(ranks), nbytes)
+        return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
+
+    def below(self, kind: Kind) -> Chords:
+        """Return chords below the seconds of a kind of collective."""
+        return dense_chords(partial(self.seconds, kind))
 
     def _cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
         seconds = float(self.seconds(kind, np.array([nbytes]))[0])
-        bound = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
-        if isinstance(self._links, LibraryWays):
-            # Factors of bandwidth are fitted; no library beats what is proved.
-            seconds = max(seconds, bound.time)
+        collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
+        bound = lower_bound(collective, self._carried, self.model, switches_add=adds)
         if seconds < bound.time * (1 - _ROUNDING):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
-        energy = self._energy(kind, nbytes, int(ranks_in_node(self._links.node_ranks, *group)[0]))
+        energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
         return _priced(seconds, energy).cost, bound
-
-    @property
-    def convex(self) -> bool:
-        """Whether lines through two sizes lie below the price elsewhere; a pipeline that fills is concave."""
-        return not isinstance(self._links, LibraryWays)
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Joules of a ring through all nodes; None where the energy per bit has no source."""
@@ -109,7 +116,7 @@ class LibraryPrices:
         ranks = self.fabric.ranks
         leaving = 0.0 if inside == ranks else 1 / inside
         links = (1 - leaving) * _NODE_LINKS + leaving * _NETWORK_LINKS
-        bits = 8 * self.fabric.wire_bytes(PASSES[kind] * (ranks - 1) * nbytes)
+        bits = 8 * self.fabric.wire_bytes(_PASSES[kind] * (ranks - 1) * nbytes)
         return bits * links * self.fabric.energy_per_bit
 
     def choice(self, kind: Kind, nbytes: float) -> LibraryPrices:
@@ -146,13 +153,13 @@ class LibraryPricing:
     def __init__(self, fabric: Fabric) -> None:
         """``fabric`` states what its library reaches."""
         assert fabric.library is not None
-        self._links = fabric.library
+        self._library = fabric.library
 
     def exchange_time(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
     ) -> Floats:
         """Seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
-        return np.where(nbytes > 0, library_seconds(self._links, kind, ranks, stride, nbytes), 0.0)
+        return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
         """Return None: the library serves every kind on every group."""
@@ -163,7 +170,7 @@ class LibraryPricing:
         group = np.array([ranks]), np.array([stride])
 
         def price(kind: Kind, nbytes: float) -> Priced:
-            return _priced(float(library_seconds(self._links, kind, *group, np.array([nbytes]))[0]), None)
+            return _priced(float(self._library.seconds(kind, *group, np.array([nbytes]))[0]), None)
 
         return price
 
@@ -174,8 +181,9 @@ class LibraryPricing:
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Lines below the one price."""
-        return [price_line(self.price(algorithm, ranks, ratio, stride), kind, hidden_setup=hidden_setup)]
+        """Chords below the one price."""
+        group = np.array([ranks]), np.array([stride])
+        return [dense_chords(lambda nbytes: self._library.seconds(kind, *group, nbytes[None])[0])]
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:

@@ -3,7 +3,8 @@
 A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
 convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
 and above all that occur, bound every size between them. A pipeline takes the number of pieces that suits the size: the
-least of linear functions, which is concave, so that chords lie below it. Schedules that are built anew for each size
+least of linear functions, which is concave, so that chords lie below it; so is the closed form of a collective library,
+the least of concave ways. Schedules that are built anew for each size
 have no such law; the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their
 prices.
 """
@@ -28,7 +29,8 @@ LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
 """Bytes of the collectives whose prices lines are drawn through."""
 _OCTAVES, _PARTS = 44, 4
 _CHORD_SIZES = (0.0, *(4.0**power for power in range(5, 21)))
-"""Bytes of the collectives between whose prices chords are drawn; larger ones are bounded by the last."""
+"""Bytes of the pipelines between whose prices chords are drawn."""
+_DENSE_SIZES = (0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES)))
 _ROUNDING = 1 - 1e-12
 
 
@@ -87,18 +89,25 @@ class SizedLine(NamedTuple):
 class Chords(NamedTuple):
     """Chords below a concave price."""
 
+    sizes: tuple[float, ...]
+    """Bytes of the collectives between whose prices chords are drawn; larger ones are bounded by the last."""
     seconds: tuple[float, ...]
-    """At ``_CHORD_SIZES``."""
+    """At these sizes."""
 
     def column(self, nbytes: Floats) -> Floats:
         """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
-        bound: Floats = np.interp(nbytes, _CHORD_SIZES, self.seconds)
+        bound: Floats = np.interp(nbytes, self.sizes, self.seconds)
         return bound
 
 
 def chords(price: Price, kind: Kind) -> Chords:
     """The chords below the prices of a pipeline on a packet fabric, which sets up no circuits."""
-    return Chords(tuple(price(kind, nbytes).cost.time * _ROUNDING for nbytes in _CHORD_SIZES))
+    return Chords(_CHORD_SIZES, tuple(price(kind, nbytes).cost.time * _ROUNDING for nbytes in _CHORD_SIZES))
+
+
+def dense_chords(seconds: Callable[[Floats], Floats]) -> Chords:
+    """The chords below a concave closed form, a quarter of an octave apart."""
+    return Chords(_DENSE_SIZES, tuple((seconds(np.array(_DENSE_SIZES)) * _ROUNDING).tolist()))
 
 
 LowerPrice: TypeAlias = PriceLine | SizedLine | Chords
@@ -107,15 +116,8 @@ LowerPrice: TypeAlias = PriceLine | SizedLine | Chords
 
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
     """The proved lower bounds of a collective, circuits set up beforehand."""
-    sizes = [0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES))]
-    proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in sizes)
+    proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
     return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
-
-
-def rising_line(seconds: Callable[[Floats], Floats]) -> SizedLine:
-    """The prices of a closed form that only grows with the bytes, at the sizes of the steps below it."""
-    sizes = np.array([0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES))])
-    return SizedLine(tuple((seconds(sizes) * _ROUNDING).tolist()))
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:

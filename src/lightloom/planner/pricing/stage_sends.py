@@ -66,7 +66,7 @@ def _send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
         rate, latency = np.array([job.shares.shift(stride) for stride in ranks.tolist()]).T
         return rate, latency
     strides, row = np.unique(distance(job.fabric, ranks), return_inverse=True)
-    pair = partial(undivided_pair, job.fabric) if isinstance(job.pricing, GroupPrices) else job.fabric.pair
+    pair = partial(undivided_pair, job.fabric) if isinstance(job.pricing, GroupPrices) else job.fabric.message
     rate, latency = np.array([pair(int(stride)) for stride in strides]).T
     return rate[row], latency[row]
 

@@ -11,7 +11,6 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms
 from lightloom.collectives.spec import Kind
-from lightloom.fabrics.transport import LibraryWays
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.compression import Compression
@@ -57,13 +56,11 @@ class Comparison:
         return plans, refused
 
     def _carriers(self) -> list[Algorithm]:
-        """The algorithms that are named, or the fabric's library and all; beside a library with protocols none, since
-        schedules do not pay for software."""
+        """The algorithms that are named, or the fabric's library, or all; beside a library none, since schedules do not
+        pay for software."""
         if self.request.algorithms:
             return [*map(carrier, self.request.algorithms)]
-        if isinstance(self.job.fabric.library, LibraryWays):
-            return [LIBRARY]
-        return [*([LIBRARY] if self.job.fabric.library else []), *algorithms().values()]
+        return [LIBRARY] if self.job.fabric.library else [*algorithms().values()]
 
     def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
         shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]

@@ -120,14 +120,14 @@ def _priced(plan: Predicted) -> _Priced | None:
 def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
     """The job with a parameter a little smaller; links are priced anew only where the library carries exchanges."""
     accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
-    kernels, transport = accelerator.kernels, getattr(fabric, "transport", None)
+    kernels, library = accelerator.kernels, fabric.library
     if kernels is not None and parameter in kernels.priors():
         value = getattr(kernels, parameter) * smaller
         accelerator = accelerator.model_copy(update={"kernels": kernels.model_copy(update={parameter: value})})
     elif by_library and parameter:
-        value = getattr(transport, parameter) * smaller
-        assert transport is not None
-        fabric = fabric.model_copy(update={"transport": transport.model_copy(update={parameter: value})})
+        assert library is not None
+        value = library.transport.priors()[parameter].value * smaller
+        fabric = fabric.model_copy(update={"transport": library.transport.with_parameters({parameter: value})})
     return job.repriced(accelerator, fabric, LibraryPricing(fabric) if by_library else job.pricing)
 
 

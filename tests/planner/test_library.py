@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 from lightloom.accelerators.load import load_accelerator
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.cost.library import library_seconds
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.transport import LibraryWays
 from lightloom.planner.pricing.belief import belief_of
 from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.pricing.price_line import rising_line
+from lightloom.transports.base import PARAMETERS
 
 NCCL = {"transport": "nccl-hopper"}
 
@@ -33,12 +29,13 @@ def test_lines_stay_below_prices_and_prices_above_bounds(kind: Kind, ranks: int,
     part = dgx().group(ranks, stride) if ranks < 32 else dgx()
     assert part is not None
     prices = LibraryPrices(part, "physical")
-    line = rising_line(partial(prices.seconds, kind))
+    line = prices.below(kind)
     sizes = np.exp(np.random.default_rng(1).uniform(0, np.log(2e10), 40))
     priced = np.array([prices(kind, size).cost.time for size in sizes])
     assert (line.column(sizes) <= priced).all()
-    assert (line.column(sizes) > 0.7 * priced).mean() > 0.5
-    bounds = [lower_bound(Collective(kind, part.ranks, size), part, "physical").time for size in sizes]
+    assert (line.column(sizes) > 0.98 * priced).all()
+    links = part.as_carried()
+    bounds = [lower_bound(Collective(kind, part.ranks, size), links, switches_add=True).time for size in sizes]
     assert (priced >= np.array(bounds) * (1 - 1e-9)).all()
 
 
@@ -47,8 +44,8 @@ def test_groups_keep_the_ranks_that_share_a_domain() -> None:
     for (ranks, stride), together in inside.items():
         part = dgx().group(ranks, stride)
         assert part is not None
-        assert isinstance(part.library, LibraryWays)
-        assert min(part.library.node_ranks, ranks) == together, (ranks, stride)
+        assert part.library is not None
+        assert min(part.library.domain, ranks) == together, (ranks, stride)
         assert (part.library.tiers.bandwidth, part.library.tiers.network) == pytest.approx((0.824 * 450e9, 48.5e9))
 
 
@@ -56,12 +53,12 @@ def test_columns_of_groups_are_priced_as_each_alone() -> None:
     library = dgx().library
     assert library is not None
     ranks, stride, nbytes = np.array([1, 8, 4]), np.array([1, 1, 8]), np.array([[1e3, 1e9]] * 3)
-    together = library_seconds(library, "all-reduce", ranks, stride, nbytes)
+    together = library.seconds("all-reduce", ranks, stride, nbytes)
     assert together[0].tolist() == [0, 0]
     for row in (1, 2):
         for column in (0, 1):
             group = ranks[row : row + 1], stride[row : row + 1], nbytes[row, column : column + 1]
-            assert together[row, column] == library_seconds(library, "all-reduce", *group)[0]
+            assert together[row, column] == library.seconds("all-reduce", *group)[0]
 
 
 def test_without_a_transport_software_costs_nothing() -> None:
@@ -73,9 +70,9 @@ def test_without_a_transport_software_costs_nothing() -> None:
         load_fabric("tpu-v4", 64, {"transport": "nccl-hopper"})
 
 
-def test_what_is_believed_of_such_a_fabric_is_that_of_its_accelerator() -> None:
+def test_what_is_believed_of_such_a_fabric_is_that_of_its_accelerator_and_its_transport() -> None:
     machine = load_accelerator("h100")
     ours, ideal = belief_of(machine, dgx()), belief_of(machine, load_fabric("dgx-h100", 32))
     assert ours is not None
     assert ideal is not None
-    assert ours.names == ideal.names
+    assert ours.names == (*ideal.names, *PARAMETERS)

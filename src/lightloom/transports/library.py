@@ -1,0 +1,57 @@
+"""A collective library on a system: its transport, and what that has to know of the system's two tiers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.transports.base import Transport
+from lightloom.transports.price import Constants, columns_of, seconds
+from lightloom.transports.ways import Tasks, Tiers
+
+
+def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
+    """Return how many of the ranks of each group, which lie ``stride`` apart, one domain holds: [groups]."""
+    together: Ints = np.clip(domain // stride, 1, ranks)
+    return together
+
+
+class Library(NamedTuple):
+    """What carries collectives on the tiers of a fabric."""
+
+    tiers: Tiers
+    transport: Transport
+
+    @property
+    def domain(self) -> int:
+        """Ranks of a domain, which are neighbours."""
+        return self.tiers.domain
+
+    def group(self, ranks: int, stride: int) -> Library:
+        """The library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
+        together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
+        return self._replace(tiers=self.tiers._replace(domain=int(together)))
+
+    def message_latency(self, stride: int) -> float:
+        """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
+        return float(self.seconds("broadcast", np.array([2]), np.array([stride]), np.zeros(1))[0])
+
+    def seconds(self, kind: str, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
+        """Return the seconds of collectives, each by its quickest way; 0 where there is one rank.
+
+        Where nothing is sent these are the seconds of their latencies.
+
+        Args:
+            kind: of collective.
+            ranks: of each group, [rows].
+            stride: distance between neighbours of each group, in ranks, [rows].
+            nbytes: of each collective, as ``Collective.nbytes``, [rows] or [rows, ...].
+        """
+        shape = ranks.shape + (1,) * (nbytes.ndim - ranks.ndim)
+        domains = -(-ranks // ranks_in_domain(self.tiers.domain, ranks, stride))
+        table = np.broadcast_arrays(ranks.reshape(shape), domains.reshape(shape), nbytes)
+        tasks = Tasks(kind, *(column.ravel().astype(np.float64) for column in table))
+        quickest = seconds(columns_of(tasks, self.tiers, self.transport), Constants.of(self.transport))
+        return np.where(tasks.ranks > 1, quickest, 0.0).reshape(nbytes.shape)
