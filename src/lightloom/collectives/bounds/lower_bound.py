@@ -75,7 +75,7 @@ def lower_bound(
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
     """Seconds that the bytes alone take at least, which grow with the size of the collective."""
-    return max(_bandwidth_bounds(collective, fabric))[0]
+    return max(_bandwidth_bounds(collective, fabric, switches_add=False))[0]
 
 
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
