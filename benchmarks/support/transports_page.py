@@ -30,10 +30,11 @@ them), or what nccl-tests prints; with columns `cluster,transport` it may hold s
 
 ## The model
 
-A collective takes the quickest of its ways: rings, trees, adding switches (NVLink SHARP), rings of rails, all pairs,
-each by NCCL's protocols LL, LL128 and Simple. A way has latencies *a* (a base, and one for each step inside a domain
-and across the network) and a transmission *b* (its bytes over the tier that is its bottleneck, at the part of the
-bandwidth that the protocol reaches, and the copies of a rank's own block through its memory):
+A collective takes the quickest of its ways: rings, trees, adding switches (NVLink SHARP), rings of rails, parallel
+aggregated trees (PAT) of ranks that are alone in their nodes, all pairs, each by NCCL's protocols LL, LL128 and
+Simple. A way has latencies *a* (a base, and one for each step inside a domain and across the network) and a
+transmission *b* (its bytes over the tier that is its bottleneck, at the part of the bandwidth that the protocol
+reaches, and the copies of a rank's own block through its memory):
 
     time = b + a + fill,    fill = k sqrt(a b) / sqrt(1 + k² b / (φ² a))
 

@@ -60,6 +60,18 @@ def test_adding_switches_carry_what_nvlink_sharp_does() -> None:
     assert 2 * 7 / 8 * 2.0**34 / ways.terms[4, row, 0] == pytest.approx(490e9, rel=0.01)
 
 
+def test_ranks_alone_in_their_domains_need_few_steps() -> None:
+    """An all-gather of nothing grows with the doublings of its ranks, and large ones still take rings."""
+    few, many = (priced("all-gather", ranks, ranks) for ranks in (16, 256))
+    assert many[0] < 2.5 * few[0]
+    assert many[-1] == pytest.approx(few[-1] * (255 / 256) / (15 / 16), rel=0.01)
+    together = columns(
+        [Task("all-gather", 16, 2, 1.0), Task("all-gather", 16, 16, 1.0)], TIERS, load_transport(NCCL[0])
+    )
+    row = together.names[0].index("parallel trees")
+    assert np.isfinite(together.terms[0, row]).tolist() == [False, True]
+
+
 @given(
     latency=st.floats(1e-9, 1e-2),
     transmission=st.floats(0, 10),

@@ -64,6 +64,15 @@ class Reduction(Config):
     corrections: Corrections = Corrections()
 
 
+class ParallelTrees(Config):
+    """Parallel aggregated trees (PAT): each rank alone in its domain, as many steps as there are doublings of ranks."""
+
+    base: Seconds
+    network_step: Seconds
+    share: Share
+    """Part of the network's bandwidth that is data."""
+
+
 class Generation(Config):
     """What depends on the accelerator's architecture."""
 
@@ -119,6 +128,8 @@ class Transport(Described):
     name: str = "ideal"
     protocols: dict[ProtocolName, Protocol] = Field(default_factory=dict)
     reduction: Reduction | None = None
+    parallel_trees: ParallelTrees | None = None
+    """Of all-gathers and reduce-scatters."""
     generation: Generation | None = None
     reference_clock: Annotated[float, Field(gt=0)] = 1.98e9
     """Hertz at which factors of latencies are stated."""

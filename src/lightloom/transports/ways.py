@@ -7,6 +7,7 @@ Domains of g ranks with fast links, m of them joined by a network; n = g · m ra
     tree             2(g - 1)                2 log2 m         2S                       2S/g, with two domains S/g
     adding switches  1                       2 log2 m         S(1 + 1/g)               as trees
     rails            p(g - 1)                p(m - 1)         pS(g - 1)/g              pS(m - 1)/m / g
+    parallel trees   none, as g = 1          log2 n           none                     S(n - 1)/n, for p = 1
     all pairs        1, and one post a peer  1                S(n - 1)/n               S(n - g)/n
 
 with p = 2 for an all-reduce and 1 for an all-gather, a reduce-scatter; a broadcast and a reduction pass S along the
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
-from lightloom.transports.base import Latencies, ProtocolName, Transport
+from lightloom.transports.base import Latencies, ParallelTrees, ProtocolName, Transport
 
 PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
 """Passes of all bytes around a ring."""
@@ -122,6 +123,8 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
             yield _tree(tasks, tiers, transport, number)
         if name == "Simple" and kind in PASSES:
             yield _rails(tasks, tiers, transport, number)
+        if name == "Simple" and PASSES.get(kind) == 1 and transport.parallel_trees is not None:
+            yield _parallel_trees(tasks, tiers, transport.parallel_trees, number)
     if kind == "all-reduce" and _switches_add(tiers, transport):
         yield _adding(tasks, tiers, transport)
 
@@ -245,6 +248,22 @@ def _rails(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way
         _across(tasks, passes * tasks.nbytes * (m - 1) / m / g, tiers),
         _own(tasks, tiers),
         served=(m > 1) & (m < tasks.ranks),
+    )
+
+
+def _parallel_trees(tasks: Tasks, tiers: Tiers, trees: ParallelTrees, number: int) -> Way:
+    n = tasks.ranks
+    return Way(
+        "parallel trees",
+        number,
+        trees.base,
+        0.0,
+        np.ceil(np.log2(n)) * trees.network_step,
+        0.0,
+        0.0,
+        _across(tasks, tasks.nbytes * (n - 1) / n / trees.share, tiers),
+        _own(tasks, tiers),
+        served=(tasks.domains == n) & (n > 1),
     )
 
 
