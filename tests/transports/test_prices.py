@@ -64,7 +64,7 @@ def test_ranks_alone_in_their_domains_need_few_steps() -> None:
     """An all-gather of nothing grows with the doublings of its ranks, and large ones still take rings."""
     few, many = (priced("all-gather", ranks, ranks) for ranks in (16, 256))
     assert many[0] < 2.5 * few[0]
-    assert many[-1] == pytest.approx(few[-1] * (255 / 256) / (15 / 16), rel=0.01)
+    assert many[-1] == pytest.approx(few[-1] * (255 / 256) / (15 / 16), rel=0.05)
     together = columns(
         [Task("all-gather", 16, 2, 1.0), Task("all-gather", 16, 16, 1.0)], TIERS, load_transport(NCCL[0])
     )
