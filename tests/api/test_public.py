@@ -26,6 +26,7 @@ FUNCTIONS = {
     "plan",
     "synthesize",
     "trace",
+    "traffic",
     "verify",
 }
 TYPES = {"Accelerator", "Algorithm", "Codec", "Collective", "Fabric", "LightloomError", "Schedule"}

@@ -96,10 +96,10 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
     """The job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
-    return job if strategy.plain else divided(job, strategy, lambda priced: _seconds(priced, strategy))
+    return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
 
 
-def _seconds(job: Job, strategy: Strategy) -> float:
+def stage_seconds(job: Job, strategy: Strategy) -> float:
     """The step time of a strategy other than data parallelism alone, at the prices of the job."""
     return _pipelined(job, strategy).play().step_time
 
@@ -119,7 +119,7 @@ def strategy_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
     if strategy.plain:
         return data_parallel_seconds(job, strategy)
-    return _seconds(on_divided_channels(job, strategy), strategy)
+    return stage_seconds(on_divided_channels(job, strategy), strategy)
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
