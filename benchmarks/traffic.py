@@ -93,9 +93,7 @@ def main() -> None:
     """Print the tables."""
     for title, name, settings in CLUSTERS:
         print(f"\n{title}\n")
-        print(
-            "| strategy | each axis on all | divided | change | channels of each axis | lightpaths | joint bound |"
-        )
+        print("| strategy | each axis on all | divided | change | channels of each axis | lightpaths | joint bound |")
         print("| --- | ---: | ---: | ---: | --- | ---: | ---: |")
         for row in strategy_rows(name, settings):
             print(row, flush=True)

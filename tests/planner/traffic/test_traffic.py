@@ -28,7 +28,7 @@ def on(fabric: Any, ranks: int = 8) -> Cluster:
     return load_cluster("dgx-h100-64", {"ranks": ranks, "fabric": fabric})
 
 
-def training(ranks: str, **pins: int) -> Request:
+def training(ranks: str, **pins: Any) -> Request:
     """A small transformer."""
     request = SearchRequest(
         global_batches=(16,),
