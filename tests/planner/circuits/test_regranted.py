@@ -69,6 +69,12 @@ def test_the_document_says_what_granting_anew_gains() -> None:
     assert row["standing_step_s"] == step.step_time + step.gain
 
 
+def test_splits_on_a_ring_have_nothing_granted_anew() -> None:
+    request = SearchRequest(global_batches=(16,), strategies=("fsdp",), reconfigure_in_step=True)
+    with pytest.raises(UnsupportedError, match="only placed plans are granted wavelengths anew"):
+        search(MODEL, small(ring(1e-6)), request)
+
+
 def test_packet_fabrics_have_nothing_to_grant() -> None:
     with pytest.raises(UnsupportedError, match="expected switch planes"):
         search(

@@ -73,6 +73,11 @@ class ClusterRows:
         self.job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
         self._prices = prices
         anew = request.reconfigure_in_step
+        if anew and cluster.fabric.wavelength_routed and "placed" not in request.kinds:
+            raise UnsupportedError(
+                f"--reconfigure-in-step on {cluster.fabric.kind_name}: only placed plans are granted wavelengths anew: "
+                "expected --strategy placed too, and no pinned degree"
+            )
         self._planes = _planes(prices) if anew else None
         self._plans = PlacedPlans(self.job, self._compressions, regrants=anew)
         self._strategies: Strategies | None = None
