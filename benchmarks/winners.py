@@ -3,8 +3,9 @@
 ``lightloom plan`` searches every pair of :data:`PAIRS` with links of 0, 0.5, 1 and 5 us a hop, everything else as the
 catalog states it. Results are kept in a file after each search, so that a run that was stopped goes on where it was.
 The whole takes about ten CPU minutes; progress goes to stderr. Data parallelism is not ranked with each algorithm
-alone: every exchange takes the cheapest of all algorithms that have one schedule for all sizes, and the winner is
-priced with synthesized ones once more. Set-ups that others published are priced as they are, beside what they measured.
+alone: every exchange takes the cheapest of the algorithms that have one schedule for all sizes (on the clusters of
+:data:`ALGORITHMS`, of those named there), and where none are named the winner is priced with synthesized ones once
+more. Set-ups that others published are priced as they are, beside what they measured.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lightloom.core.provenance import provenance, provenance_line
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.search.labels import label
 from lightloom.planner.search.plans import Plan, PlanSearch, sequence_length
-from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.request import KINDS, STRATEGIES, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.reports.figures.base import save
 from lightloom.workloads.load import load_workload
@@ -39,16 +40,20 @@ PAIRS = (
     ("terarack-64", "resnet50"),
     ("sip-ocs-1024", "gpt2-355m"),
     ("tpu-v4-1024", "gpt2-355m"),
-    ("dgx-h100-512", "llama2-7b"),
-    ("nvl72-576", "llama2-7b"),
     ("dgx-h100-512", "mixtral-8x7b"),
     ("nvl72-576", "mixtral-8x7b"),
     ("dgx-h100-512", "llama2-70b"),
     ("nvl72-576", "llama2-70b"),
 )
 """Clusters and models."""
-ALGORITHMS: Mapping[str, tuple[str, ...]] = {"tpu-v4-1024": ("hierarchical",)}
-"""Clusters on which all algorithms take too long to build, and the ones that are searched there."""
+_ON_GPUS = ("hierarchical", "ring-two-way")
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "tpu-v4-1024": ("hierarchical",),
+    "dgx-h100-512": _ON_GPUS,
+    "nvl72-576": _ON_GPUS,
+}
+"""Clusters on which all algorithms take too long to build, and the ones that are searched there; on GPUs strategies
+that training frameworks run."""
 _KEPT = 60
 """Plans of a ranking that are kept."""
 
@@ -69,7 +74,7 @@ class Published(NamedTuple):
 PUBLISHED = (
     Published(
         "llama2-70b",
-        "dgx-h100-512",
+        "dgx-h100-64",
         64,
         128,
         Pins(tp=4, pp=4, virtual_stages=20, micro_batch=1, recomputation="none"),
@@ -78,7 +83,7 @@ PUBLISHED = (
     ),
     Published(
         "mixtral-8x7b",
-        "nvl72-576",
+        "nvl72",
         64,
         256,
         Pins(tp=1, pp=1, ep=8, micro_batch=2, recomputation="none"),
@@ -93,7 +98,8 @@ def searched(cluster: str, model: str, seconds: float, prices: dict[float, Group
     """The ranking of one pair with so many seconds a hop; ``prices`` of the cluster by seconds are used again."""
     on, graph = load_cluster(cluster), load_workload(model, batch=1)
     on = replace(on, fabric=on.fabric.with_hop_latency(seconds), reference=None)
-    request = SearchRequest(compare=False, algorithms=ALGORITHMS.get(cluster, ()))
+    kinds = STRATEGIES if ALGORITHMS.get(cluster) == _ON_GPUS else KINDS
+    request = SearchRequest(compare=False, algorithms=ALGORITHMS.get(cluster, ()), strategies=kinds)
     if seconds not in prices:
         prices[seconds] = GroupPrices(on.fabric, on.training, "physical", (), request.algorithms)
     started = time.process_time()
@@ -103,7 +109,6 @@ def searched(cluster: str, model: str, seconds: float, prices: dict[float, Group
         "model": model,
         "hop_latency_s": seconds,
         "cpu_s": round(time.process_time() - started, 1),
-        "own_hop_latency_s": load_cluster(cluster).fabric.hop_latency,
         "global_batch": found.winner.global_batch,
         "tokens_per_second_per_rank": _tokens(found.winner),
         "model_flops_utilization": found.utilization(found.winner),
@@ -140,7 +145,14 @@ def priced(setup: Published) -> dict[str, Any]:
         on = load_cluster(setup.cluster, {"ranks": setup.ranks, "training.precision": precision})
         on = replace(on, reference=None)
         for name, pins in (("pinned", setup.pins), ("best", Pins())):
-            request = SearchRequest(global_batches=(setup.global_batch,), pins=pins, compare=False, must_fit=False)
+            request = SearchRequest(
+                global_batches=(setup.global_batch,),
+                strategies=STRATEGIES,
+                algorithms=_ON_GPUS,
+                pins=pins,
+                compare=False,
+                must_fit=False,
+            )
             best = _searched_or_none(graph, on, request)
             found[f"{name}_{precision}"] = None if best is None else {**_plan(best), "tokens": _tokens(best)}
     return {
@@ -181,7 +193,7 @@ def run(path: Path, only: str | None, advance: Callable[[str], None]) -> dict[st
                 advance(f"{cluster} {model} {seconds * 1e6:g} us: {row['plans'][0]['split']} ({row['cpu_s']} CPU-s)")
     priced_before = {(row["cluster"], row["model"]) for row in document["published"]}
     for setup in PUBLISHED:
-        if only in (None, setup.cluster) and (setup.cluster, setup.model) not in priced_before:
+        if only is None and (setup.cluster, setup.model) not in priced_before:
             keep("published", priced(setup))
             advance(f"{setup.cluster} {setup.model} as published")
     return document

@@ -80,6 +80,15 @@ def test_any_divisor_of_a_replicas_batch_is_a_number_of_micro_batches() -> None:
     assert 192 in space.micro_batches
 
 
+def test_more_chunks_than_a_search_tries_can_be_pinned() -> None:
+    """Published set-ups of large models have 20 and more chunks a stage; a search tries 4."""
+    pins = Pins(dp=2, tp=1, pp=2, virtual_stages=6, micro_batches=4, recomputation="none", sharding="none")
+    request = SearchRequest(global_batches=(8,), strategies=STRATEGIES, pins=pins, compare=False)
+    (plan,) = search(transformer(12), cluster(4), request).ranking
+    assert isinstance(plan.choice, Strategy)
+    assert plan.choice.virtual_stages == 6
+
+
 @pytest.mark.parametrize(
     ("pins", "message"),
     [

@@ -22,6 +22,8 @@ from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARD
 
 MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
+MOST_VIRTUAL_STAGES = 4
+"""Chunks of a stage that a search tries at most."""
 _DEGREES = (
     "global_batch",
     "dp",
@@ -180,7 +182,7 @@ def strategy_space(
     node_ranks: int = 1,
     micro_batch: int | None = None,
     most_micro_batches: int = MOST_MICRO_BATCHES,
-    most_virtual_stages: int = 4,
+    most_virtual_stages: int = MOST_VIRTUAL_STAGES,
 ) -> Strategies:
     """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
 

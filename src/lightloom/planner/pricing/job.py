@@ -12,7 +12,7 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.sharding import SHARDINGS
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies, strategy_space
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, Strategies, strategy_space
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.operator_times import OperatorTimes
@@ -100,7 +100,7 @@ class Job:
         micro_batch: int | None = None,
         cp: int | None = None,
         most_micro_batches: int = MOST_MICRO_BATCHES,
-        most_virtual_stages: int = 4,
+        most_virtual_stages: int = MOST_VIRTUAL_STAGES,
     ) -> Strategies:
         """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
 

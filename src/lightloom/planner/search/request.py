@@ -13,7 +13,7 @@ from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedErro
 from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, Strategies
+from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, Strategies
 from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import carrier
@@ -204,6 +204,11 @@ class SearchRequest:
     def most_micro_batches(self) -> int:
         """Micro-batches of a step that are tried at most."""
         return max(self.pins.micro_batches or 0, MOST_MICRO_BATCHES)
+
+    @property
+    def most_virtual_stages(self) -> int:
+        """Chunks of a stage that are tried at most."""
+        return max(self.pins.virtual_stages or 0, MOST_VIRTUAL_STAGES)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -207,6 +207,7 @@ class ClusterRows:
             micro_batch=pins.micro_batch,
             cp=pins.cp,
             most_micro_batches=self._request.most_micro_batches,
+            most_virtual_stages=self._request.most_virtual_stages,
         )
         space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
         possible = space.rows(admitted(self.job, space))
