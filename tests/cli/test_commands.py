@@ -90,6 +90,7 @@ def test_plan_of_a_users_model_on_a_users_cluster() -> None:
     assert found["reference"] and found["explanation"]
 
 
+@pytest.mark.slow
 def test_plan_writes_a_page_and_a_trace(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     page, trace = tmp_path / "report.html", tmp_path / "trace.json"

@@ -116,6 +116,7 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     )
     found = document(done)
     page = files["report.html"].read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
     for title in ("Where the time goes", "Time and energy of a sample", "Placement", "Traffic and circuits"):
         assert title in page
     assert page.count("<svg") >= 5

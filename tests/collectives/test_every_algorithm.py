@@ -35,7 +35,7 @@ _OTHER_FABRICS = ("in-network", "double-binary-tree", "hierarchical", "mesh-broa
 @pytest.mark.parametrize(
     ("ranks", "wavelengths"),
     [
-        pytest.param(ranks, wavelengths, marks=pytest.mark.slow if ranks == 64 and wavelengths in (2, 8) else ())
+        pytest.param(ranks, wavelengths, marks=pytest.mark.slow if ranks == 64 else ())
         for ranks in RANKS
         for wavelengths in WAVELENGTHS
     ],

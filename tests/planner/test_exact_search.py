@@ -313,7 +313,7 @@ def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
             assert each.memory == pytest.approx(plan.memory.total)
 
 
-@pytest.mark.parametrize("fabric", [RING, SWITCH, PACKETS])
+@pytest.mark.parametrize("fabric", [RING, *(pytest.param(each, marks=pytest.mark.slow) for each in (SWITCH, PACKETS))])
 def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
     """By hand: with tensor groups alone every rank is in one; an all-reduce's joules grow with its bytes."""
     on = cluster(4, fabric | {"energy_per_bit": 1e-12})

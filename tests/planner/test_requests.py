@@ -128,6 +128,7 @@ def test_a_plan_that_does_not_fit_never_wins_on_four_titans() -> None:
     assert found.winner.fits and any(plan.fits is False for plan in found.ranking)
 
 
+@pytest.mark.slow
 def test_a_sharded_llama_fits_five_hundred_accelerators() -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     on = load_cluster("h100-512-two-tier")

@@ -27,7 +27,7 @@ def test_killed_it_has_the_bytes_of_one_that_ran_through(tmp_path: Path, kills: 
         process.kill()
         process.communicate()
         assert len(kept(folder)) > before or before == len(wanted)
-    finished(run(experiment, folder, 1))
+    sweep("small", wanted, folder, Workers(jobs=1))
     assert len(kept(folder)) == len(set(kept(folder))) == len(wanted)
     assert (folder / RESULTS).read_bytes() == whole.results.read_bytes()
 

@@ -19,8 +19,17 @@ from lightloom.workloads.torch.trace import trace
 
 from .models import Tricky, Vision, small_mixture
 
-NAMES = ("alexnet", "googlenet-2014", "resnet50", "hdc", "optinc-llama")
-LARGER = ("transformer-big", "gpt2-355m", "vgg16", "googlenet", "inception-v3", "resnet50-2015", "densenet121")
+NAMES = ("alexnet", "googlenet-2014", "hdc", "optinc-llama")
+LARGER = (
+    "resnet50",
+    "transformer-big",
+    "gpt2-355m",
+    "vgg16",
+    "googlenet",
+    "inception-v3",
+    "resnet50-2015",
+    "densenet121",
+)
 """Of the same operators as those above."""
 
 

@@ -44,7 +44,9 @@ BUILDERS = {name: partial(zoo, name) for name in ZOO_NAMES} | {
 }
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "resnet50" else ()) for name in BUILDERS]
+)
 def test_as_much_is_kept_as_autograd_keeps(name: str) -> None:
     build = BUILDERS[name]
     with torch.device("meta"):

@@ -38,7 +38,7 @@ def bound_of(ranks: int, channels: int, nbytes: float) -> float:
         (64, 8, 1e4, 1.12),
         (64, 64, 1e3, 1.08),
         (17, 8, 1e3, 1.12),
-        (100, 64, 1e4, 1.12),
+        pytest.param(100, 64, 1e4, 1.12, marks=pytest.mark.slow),
         (64, 8, 1e6, 1.0),
     ],
 )

@@ -63,7 +63,15 @@ def test_every_form_is_proved_in_integers(bits: int, servers: int) -> None:
             assert check_digits(circuit, function) > 0
 
 
-@pytest.mark.parametrize(("bits", "servers"), [(8, 2), (8, 1000), (16, 3), (16, 1024), (32, 1024)])
+@pytest.mark.parametrize(
+    ("bits", "servers"),
+    [
+        (8, 2),
+        (16, 3),
+        (32, 1024),
+        *(pytest.param(bits, n, marks=pytest.mark.slow) for bits, n in ((8, 1000), (16, 1024))),
+    ],
+)
 def test_proofs_and_hard_points_for_many_servers(bits: int, servers: int) -> None:
     construction = build(servers, bits, nonlinearity="clipped")
     assert construction.proof.float64_error < construction.proof.margin
