@@ -16,11 +16,11 @@ from lightloom.collectives.joint.bound import demands_of, joint_bound
 from lightloom.collectives.verify.joint import verify_joint
 from lightloom.core.units import format_time
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.circuits.standing import joint_parts
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate, stage_seconds
 from lightloom.planner.search.labels import label
-from lightloom.planner.traffic.joint_step import joint_parts
 from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 
 GPT3 = TransformerSizes(hidden=12288, layers=96, heads=96, ffn=49152, vocabulary=51200, sequence_length=2048)

@@ -15,12 +15,12 @@ from lightloom.collectives.joint.bound import demands_of, joint_bound
 from lightloom.collectives.verify.joint import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.circuits.standing import joint_parts
 from lightloom.planner.pricing.divided_prices import DividedChannels
 from lightloom.planner.pricing.division import Division, Divisions, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate, strategy_seconds
-from lightloom.planner.traffic.joint_step import joint_parts
 from tests.planner.jobs import transformer, verified_job
 
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 8, "bandwidth": "50Gbps"}

@@ -16,6 +16,7 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
+from lightloom.planner.circuits.standing import verify_standing
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
@@ -26,7 +27,7 @@ from lightloom.planner.pricing.placed_space import (
 )
 from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
-from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate
+from lightloom.planner.pricing.strategy_step import StrategyStep, on_divided_channels, simulate
 from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.placed_rows import searched_rows
@@ -283,6 +284,16 @@ def _planes(prices: GroupPrices) -> PlanePrices | None:
     """Return the prices on some of the planes of a switch; None where circuits are wavelengths, which placed plans are
     granted."""
     return None if prices.fabric.wavelength_routed else PlanePrices(prices)
+
+
+def verify_winner(plan: Plan) -> None:
+    """Prove that the circuits of all axes of a plan stand at once, where axes divide the channels.
+
+    Raises:
+        VerificationError: two of them hold one channel of a link.
+    """
+    if plan.division is not None and isinstance(plan.choice, Strategy) and isinstance(plan.step, StrategyStep):
+        verify_standing(plan.job, plan.choice, plan.step)
 
 
 def _kinds(rows: Strategies) -> Ints:

@@ -26,7 +26,7 @@ from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
 from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
 from lightloom.planner.search.request import DATA_PARALLEL, LARGEST, SearchRequest
-from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError
+from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError, verify_winner
 from lightloom.workloads.graph import ComputeGraph
 
 COMPARED = 32
@@ -202,6 +202,7 @@ class _Search:
             raise self._rows.nothing(refused)
         if plans[0].fits is not False:
             plans[0] = self._rows.refine_winner(plans[0])
+        verify_winner(plans[0])
         if plans[0].in_step is not None:
             # Circuits that follow the step are proved on its timeline.
             _ = plans[0].timeline

@@ -29,13 +29,13 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.shares import AxisShare
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.circuits.standing import joint_parts
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import StrategyStep, on_divided_channels, simulate, strategy_seconds
 from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.planner.traffic.exchanges import SENDS, SlowedPrices, collective_exchange, plan_exchanges
-from lightloom.planner.traffic.joint_step import joint_parts
 from lightloom.planner.traffic.placing import job_fabric, neighbours, splits
 from lightloom.planner.traffic.spec import TrafficJob
 from lightloom.planner.traffic.verified import verify_jobs

@@ -6,8 +6,9 @@ from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.joint import verify_joint
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.division import Division
+from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_sends import stage_sends
 from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_seconds
@@ -34,19 +35,33 @@ def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
             nbytes = float(stage_sends(job, rows, exchange_seconds(job, strategy.algorithm)).nbytes.max())
             parts.append(ShiftPart(axis.name, axis.stride, share.first, share.channels, nbytes))
         else:
-            parts.append(GroupPart(axis.name, share, _schedule(division, number, step)))
+            schedule = _schedule(job, strategy, number, step)
+            parts += [] if schedule is None else [GroupPart(axis.name, share, schedule)]
     return parts
 
 
-def _schedule(division: Division, number: int, step: StrategyStep) -> Schedule:
-    """The schedule of the largest collective of an axis; keys and values of a context group go around a ring."""
-    axis, part = division.axes[number], division.part(number)
+def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> int:
+    """Prove that the circuits of all axes of a step stand at once; returns the number of lightpaths.
+
+    Raises:
+        VerificationError: two of them hold one channel of a link.
+    """
+    return len(verify_joint(joint_parts(job, strategy, step), job.fabric))
+
+
+def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
+    """The schedule of the largest collective of an axis, None where it has none; keys and values of a context group go
+    around a ring."""
+    assert step.division is not None and job.shares is not None
+    axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None
     if axis.name == "context":
         return build(find("ring-striped"), Collective("all-gather", axis.ranks, 0.0), part)
-    uses = [
-        use
-        for use in step.exchanges
-        if (use.ranks, use.stride, use.kind == "all-to-all") == (axis.ranks, axis.stride, axis.name == "expert")
-    ]
-    return build(find(uses[0].algorithm), Collective(uses[0].kind, axis.ranks, uses[0].nbytes), part)
+    group = axis.ranks, axis.stride, axis.name == "expert"
+    use = next((use for use in step.exchanges if (use.ranks, use.stride, use.kind == "all-to-all") == group), None)
+    if use is None:
+        return None
+    prices = job.shares.pricing(axis.name)
+    assert isinstance(prices, GroupPrices)
+    ratio = strategy.ratio if axis.name in ("data", "expert-data") else 1.0
+    return prices.price(strategy.algorithm, axis.ranks, ratio, axis.stride).schedule(use.kind, use.nbytes)
