@@ -51,8 +51,8 @@ of latency and bandwidth, inside a domain and across the network.
 Collectives also take a share of the accelerator's arithmetic from the kernels beside them (`arithmetic_share`: one
 multiprocessor a channel, an assumption). C seconds of computing beside E of exchanges take max(E, C + share E), in
 gathers and scatters of sharded parameters, buckets of gradients, gradients that leave beside backward passes, and
-context rings; sends between stages and exchanges of placed plans take none. Calibrations on measured steps fit it with
-the four numbers. Sends between stages pay the latency of a chain of two ranks.
+context rings; sends between stages and messages of placed plans take none. Calibrations on measured steps fit it with
+the four numbers. Sends between stages and messages of placed plans pay the latency of a chain of two ranks.
 
 Not modelled: that a library picks a protocol which is not the quickest (at 2 to 4 MiB on two and four GPUs up to 40 %),
 congestion by others, and how a fabric's routing collides.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lightloom.accelerators.load import load_accelerator
+from lightloom.clusters.load import load_cluster
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
@@ -13,7 +14,10 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.planner.pricing.belief import belief_of
 from lightloom.planner.pricing.library import LibraryPrices
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.search import search
 from lightloom.transports.base import PARAMETERS
+from tests.planner.jobs import transformer
 
 NCCL = {"transport": "nccl-hopper"}
 
@@ -76,3 +80,17 @@ def test_what_is_believed_of_such_a_fabric_is_that_of_its_accelerator_and_its_tr
     assert ours is not None
     assert ideal is not None
     assert ours.names == (*ideal.names, *PARAMETERS)
+
+
+def test_messages_of_placed_plans_pay_the_library_s_latency() -> None:
+    library = dgx().library
+    assert library is not None
+    inside, across = library.message_latencies(np.array([0, 0]), np.array([7, 8])).tolist()
+    assert 5e-6 < inside < across
+    assert (inside, across) == (library.message_latency(1), library.message_latency(8))
+    steps = []
+    for changes in ({"transport": None}, {}):
+        on = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "two-tier-400g", "domain_size": 2, **changes}})
+        request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
+        steps.append(search(transformer(1), on, request).winner.step_time)
+    assert steps[1] > steps[0]

@@ -38,6 +38,12 @@ class Library(NamedTuple):
         """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
         return float(self.seconds("broadcast", np.array([2]), np.array([stride]), np.zeros(1))[0])
 
+    def message_latencies(self, source: Ints, destination: Ints) -> Floats:
+        """Return the same of messages between ranks of the fabric, in the shape of ``source``."""
+        together = source // self.domain == destination // self.domain
+        inside, across = (self.message_latency(stride) for stride in (1, self.domain))
+        return np.where(together, inside if self.domain > 1 else across, across)
+
     def seconds(self, kind: str, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
         """Return the seconds of collectives, each by its quickest way; 0 where there is one rank.
 

@@ -205,7 +205,7 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
 
 
 def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
-    """Give every pair the rate that its port has while all are busy.
+    """Give every pair the rate that its port has while all are busy, and the latency of a message of the library.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.
@@ -218,7 +218,10 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     bandwidth, latency, port = np.full(pipes, np.inf), np.zeros(pipes), np.zeros(pipes, np.int64)
     np.minimum.at(bandwidth, pipe, ports.rate)
     route = fabric.route(traffic.source, traffic.destination)
-    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route))
+    seconds = fabric.latency(traffic.source, traffic.destination, route)
+    if fabric.library is not None:
+        seconds = seconds + fabric.library.message_latencies(traffic.source, traffic.destination)
+    np.maximum.at(latency, pipe, seconds)
     np.maximum.at(port, pipe, ports.port)
     port = source + plan.k * port
     return GroupCircuits(plan.k, source, destination, bandwidth=bandwidth[None], latency=latency, port=port)
