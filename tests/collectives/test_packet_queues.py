@@ -106,6 +106,17 @@ def test_what_is_folded_takes_as_long_unfolded(kind: str, fabric: Fabric) -> Non
     assert cost(folded, joules).energy == pytest.approx(cost(schedule, joules).energy)
 
 
+def test_copies_of_a_row_go_before_the_next_row_of_its_step() -> None:
+    """Rows of one step are served as they are listed, whichever copies they belong to."""
+    fabric = load_fabric("two-tier-400g", ranks=24)
+    schedule = unbarred(find("hierarchical"), Collective("all-reduce", 24, 1e6), fabric, 2, 1)
+    assert schedule.folding is not None
+    tied = schedule.with_columns({"step": schedule.step // 7})
+    verify(tied, fabric)
+    assert cost(tied, fabric).time == pytest.approx(cost(tied.unfolded(1), fabric).time, rel=1e-12)
+    assert play(tied, fabric)[0] == pytest.approx(times_of(tied, fabric)[1], rel=1e-12)
+
+
 def test_a_fabric_that_is_not_the_same_further_on_folds_nothing() -> None:
     for fabric, why in ((Mesh(ranks=12), "takes other ways"), (load_fabric("switch", 12), None)):
         schedule = unbarred(find("ring"), Collective("all-gather", 12, 1e6), Ring(ranks=12), 1, 0)

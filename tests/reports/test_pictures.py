@@ -14,8 +14,10 @@ from lightloom.collectives.spec import KINDS, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import kinds
+from lightloom.fabrics.wdm_ring import Ring
 from lightloom.reports.figures.base import save, to_svg
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
+from lightloom.reports.figures.occupancy import PARTS, in_steps
 from lightloom.reports.figures.palette import SHARES, TASKS, cyclic_colours
 from lightloom.reports.figures.timeline_figure import timeline_figure, waits
 from lightloom.reports.figures.wavelength_map import wavelength_caption, wavelength_map
@@ -67,6 +69,19 @@ def test_the_caption_says_what_stays_dark() -> None:
         "ring runs reduce-scatter of 4 KiB among 4 ranks in 3 steps. 25% of all wavelengths on all links "
         "carry light, averaged over the steps. The counter-clockwise fibres stay dark. Colour is the rank that sends."
     )
+
+
+def test_packets_without_barriers_are_drawn_over_time() -> None:
+    """No link carries more than the whole schedule sends over it, and every byte is drawn in some part of the time."""
+    fabric = Ring(ranks=6, bandwidth=1e9, hop_latency=1e-7)
+    schedule = build(find("synthesized"), Collective("all-gather", 6, 6e4), fabric)
+    assert schedule.queued
+    drawn = in_steps(schedule, fabric)
+    assert (drawn.steps, drawn.queued, len(drawn)) == (PARTS, False, len(schedule.unfolded(1)))
+    caption = wavelength_caption(schedule, fabric)
+    assert "among 6 ranks without barriers." in caption
+    assert "in 24 equal parts of the time" in caption
+    assert "part of the time" in to_svg(wavelength_map(schedule, fabric))
 
 
 def test_bundled_circuits_count_every_plane() -> None:

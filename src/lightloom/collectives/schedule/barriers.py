@@ -52,10 +52,10 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
     columns = {name: column[order] for name, column in columns.items()}
     path = lightpaths_of(fabric, columns["source"], columns["destination"], columns["route"])
     return first.with_columns(
-        columns | {"lightpath": path},
+        columns | {"lightpath": path, "step": np.arange(len(path))},
         collective=schedule.collective,
         chunks=first.chunks * pieces,
-        steps=first.steps + (pieces - 1) * interval,
+        steps=len(path),
         queued=True,
         notes=(*first.notes, "without barriers" + ("" if pieces == 1 else f", every chunk in {pieces} pieces")),
     )

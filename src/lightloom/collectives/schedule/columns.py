@@ -208,8 +208,12 @@ class Schedule:
             return self
         ranks, rows, copies = self.collective.ranks, len(self), folding.copies
         copy = np.repeat(np.arange(copies, dtype=np.int64), rows)
-        shift = copy * folding.period
         columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
+        if self.queued and not folding.channel.shape[1]:
+            # Links serve rows as they are listed: all copies of a row come before the next row.
+            by_row = np.argsort(np.tile(np.arange(rows), copies), kind="stable")
+            copy, columns = copy[by_row], {name: column[by_row] for name, column in columns.items()}
+        shift = copy * folding.period
         if folding.channel.shape[1]:
             channel = folding.channel[copy, columns["lightpath"]]
             columns |= {"fibre": channel // fibre_channels, "first_wavelength": channel % fibre_channels}

@@ -35,8 +35,8 @@ def steps_shown(steps: int, panels: int = 4) -> list[int]:
 
 
 @styled
-def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw the bytes on each link in each step, as a share of the fullest."""
+def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
+    """Draw the bytes on each link in each step, as a share of the fullest; ``time`` names what a step is."""
     use = link_use(schedule, fabric)
     load = use.downsampled(_MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
@@ -46,7 +46,7 @@ def link_load_map(schedule: Schedule, fabric: Fabric) -> Figure:
     title += f"mean load {load.mean() / most:.0%} of the largest"
     headline(figure, title)
     axes.set_xlabel(f"link (0: {fabric.link_name(0)}, {fabric.links - 1}: {fabric.link_name(fabric.links - 1)})")
-    axes.set_ylabel("step")
+    axes.set_ylabel(time)
     integer_ticks(axes.yaxis, 5)
     integer_ticks(axes.xaxis, 8)
     share_bar(figure, image, axes, "load", 20)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.cost.queued import play
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
@@ -47,9 +48,21 @@ class Lightpaths:
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
+PARTS = 24
+"""Equal parts of the time into which queued schedules of packets are drawn."""
+
+
 def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """The schedule itself, or of a queued one its circuits, which all stand in one step."""
-    return schedule.standing(fabric.fibre_channels) if schedule.queued else schedule
+    """The schedule itself, or of a queued one its circuits, which all stand in one step; of packets, which have none,
+    its rows by the part of the time in which they begin."""
+    if not schedule.queued:
+        return schedule
+    if fabric.exclusive:
+        return schedule.standing(fabric.fibre_channels)
+    rows = schedule.unfolded(fabric.fibre_channels)
+    seconds, begin = play(rows, fabric)
+    part = np.minimum((begin / max(seconds, 1e-300) * PARTS).astype(np.int64), PARTS - 1)
+    return rows.with_columns({"step": part}, steps=PARTS, queued=False)
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:

@@ -20,7 +20,15 @@ from lightloom.core.units import format_size
 from lightloom.fabrics.base import Fabric
 from lightloom.reports.figures.base import headline, integer_ticks, number_bar, share_bar, share_image, styled
 from lightloom.reports.figures.link_map import circuit_map, link_load_map, steps_shown
-from lightloom.reports.figures.occupancy import Lightpaths, channel_map, in_steps, lightpaths, link_use, utilisation
+from lightloom.reports.figures.occupancy import (
+    PARTS,
+    Lightpaths,
+    channel_map,
+    in_steps,
+    lightpaths,
+    link_use,
+    utilisation,
+)
 from lightloom.reports.figures.palette import FAINT, INK, cyclic_colours
 
 if TYPE_CHECKING:
@@ -34,26 +42,28 @@ _WIDTH = 9.0
 def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """Draw a schedule: wavelengths on a WDM ring, circuits on a circuit switch, link loads elsewhere.
 
-    Of a queued schedule, the circuits that stand throughout.
+    Of a queued schedule, the circuits that stand throughout, and on packet links equal parts of the time.
     """
+    if not fabric.exclusive:
+        time = "part of the time" if schedule.queued else "step"
+        return link_load_map(in_steps(schedule, fabric), fabric, time)
     schedule = in_steps(schedule, fabric)
-    if fabric.wavelength_routed:
-        return _ring_map(schedule, fabric)
-    if fabric.exclusive:
-        return circuit_map(schedule, fabric)
-    return link_load_map(schedule, fabric)
+    return _ring_map(schedule, fabric) if fabric.wavelength_routed else circuit_map(schedule, fabric)
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
     """Return what the picture shows, in one or two sentences."""
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
+    if schedule.queued:
+        steps = "on circuits that stand throughout" if fabric.exclusive else "without barriers"
     what = (
         f"{schedule.algorithm} runs {collective.kind} of {format_size(collective.nbytes)} among {fabric.ranks} ranks "
-        f"{'on circuits that stand throughout' if schedule.queued else steps}."
+        f"{steps}."
     )
     if not fabric.exclusive:
-        return f"{what} Colour: bytes on each link in each step, as a share of the fullest link and step."
+        when = f"{PARTS} equal parts of the time" if schedule.queued else "each step"
+        return f"{what} Colour: bytes on each link in {when}, as a share of the most on any."
     schedule = in_steps(schedule, fabric)
     paths = lightpaths(schedule, fabric)
     if not fabric.wavelength_routed:

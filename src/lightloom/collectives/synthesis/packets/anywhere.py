@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
+
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.double_tree import DOUBLE_TREE
 from lightloom.collectives.algorithms.hierarchical import HIERARCHICAL
@@ -25,7 +27,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.loads import at_size, step_loads
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.barriers import without_barriers
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.grid.flowing import flowing
@@ -47,7 +49,7 @@ _MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 12
 """Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
 _MOST_PACKED = 1 << 19
 """Transfers that all trees together choose among."""
-_NEAR = 1.005
+_NEAR = 1.001
 """Times the lower bound at which nothing further is tried."""
 
 
@@ -68,9 +70,9 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Plain algorithms, among many ranks in domains or on grids none that sends shares one by one; and compositions."""
-    many = fabric.ranks > _MANY and _by_axis(fabric) and collective.kind not in ROOTED
-    for algorithm in (HIERARCHICAL,) if many else (*_PLAIN, HIERARCHICAL):
+    """Plain algorithms, and compositions; among many ranks that links join, in domains or on grids, only what suits."""
+    many = fabric.ranks > _MANY and collective.kind not in ROOTED and (_by_axis(fabric) or fabric.joins_ranks)
+    for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
         steps = _steps_of(algorithm, collective, fabric)
         if steps is None:
             continue
@@ -89,15 +91,17 @@ def _steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> S
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    steps = _steps_of(HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled(), collective, fabric)
-    for pieces in _PIECES:
-        if steps is not None and len(steps) * pieces <= _MOST_ROWS:
+    steps, joined = _steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
+    if steps is not None:
+        steps = _folded(steps, fabric)
+        most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
+        for pieces in (pieces for pieces in _PIECES if len(steps) * pieces <= most):
             yield from _queued(steps, fabric, pieces)
     if collective.kind == "all-to-all":
         straight = _steps_of(ONE_STAGE, collective, fabric)
         if straight is not None and len(straight) <= _MOST_CROSSING:
             yield listed(without_barriers(straight, fabric), fabric)
-    elif collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
+    elif collective.kind in FROM_ALL_GATHER and joined:
         yield flowing(collective, fabric)
     elif collective.kind in ROOTED or not _by_axis(fabric):
         yield from _packed(collective, fabric)
@@ -107,17 +111,40 @@ def _by_axis(fabric: Fabric) -> bool:
     return len(fabric.axes) > 1
 
 
+def _suited(fabric: Fabric) -> Algorithm:
+    """The steps that are worth sending without barriers."""
+    return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
+
+
 def _queued(steps: Schedule, fabric: Fabric, pieces: int) -> Iterator[Schedule]:
     """The steps without barriers, of all ranks where copies are not alike; nothing where those have too many rows."""
     schedule = without_barriers(steps, fabric, pieces, 1)
-    if schedule.folding is not None:
-        try:
-            verify(schedule, fabric)
-        except VerificationError:
-            if len(schedule) * schedule.folding.copies > _MOST_ROWS:
-                return
-            schedule = schedule.unfolded(1)
+    if schedule.folding is not None and not _holds(schedule, fabric):
+        if len(schedule) * schedule.folding.copies > _MOST_ROWS:
+            return
+        schedule = schedule.unfolded(1)
     yield listed(schedule, fabric)
+
+
+def _folded(steps: Schedule, fabric: Fabric) -> Schedule:
+    """The rows of rank 0 for all ranks, where every rank does the same as it and links turn with the ranks."""
+    if steps.folding is not None or steps.collective.kind in ROOTED:
+        return steps
+    rows = steps.source == 0
+    first = steps.with_columns(
+        {name: column[rows] for name, column in steps.columns().items()},
+        folding=Folding(1, np.zeros((fabric.ranks, 0), np.int32)),
+    )
+    return first if _holds(without_barriers(first, fabric), fabric) else steps
+
+
+def _holds(schedule: Schedule, fabric: Fabric) -> bool:
+    """Whether a folded schedule is proved on this fabric."""
+    try:
+        verify(schedule, fabric)
+    except VerificationError:
+        return False
+    return True
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
