@@ -123,7 +123,7 @@ class WavelengthRing(RingGeometry):
     exclusive: ClassVar[bool] = True
     wavelength_routed: ClassVar[bool] = True
     group_assumption: ClassVar[str] = (
-        "the ring of a group's neighbours closes, as SiP-ML assumes; groups that interleave divide the wavelengths"
+        "a group that has all wavelengths closes its ring, as SiP-ML assumes, which bounds the shares that axes divide"
     )
 
     @property
