@@ -51,9 +51,9 @@ class GroupPrices(Pricing):
     """Prices of collectives on the part of a fabric that a group of ranks has to itself: of verified schedules, or of
     the fabric's collective library where it states one and no algorithms are named.
 
-    The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close, which
-    bounds what axes that divide the channels take.
-    Where none of the algorithms carries an all-to-all, the blocks go straight from rank to rank instead.
+    The part is the same kind of fabric with as many ranks (:meth:`Fabric.group`): a ring's part is taken to close,
+    which bounds what axes that divide the channels take. Where none of the algorithms carries an all-to-all, the blocks
+    go straight from rank to rank instead.
     """
 
     def __init__(
