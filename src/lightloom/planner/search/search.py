@@ -201,7 +201,10 @@ class _Search:
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
         if plans[0].fits is not False:
-            plans[0] = self._rows.refine_winner(plans[0])
+            refined = self._rows.refine_winner(plans[0])
+            # A split with other schedules is another plan: its row stays, so that pinning it finds the same again.
+            stays = refined is not plans[0] and isinstance(refined.choice, Strategy)
+            plans = [refined, *plans[0 if stays else 1 :]]
         verify_winner(plans[0])
         if plans[0].in_step is not None:
             # Circuits that follow the step are proved on its timeline.
