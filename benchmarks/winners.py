@@ -1,4 +1,4 @@
-"""Which plan wins as links grow slower: ``python -m benchmarks.winners [--page docs/winners.md] [--only CLUSTER]``.
+"""Which plan wins as links grow slower: ``python -m benchmarks.winners [--page docs/planner/winners.md] [--only CLUSTER]``.
 
 ``lightloom plan`` searches every pair of :data:`PAIRS` with links of 0, 0.5, 1 and 5 us a hop, everything else as the
 catalog states it. Results are kept in a file after each search, so that a run that was stopped goes on where it was.
@@ -207,7 +207,7 @@ def main() -> int:
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.winners", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, default=Path("out/winners.json"), help="where results are kept")
-    parser.add_argument("--page", type=Path, help="write the page and its picture, pictures/winners.png beside it")
+    parser.add_argument("--page", type=Path, help="write the page, and its picture to ../pictures/winners.png")
     parser.add_argument("--only", help="this cluster alone")
     options = parser.parse_args()
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def _main() -> None:
     document = run(options.json, options.only, lambda line: print(line, file=sys.stderr, flush=True))
     if options.page:
         origin = provenance_line(document["provenance"])
-        save(picture(document), options.page.parent / "pictures" / "winners.png", origin)
+        save(picture(document), options.page.parent.parent / "pictures" / "winners.png", origin)
         write_atomically(options.page, page(document))
 
 

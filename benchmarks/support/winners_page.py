@@ -1,4 +1,4 @@
-"""The page ``docs/winners.md`` and its picture: which plan wins as links grow slower."""
+"""The page ``docs/planner/winners.md`` and its picture: which plan wins as links grow slower."""
 
 from __future__ import annotations
 
@@ -13,29 +13,38 @@ if TYPE_CHECKING:
 
 _SAME = 1e-9
 """Share by which two steps may differ and tie."""
+_LEAST = 1e-5
+"""Percent that the picture shows at least."""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 
 _INTRODUCTION = """# Winners as links grow slower
 
 Which way of training wins when a hop takes longer, and how much that costs:
 
-    python -m benchmarks.winners --page docs/winners.md
+    python -m benchmarks.winners --page docs/planner/winners.md
 
 searches each pair of cluster and model with links of 0, 0.5, 1 and 5 µs a hop, everything else as the catalog states
 it. The page and its picture are what the command wrote; `out/winners.json` keeps every ranking, and a run that was
 stopped goes on where it was. It took {cpu:.0f} CPU seconds on one thread ({machine}).
 
-![Steps over those without latency; a filled mark is a winner other than that without latency](pictures/winners.png)
+![How much longer than without latency the winner's step takes; a filled mark is another winner](../pictures/winners.png)
 
 ## What it shows
 
 {findings}
 
+Why: a hop's latency is paid once for each step of a collective that nothing hides. At 32 samples a rank, the batch that
+a plan has unless another one is asked for, steps take 0.5 to 100 s on the GPUs and TPUs, and their exchanges are large
+and run beside the arithmetic, so that microseconds vanish; small batches and small models feel them. Where exchanges go
+around a ring of groups, as those of placed plans do, each of the 2 (l - 1) steps of l groups pays a hop, so that fewer
+and larger groups win as hops grow slower. Nothing here says that latency does not matter in other settings: `lightloom
+plan --latency-sensitivity` answers for yours.
+
 ## Every winner
 
 `exchanges` are the algorithms of the winner's collectives, the largest first; placed plans have circuits or ports
-instead. `next` is the best plan with another split, and how much longer it takes. `tokens` are tokens per second and
-accelerator.
+instead. `next` is the best plan with another split that was simulated, and how much longer it takes; bounds decided the
+others. `tokens` are tokens per second and accelerator.
 
 """
 
@@ -69,18 +78,20 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, list[Mapping[str, Any]]]]:
-    """Cluster, model and searches of each pair, the smallest latency first."""
+    """Cluster, model and searches of each pair that was searched at all latencies, the smallest first."""
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["cluster"], row["model"]), []).append(row)
     for (cluster, model), searches in found.items():
+        if len(searches) < max(map(len, found.values())):
+            continue
         yield cluster, model, sorted(searches, key=lambda row: float(row["hop_latency_s"]))
 
 
 def _findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     pairs = [*_pairs(rows)]
     kept = [f"{model} on `{cluster}`" for cluster, model, searches in pairs if _change(searches) is None]
-    yield f"* {len(kept)} of {len(pairs)} winners stay up to 5 µs a hop" + (f": {', '.join(kept)}." if kept else ".")
+    yield f"* {len(kept)} of {len(pairs)} winners stay at all latencies" + (f": {', '.join(kept)}." if kept else ".")
     for cluster, model, searches in pairs:
         change = _change(searches)
         if change is not None:
@@ -97,8 +108,8 @@ def _findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     slowest = max(pairs, key=lambda pair: _slowdown(pair[2]))
     least = min(pairs, key=lambda pair: _slowdown(pair[2]))
     yield (
-        f"* 5 µs a hop cost the winners between {_percent(_slowdown(least[2]))} ({least[1]} on `{least[0]}`) and "
-        f"{_percent(_slowdown(slowest[2]))} ({slowest[1]} on `{slowest[0]}`) of their steps."
+        f"* At the largest latency steps take between {_percent(_slowdown(least[2]))} ({least[1]} on `{least[0]}`) and "
+        f"{_percent(_slowdown(slowest[2]))} ({slowest[1]} on `{slowest[0]}`) longer than without any."
     )
 
 
@@ -141,7 +152,7 @@ def _hop(row: Mapping[str, Any]) -> str:
 def _tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for cluster, model, searches in _pairs(rows):
         change = _change(searches)
-        line = "the winner stays the winner up to 5 µs a hop"
+        line = f"the winner stays the winner up to {_hop(searches[-1])} a hop"
         if change is not None:
             line = f"the winner changes at {_hop(change[0])} a hop"
         yield f"### {model} on `{cluster}`"
@@ -195,29 +206,31 @@ def _tokens(plan: Mapping[str, Any] | None, *, named: bool = False) -> str:
 
 @styled
 def picture(document: Mapping[str, Any]) -> Figure:
-    """Step times of the winners over those without latency; filled where another plan wins than without latency."""
+    """How much longer the winners' steps take than without latency; filled where another plan wins."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(8.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for number, (cluster, model, searches) in enumerate(_pairs(document["searches"])):
-        first = _identity(searches[0]["plans"][0])
-        times = [_time(row) / _time(searches[0]) for row in searches]
-        marker, colour = _MARKERS[number % len(_MARKERS)], f"C{number}"
-        axes.plot(range(len(times)), times, color=colour, linewidth=1.2, label=f"{model}, {cluster}", zorder=2)
-        for place, (row, ratio) in enumerate(zip(searches, times, strict=True)):
-            same = _identity(row["plans"][0]) == first
-            face = "white" if same else colour
-            axes.plot(place, ratio, marker, markersize=7, markerfacecolor=face, markeredgecolor=colour, zorder=3)
-    latencies = sorted({row["hop_latency_s"] for row in document["searches"]})
-    axes.set_xticks(range(len(latencies)), ["none" if not each else format_time(each) for each in latencies])
-    axes.set_xlabel("latency of a hop")
-    axes.set_ylabel("step of the winner, over that without latency")
+        first, marker, colour = _identity(searches[0]["plans"][0]), _MARKERS[number % len(_MARKERS)], f"C{number}"
+        slower = searches[1:]
+        latencies = [row["hop_latency_s"] * 1e6 for row in slower]
+        longer = [max(100 * (_time(row) / _time(searches[0]) - 1), _LEAST) for row in slower]
+        axes.plot(latencies, longer, color=colour, linewidth=1.2, zorder=2)
+        for seconds, percent, row in zip(latencies, longer, slower, strict=True):
+            face = "white" if _identity(row["plans"][0]) == first else colour
+            axes.plot(seconds, percent, marker, markersize=7, markerfacecolor=face, markeredgecolor=colour, zorder=3)
+        label = f"{model}, {cluster}"
+        axes.plot([], [], marker=marker, color=colour, markerfacecolor="white", markeredgecolor=colour, label=label)
+    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_yticks([1, 1.01, 1.1, 1.5, 2, 3], ["1", "1.01", "1.1", "1.5", "2", "3"])
+    axes.set_xticks([0.5, 1, 5], ["0.5 µs", "1 µs", "5 µs"])
+    ticks = [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10]
+    axes.set_yticks(ticks, [f"{tick:g} %" if tick >= 1e-3 else f"{tick:.5f}".rstrip("0") + " %" for tick in ticks])
     axes.minorticks_off()
+    axes.set_xlabel("latency of a hop")
+    axes.set_ylabel("longer than without latency")
     hide_spines(axes)
-    figure.legend(
-        loc="outside right upper", fontsize=7.5, title="open: the same winner\nfilled: another", title_fontsize=7.5
-    )
+    title = "open: the winner without latency\nfilled: another plan wins"
+    figure.legend(loc="outside right upper", fontsize=7.5, title=title, title_fontsize=7.5)
     return figure
