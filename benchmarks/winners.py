@@ -1,4 +1,4 @@
-"""Which plan wins as links grow slower: ``python -m benchmarks.winners [--page docs/planner/winners.md] [--only CLUSTER]``.
+"""Which plan wins as links grow slower: ``python -m benchmarks.winners [--page docs/planner/winners.md]``.
 
 ``lightloom plan`` searches every pair of :data:`PAIRS` with links of 0, 0.5, 1 and 5 us a hop, everything else as the
 catalog states it. Results are kept in a file after each search, so that a run that was stopped goes on where it was.

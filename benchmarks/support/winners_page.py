@@ -25,9 +25,9 @@ Which way of training wins when a hop takes longer, and how much that costs:
 
 searches each pair of cluster and model with links of 0, 0.5, 1 and 5 µs a hop, everything else as the catalog states
 it. The page and its picture are what the command wrote; `out/winners.json` keeps every ranking, and a run that was
-stopped goes on where it was. It took {cpu:.0f} CPU seconds on one thread ({machine}).
+stopped goes on where it was. Its searches took {cpu:.0f} CPU seconds ({machine}, beside other work).
 
-![How much longer than without latency the winner's step takes; a filled mark is another winner](../pictures/winners.png)
+![How much longer than without latency the winner's step takes; filled: another plan wins](../pictures/winners.png)
 
 ## What it shows
 
