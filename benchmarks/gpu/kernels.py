@@ -35,8 +35,9 @@ LAYERS = (
     (4096, 4096),
     (22016, 4096),
     (4096, 11008),
+    (32000, 4096),
+    (12288, 12288),
 )
-LAYERS += ((32000, 4096), (12288, 12288))
 """Outputs and inputs of linear layers: GPT-2 of 355 million parameters, Llama-2 7B, and one of GPT-3's."""
 UNEVEN = (
     (50258, 1024),
@@ -162,7 +163,7 @@ def optimizers() -> Iterator[dict[str, object]]:
         tensors = [torch.randn(*shape, device="cuda", requires_grad=True) for shape in shapes]
         for tensor in tensors:
             tensor.grad = torch.randn_like(tensor)
-        optimizer = torch.optim.AdamW(tensors, **{way: True})
+        optimizer = torch.optim.AdamW(tensors, fused=way == "fused", foreach=way == "foreach")
         count = sum(tensor.numel() for tensor in tensors)
         seconds = seconds_of(optimizer.step)
         yield {"kernel": f"adam-{way}", "elements": count, "bytes": 28 * count, "seconds": seconds}

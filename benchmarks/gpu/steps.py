@@ -52,14 +52,13 @@ CASES += [Case(model, batch, "bfloat16") for model, batches in (LANGUAGE | IMAGE
 COMPILED = [Case(model, batch, "bfloat16", True) for model, batch in LARGE]
 
 
-def built(name: str) -> nn.Module:
+def built(name: str) -> Any:
     """Return the module of a case, with its parameters on the GPU."""
     import torch
 
     torch.manual_seed(1)
     entry = ZOO.get(name)
-    module: nn.Module = resolve(entry.path)(**entry.arguments) if entry else getattr(models, name)()
-    return module
+    return resolve(entry.path)(**entry.arguments) if entry else getattr(models, name)()
 
 
 def measured(case: Case) -> dict[str, object]:
@@ -114,9 +113,10 @@ def _step(model: Any, optimizer: Any, inputs: tuple[Tensor, ...], autocast: bool
     marks[0].record()
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
         outputs = model(*inputs)
-        loss = sum(_loss(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,)))
+        losses = [_loss(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
+        loss = torch.stack(losses).sum()
     marks[1].record()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     marks[2].record()
     optimizer.step()
     optimizer.zero_grad()
