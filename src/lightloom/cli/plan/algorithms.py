@@ -83,12 +83,13 @@ def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
     if plan is None or plan.result is None:
         return ()
     times = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges)
+    circuits = plan.job.fabric.exclusive
     return (
         Table(
-            title=f"Circuits of {plan.algorithm} schedules, {plan.strategy}",
-            columns=("collective", "size", "a step", "time", "vs bound", "circuits"),
+            title=f"{'Circuits' if circuits else 'Messages'} of {plan.algorithm} schedules, {plan.strategy}",
+            columns=("collective", "size", "a step", "time", "vs bound", "circuits" if circuits else "schedule"),
             rows=tuple(_circuit_row(plan, kind, nbytes, count) for (kind, nbytes), count in sorted(times.items())),
-            caption=_sets(plan.result),
+            caption=_sets(plan.result) if circuits else "Packets take links as they are free: nothing is set up.",
         ),
     )
 
