@@ -17,7 +17,7 @@ from lightloom.calibration.collective_rows import MeasuredCollective
 from lightloom.calibration.document import rounded
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
-from lightloom.transports.base import Scales, Transport
+from lightloom.transports.base import PARAMETERS, Scales, Transport
 from lightloom.transports.price import Constants, WayColumns, columns, scales_array, seconds
 from lightloom.transports.ways import Task, Tiers, task_of
 
@@ -25,8 +25,8 @@ ANCHORS = 6
 """Sizes that the four numbers of a system are fitted to, at most."""
 _FROM = 2.0**20
 _SMALL_ERROR, _LARGE_ERROR, _HALF_WAY = 0.2, 0.03, 4 * 2.0**20
-_SCALE_SPREADS = np.array([0.4, 0.8, 0.12, 0.12])
-"""Standard deviations of the logarithms of a system's four numbers around those of the transport: assumptions."""
+_SCALE_SPREADS = np.array([PARAMETERS[name].spread for name in Scales.model_fields])
+"""Standard deviations of the logarithms of a system's four numbers around those of the transport."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Scales(Config):
     """Factor of the bandwidth between domains."""
 
 
-class Belief(NamedTuple):
+class Parameter(NamedTuple):
     """What a parameter of a system is, and how far systems are apart."""
 
     meaning: str
@@ -111,12 +111,14 @@ class Belief(NamedTuple):
     most: float = math.inf
 
 
-PARAMETERS: Mapping[str, Belief] = {
-    "latency": Belief("factor of the latencies of collectives inside a domain", 0.4),
-    "network_latency": Belief("factor of the latencies of collectives across domains", 0.8),
-    "bandwidth": Belief("factor of the bandwidth inside a domain", 0.12),
-    "network_bandwidth": Belief("factor of the bandwidth between domains", 0.12),
-    "arithmetic_share": Belief("share of the arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0),
+PARAMETERS: Mapping[str, Parameter] = {
+    "latency": Parameter("factor of the latencies of collectives inside a domain", 0.4),
+    "network_latency": Parameter("factor of the latencies of collectives across domains", 0.8),
+    "bandwidth": Parameter("factor of the bandwidth inside a domain", 0.12),
+    "network_bandwidth": Parameter("factor of the bandwidth between domains", 0.12),
+    "arithmetic_share": Parameter(
+        "share of the arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0
+    ),
 }
 """What a calibration may change: the four numbers of a system, and what computing pays. Spreads are assumptions."""
 
