@@ -17,9 +17,10 @@ from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.core.errors import BoundError
-from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing, Failure
+from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing

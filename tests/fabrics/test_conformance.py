@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.load import description, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch

@@ -12,13 +12,11 @@ A subclass states its links, their names and bandwidths, the footprint of transf
 ``hop_latency`` for each link. Everything else follows from these (:mod:`lightloom.fabrics.derived`), groups of ranks
 and their sharing included; a method that a subclass overrides for speed returns the same.
 :func:`lightloom.fabrics.conformance.check_fabric` tests a fabric against the contract.
-
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -28,23 +26,12 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Count, JoulesPerBit, Ranks, Seconds, Watts
 from lightloom.fabrics import derived
 from lightloom.fabrics.derived import Ports
-from lightloom.fabrics.footprint import Footprint, ordered_links
+from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
 from lightloom.transports.library import Library
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A set of ranks and what can enter (or leave) it: no more than ``capacity`` bytes per second, each way."""
-
-    name: str
-    ranks: int
-    capacity: float
-    sets: int = 1
-    """Sets of as many ranks, with the same limit, into which all ranks fall; 1 where they do not so."""
 
 
 class Fabric(Shares):
@@ -149,10 +136,8 @@ class Fabric(Shares):
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once.
-
-        Infinite and 0 where that is the rank itself.
-        """
+        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once;
+        infinite and 0 where that is the rank itself."""
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
@@ -198,7 +183,7 @@ class Fabric(Shares):
         return np.arange(self.ranks, dtype=np.int64)
 
     def as_carried(self) -> Self:
-        """This fabric with its links as fast as its collective library finds them, and no library."""
+        """This fabric with links as fast as its collective library finds them, and without the library."""
         return self
 
     def wire_bytes(self, nbytes: float) -> float:
@@ -246,8 +231,8 @@ class GroupFabric(Fabric):
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int) -> GroupFabric:
         """The group with the fabric's common fields."""
-        common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
-        return cls(whole=whole, ranks=ranks, stride=stride, **common)
+        names = "hop_latency", "energy_per_bit", "power_per_rank"
+        return cls(whole=whole, ranks=ranks, stride=stride, **{name: getattr(whole, name) for name in names})
 
     def siblings(self) -> tuple[Fabric, Ints]:
         """The fabric, and the ranks of every group: [group, rank]."""
@@ -256,8 +241,7 @@ class GroupFabric(Fabric):
     @property
     def library(self) -> Library | None:
         """That of the fabric, with the ranks of this group that share a domain."""
-        library = self.whole.library
-        return None if library is None else library.group(self.ranks, self.stride)
+        return self.whole.library and self.whole.library.group(self.ranks, self.stride)
 
     @property
     def arithmetic_share(self) -> float:

@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, mo
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.base import CLOCKWISE, Cut, Fabric
+from lightloom.fabrics.base import CLOCKWISE, Fabric
+from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.wdm_ring import WavelengthRing
 
 _WAYS = ("clockwise", "counter-clockwise")

@@ -1,8 +1,9 @@
-"""The links that transfers occupy."""
+"""The links that transfers occupy, and cuts through links."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,3 +61,14 @@ def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
     step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
     base, start, period = (part.ravel()[run] for part in (footprint.base, footprint.start, footprint.period))
     return run // max(footprint.length.shape[1], 1), base + (start + step) % period
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A set of ranks and what can enter (or leave) it: no more than ``capacity`` bytes per second, each way."""
+
+    name: str
+    ranks: int
+    capacity: float
+    sets: int = 1
+    """Sets of as many ranks, with the same limit, into which all ranks fall; 1 where they do not so."""

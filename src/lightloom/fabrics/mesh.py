@@ -15,9 +15,9 @@ from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
-from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import Axis, Grid
-from lightloom.fabrics.footprint import Footprint, ordered_links
+from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.lattice import Dims, Lattice, describe, most_square
 
 _LINES = ("rows", "columns")

@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from lightloom.core.arrays import Ints
-from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.derived import Ports
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Cut, Footprint
 
 
 class StarGeometry(Fabric):

@@ -14,8 +14,8 @@ from pydantic import Field
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
-from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Cut, Fabric
-from lightloom.fabrics.footprint import Footprint, ordered_links
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
 
 _COMMON = (

@@ -116,9 +116,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "network_latency": Parameter("factor of the latencies of collectives across domains", 0.8),
     "bandwidth": Parameter("factor of the bandwidth inside a domain", 0.12),
     "network_bandwidth": Parameter("factor of the bandwidth between domains", 0.12),
-    "arithmetic_share": Parameter(
-        "share of the arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0
-    ),
+    "arithmetic_share": Parameter("share of arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0),
 }
 """What a calibration may change: the four numbers of a system, and what computing pays. Spreads are assumptions."""
 

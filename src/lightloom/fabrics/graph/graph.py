@@ -9,8 +9,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics import derived
-from lightloom.fabrics.base import Cut
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Cut, Footprint
 from lightloom.fabrics.graph.edges import Edge, Vertex
 from lightloom.fabrics.graph.network import Network
 from lightloom.fabrics.packets import PacketFabric

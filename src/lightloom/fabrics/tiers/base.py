@@ -10,10 +10,10 @@ from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics import derived
-from lightloom.fabrics.base import Cut, Fabric
+from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import Axis
 from lightloom.fabrics.derived import Ports
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import Cut, Footprint
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.tiers import cuts, distances, groups, paths
 from lightloom.fabrics.tiers.between import levels_of

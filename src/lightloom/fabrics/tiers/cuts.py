@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lightloom.fabrics.base import Cut
+from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.tiers.level import Level
 
 DataRate = Callable[..., float]
