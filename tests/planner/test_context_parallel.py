@@ -11,6 +11,7 @@ import pytest
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.context_parallel import LEAST_TOKENS, context_degree, searched_degrees
+from lightloom.parallelism.loss import bytes_of_logit
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.export import megatron, torchtitan
@@ -111,9 +112,11 @@ def test_a_rank_keeps_its_slice_of_the_activations() -> None:
         memory(of, Strategies.of(ROW._replace(cp=cp, dp=8 // cp, global_batch=32 * 8 // cp)))[0] for cp in (1, 2, 4)
     ]
     samples = np.array([16])
-    activations = of.model.columns.kept(samples).sum()
-    assert kept[0] - kept[1] == pytest.approx(activations / 2)
-    assert kept[1] - kept[2] == pytest.approx(activations / 4)
+    columns = of.model.columns
+    logits = (columns["kernel_losses"] * columns.outputs(samples)).sum() / columns.element_bytes
+    sliced = columns.kept(samples).sum() + logits * bytes_of_logit(columns.element_bytes)
+    assert kept[0] - kept[1] == pytest.approx(sliced / 2)
+    assert kept[1] - kept[2] == pytest.approx(sliced / 4)
 
 
 @pytest.mark.parametrize("sharding", ["none", "zero-1", "zero-3", "hybrid"])
