@@ -64,7 +64,8 @@ def test_sharding_moves_parameters_and_divides_the_update() -> None:
 def test_every_parameter_but_unused_ones_matters() -> None:
     machine = load_accelerator("a100")
     priors = priors_of(machine)
-    jobs = jobs_of([step(), step(sharding="zero-3", pp=1, tp=1, dp=64, gpus=64, attention="flash")], machine)
+    sharded = step(sharding="zero-3", pp=1, tp=1, dp=64, gpus=64, attention="flash")
+    jobs = jobs_of([step(), sharded, step(vocabulary=50257)], machine)
     center = priors.values(priors.center)
     base = step_seconds(jobs, center)
     for name, value in center.items():

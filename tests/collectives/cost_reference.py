@@ -124,7 +124,7 @@ def _sharing(
             if step not in begin and all(b in end and end[b] <= now * (1 + 1e-12) for b in waits[step]):
                 begin[step] = max((end[b] for b in waits[step]), default=0.0)
         at_work = [s for s in begin if s not in end and begin[s] + lead <= now * (1 + 1e-12)]
-        for step in [s for s in at_work if left[s] <= alone[s] * 1e-12]:
+        for step in [s for s in at_work if left[s] <= 1e-12 * max(alone[s], now)]:
             end[step] = now + away[step]
             at_work.remove(step)
         speed = _fair_speeds(at_work, alone, loads)

@@ -64,8 +64,8 @@ def test_a_program_is_checked_without_a_fabric(
         (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
         (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "no MSCCL program"),
         (
-            ["export", "all-gather", "a.json", "--fabric", "switch", "--ranks", "6", "--nbytes", "1MB"],
-            "synthesis needs a ring of wavelengths",
+            ["export", "all-reduce", "a.json", "--fabric", "optical-averager", "--ranks", "6", "--nbytes", "1MB"],
+            "synthesized sends from rank to rank",
         ),
         (["import", "none.json", "b.json"], "cannot read 'none.json': No such file"),
         (["import", "none.et", "b.json"], "cannot read 'none.0.et'"),

@@ -193,7 +193,7 @@ def test_tensor_groups_gather_only_what_is_not_sliced_anyway(monkeypatch: pytest
 
     monkeypatch.setattr(model, "crossing", half_sliced)
     row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 1.0)
-    rate, latency = fabric.pair(8)
+    (rate, _), (_, latency) = fabric.pair(8), fabric.message(8)
     nbytes = 2 * 2048 * 12_288
     gather = made.pricing.price("ring-two-way", 8, 1.0)("all-gather", nbytes / 2).cost.repeated_time
     assert exact_stage_times(made, row).send[1] == pytest.approx(nbytes / 8 / rate + latency + gather)

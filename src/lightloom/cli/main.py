@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "calibrate": Entry(
         "lightloom.cli.calibrate",
-        "Fit an accelerator's parameters to measured steps or a profile, or its links to timed collectives.",
+        "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
     ),
     "catalog": Entry(
         "lightloom.cli.catalog",

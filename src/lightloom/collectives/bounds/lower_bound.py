@@ -22,6 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lightloom.collectives.bounds.degree import degree_seconds
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.cost.price import CostModel
@@ -58,8 +60,8 @@ def lower_bound(
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
-    # A root that failures leave in the middle is at least half as far from some rank as the farthest two are.
-    stride = 0.5 if fabric.blocked() is not None and collective.kind in ROOTED else 1.0
+    # A root in the middle is at least half as far from some rank as the farthest two are.
+    stride = 0.5 if collective.kind in ROOTED and _root_may_be_nearer(fabric) else 1.0
     bounds = [
         (fabric.neighbour_latency() + moving, resource),
         (stride * fabric.diameter_latency(), "the distance between the farthest ranks"),
@@ -71,6 +73,20 @@ def lower_bound(
         bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
     arriving, resource = _largest(bounds)
     return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
+
+
+def _root_may_be_nearer(fabric: Fabric) -> bool:
+    """Whether rank 0 may be nearer to all others than the farthest two are to each other: on graphs, after failures."""
+    if fabric.exclusive or fabric.in_network_reduction:
+        return fabric.blocked() is not None
+    others = np.arange(1, fabric.ranks)
+    distances = [
+        fabric.latency(*ends, np.full(len(others), route))
+        for route in range(fabric.routes)
+        for ends in ((np.zeros_like(others), others), (others, np.zeros_like(others)))
+    ]
+    nearest = np.minimum.reduce(distances).max(initial=0.0)
+    return bool(nearest < fabric.diameter_latency() * (1 - _ROUNDING))
 
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:

@@ -185,14 +185,31 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
         used = np.zeros((1 if schedule.queued else schedule.steps, period))
         np.add.at(used, (step[rows], nodes[rows] % period), schedule.wavelength_count[rows])
         if len(reach):
-            # Steps that nothing orders may run at once, so their needs add up.
-            used = (1.0 - np.maximum(reach, reach.T)) @ used
+            # Steps that nothing orders may run at once, so their needs add up; of a chain of steps one runs at a time.
+            together = (1.0 - np.maximum(reach, reach.T)) @ used
+            used = np.minimum(together, sum(used[chain].max(axis=0) for chain in _chains(reach)))
         if used.max() > fabric.transmitters:
             at, node = np.unravel_index(int(np.argmax(used)), used.shape)
             raise VerificationError(
                 f"step {at}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
                 f"it has {fabric.transmitters} transceivers"
             )
+
+
+def _chains(reach: Column) -> list[list[int]]:
+    """Part steps into chains, each step of which ends before the next one begins.
+
+    Args:
+        reach: whether step a ends before step b begins, steps in an order that agrees: [a, b].
+    """
+    chains: list[list[int]] = []
+    for step in range(len(reach)):
+        chain = next((chain for chain in chains if reach[chain[-1], step]), None)
+        if chain is None:
+            chains.append([step])
+        else:
+            chain.append(step)
+    return chains
 
 
 def shares(schedule: Schedule) -> None:
