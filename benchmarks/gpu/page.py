@@ -76,9 +76,9 @@ What the others show:
 """
 
 _FLASH = """
-Priors for products and attention stay as they were published: on these kernels the best fit would be a
-`gemm_fraction` of 0.77 and a `gemm_depth` of 280 instead of 0.75 and 675. Causal attention reaches these shares
-of the H100's peak, without dropout; the priors are 0.3 forward and 0.25 backward.
+Priors for products and attention stay as they were published: on these kernels of the H100 the best fit would be a
+`gemm_fraction` of {gemm_fraction:.2f} and a `gemm_depth` of {gemm_depth:.0f}. Causal attention reaches these shares of
+the H100's peak, without dropout. [Accelerators](accelerators.md#kernels) has the priors.
 
 | attention | samples x heads | tokens | size of a head | forward | backward |
 | --- | ---: | ---: | ---: | ---: | ---: |
@@ -101,6 +101,8 @@ def page(
     codec: Mapping[str, Any],
     rows: Sequence[Row],
     products: Mapping[str, Mapping[str, Sequence[float]]],
+    fitted: Mapping[str, float],
+    peak: float,
 ) -> str:
     """Return the page.
 
@@ -109,6 +111,8 @@ def page(
         codec: the document of the codec's speed.
         rows: every measured step and its prediction.
         products: by GPU and kind of product, the relative errors of predicted seconds.
+        fitted: the parameters that suit the products of the H100 best.
+        peak: FLOP/s of the H100 in bfloat16.
     """
     kernels = measured["h100"]["kernels"]["rows"]
     machines = [tables["steps"] for tables in measured.values()]
@@ -124,8 +128,8 @@ def page(
                 for gpu, kinds in products.items()
                 for what, errors in kinds.items()
             ),
-            _FLASH,
-            *_attention(kernels),
+            _FLASH.format(**fitted),
+            *_attention(kernels, peak),
             _CODEC.format(**codec),
             *(
                 f"| {row['codec']} | {row['encode_GBps']:.0f} | {row['decode_GBps']:.0f} | {row['ratio']:.2f} |\n"
@@ -183,17 +187,13 @@ def _figures(kernels: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> dict[
     }
 
 
-def _attention(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _attention(kernels: Sequence[Mapping[str, Any]], peak: float) -> Iterator[str]:
     chosen = [row for row in kernels if row["kernel"] == "flash" and row["causal"] and not row["dropout"]]
     for forward, backward in zip(chosen[::2], chosen[1::2], strict=True):
         flops = 2.0 * forward["products"] * forward["tokens"] ** 2 * forward["size"]
-        shares = (flops / forward["seconds"] / _PEAK, 2.5 * flops / backward["seconds"] / _PEAK)
+        shares = (flops / forward["seconds"] / peak, 2.5 * flops / backward["seconds"] / peak)
         name = {"flash_attention": "FlashAttention-2", "cudnn_attention": "cuDNN, PyTorch's default"}[
             forward["backend"]
         ]
         sizes = f"{forward['products']} | {forward['tokens']:,} | {forward['size']}"
         yield f"| {name} | {sizes} | {shares[0]:.0%} | {shares[1]:.0%} |\n"
-
-
-_PEAK = 989.4e12
-"""FLOP/s of an H100 in bfloat16, dense (NVIDIA's data sheet)."""

@@ -20,6 +20,7 @@ from benchmarks.gpu.page import Row, page
 from benchmarks.support.measure import exit_clearly
 from lightloom.accelerators.kernels import KernelKind, KernelShapes, Rates
 from lightloom.accelerators.load import load_accelerator
+from lightloom.core.arrays import Floats, Mask
 from lightloom.core.files import write_atomically
 from lightloom.reports.figures.accuracy_figure import PredictedSeries, accuracy_figure
 from lightloom.reports.figures.base import save
@@ -63,43 +64,60 @@ def predicted(gpu: str, row: dict[str, Any]) -> Row:
     )
 
 
-def product_errors(gpu: str, rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """Return relative errors of products of at least 2,048 tokens, aligned ones and others."""
-    errors: dict[str, list[float]] = {"rows of 16 bytes": [], "other rows": []}
-    accelerator = load_accelerator(gpu)
-    kernels, bandwidth = accelerator.kernels, accelerator.memory_bandwidth
-    if kernels is None or bandwidth is None:
-        raise AssertionError(f"{gpu}: expected a kernel model and a bandwidth")
-    rates = Rates(accelerator.peak_rate("bf16"), bandwidth)
-    for row in rows:
-        if row["kernel"] == "product" and row["m"] >= 2048:
-            shape = _linear(row)
-            nbytes = flops = np.ones((1, 1))
-            seconds = float(kernels.operator_times(nbytes, flops, shape, rates)[0, 0])
-            aligned = row["n"] % 8 == row["k"] % 8 == 0
-            errors["rows of 16 bytes" if aligned else "other rows"].append(seconds / row["seconds"] - 1)
-    return errors
+class Products:
+    """Measured products of linear layers of at least 2,048 tokens, beside predictions of an accelerator's kernels."""
 
+    def __init__(self, gpu: str, rows: Sequence[dict[str, Any]]) -> None:
+        accelerator = load_accelerator(gpu)
+        kernels, bandwidth = accelerator.kernels, accelerator.memory_bandwidth
+        if kernels is None or bandwidth is None:
+            raise AssertionError(f"{gpu}: expected a kernel model and a bandwidth")
+        self.kernels, self._rates = kernels, Rates(accelerator.peak_rate("bf16"), bandwidth)
+        self.peak = float(self._rates.peak)
+        """FLOP/s in bfloat16."""
+        rows = [row for row in rows if row["kernel"] == "product" and row["m"] >= 2048]
+        m, n, k, self._measured = (
+            np.array([[float(row[name]) for row in rows]]) for name in ("m", "n", "k", "seconds")
+        )
+        one, none = np.ones_like(m), np.zeros(len(rows), np.int64)
+        passes = {
+            name: np.array([[float(row["pass"] == name.replace("_", "-")) for row in rows]])
+            for name in ("forward", "input_gradient", "weight_gradient")
+        }
+        self._shapes = KernelShapes(
+            kind=none + KernelKind.PRODUCT,
+            m=m,
+            n=n,
+            k=k,
+            products=one,
+            repeats=one,
+            **passes,
+            causal=none,
+            losses=none,
+            element_bytes=2,
+        )
+        self._aligned: Mask = (n % 8 == 0) & (k % 8 == 0)
 
-def _linear(row: dict[str, Any]) -> KernelShapes:
-    """Return the kernel of one pass of a linear layer."""
-    m, n, k, one = (np.array([[float(value)]]) for value in (row["m"], row["n"], row["k"], 1))
-    runs = {
-        name: one * (row["pass"] == name.replace("_", "-")) for name in ("forward", "input_gradient", "weight_gradient")
-    }
-    none = np.zeros(1, np.int64)
-    return KernelShapes(
-        kind=none + KernelKind.PRODUCT,
-        m=m,
-        n=n,
-        k=k,
-        products=one,
-        repeats=one,
-        **runs,
-        causal=none,
-        losses=none,
-        element_bytes=2,
-    )
+    def errors(self, *, aligned: bool, **parameters: float) -> Floats:
+        """Return relative errors where rows are multiples of 16 bytes, or where not, with these parameters: [row]."""
+        model, one = self.kernels.model_copy(update=parameters), np.ones_like(self._measured)
+        seconds = model.operator_times(one, one, self._shapes, self._rates)
+        chosen: Floats = (seconds / self._measured - 1)[self._aligned == aligned]
+        return chosen
+
+    def fitted(self) -> dict[str, float]:
+        """Return the fraction and the depth with the least squares of logarithms of aligned products."""
+        from scipy.optimize import minimize
+
+        names = ("gemm_fraction", "gemm_depth")
+        start = np.log([getattr(self.kernels, name) for name in names])
+
+        def squares(logarithms: Floats) -> float:
+            values = dict(zip(names, np.exp(logarithms).tolist(), strict=True))
+            return float((np.log1p(self.errors(aligned=True, **values)) ** 2).mean())
+
+        best = minimize(squares, start, method="Nelder-Mead")
+        return dict(zip(names, np.exp(best.x).tolist(), strict=True))
 
 
 def series(rows: Sequence[Row]) -> list[PredictedSeries]:
@@ -128,8 +146,18 @@ def main(arguments: list[str] | None = None) -> None:
         rows.append(predicted(gpu, row))
         if sys.stderr.isatty():
             print(f"{len(rows)} of {len(wanted)} steps", end="\r", file=sys.stderr)
-    products = {gpu: product_errors(gpu, tables["kernels"]["rows"]) for gpu, tables in measured.items()}
-    write_atomically(asked.docs / "measured-steps.md", page(measured, _read("h100-codec"), rows, products))
+    products = {gpu: Products(gpu, tables["kernels"]["rows"]) for gpu, tables in measured.items()}
+    errors = {
+        gpu: {
+            "rows of 16 bytes": each.errors(aligned=True).tolist(),
+            "other rows": each.errors(aligned=False).tolist(),
+        }
+        for gpu, each in products.items()
+    }
+    write_atomically(
+        asked.docs / "measured-steps.md",
+        page(measured, _read("h100-codec"), rows, errors, products["h100"].fitted(), products["h100"].peak),
+    )
     picture = asked.docs / "pictures" / "measured-steps.png"
     save(accuracy_figure(series(rows)), picture, "python -m benchmarks.gpu.report")
 

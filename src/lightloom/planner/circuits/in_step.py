@@ -44,7 +44,7 @@ class SwitchedStep:
 
     @cached_property
     def played(self) -> PlayedStep:
-        """The step simulated."""
+        """When every pass, exchange and turn of the switch begins and ends."""
         return self.stages.play()
 
     @property

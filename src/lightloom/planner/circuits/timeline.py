@@ -50,7 +50,7 @@ def switched_timeline(step: SwitchedStep) -> Timeline:
 
 
 class _Notes:
-    """What intervals use."""
+    """Planes, ranks and bytes of the intervals of a step, by which the step's circuits are proved."""
 
     def __init__(self, step: SwitchedStep) -> None:
         times, strategy = step.times, step.times.strategy

@@ -97,7 +97,7 @@ class DividedModel:
 
     @cached_property
     def columns(self) -> OperatorColumns:
-        """The operators."""
+        """Work, bytes and kernels of the operators, with what is recomputed of them: columns [operators]."""
         element_bytes = ELEMENT_BYTES[self.settings.precision]
         columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
         recomputed = recomputation_columns(self.graph, unfused=self.settings.attention == "unfused")

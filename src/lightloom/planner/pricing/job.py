@@ -64,7 +64,7 @@ class Job:
 
     @property
     def graph(self) -> ComputeGraph:
-        """The model's operators."""
+        """The operators of the model, at the batch at which it was traced."""
         return self.model.graph
 
     @property

@@ -115,7 +115,7 @@ class SlowedPrices(Pricing):
     """Prices of exchanges that other jobs slow down."""
 
     def __init__(self, pricing: Pricing, strategy: Strategy, slowdown: Mapping[str, float]) -> None:
-        """``slowdown`` by sort."""
+        """``slowdown`` says how many times longer exchanges of a sort take: :data:`PASSES` or :data:`DATA`."""
         self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:

@@ -24,7 +24,7 @@ class TrafficJob:
 
     @property
     def label(self) -> str:
-        """Its name."""
+        """What tables and messages call the job: its name, or what it runs where it has none."""
         return self.name or self.what
 
     @property
