@@ -23,6 +23,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.tiers.lowering import to_graph
+from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import Ring
 from tests.collectives.cost_reference import Row, rows_of
@@ -96,6 +97,17 @@ def test_tiers_take_as_long_as_their_graph(fabric: Tiers, name: str, pieces: int
     assume(algorithm.refusal("all-gather", fabric) is None)
     schedule = unbarred(algorithm, collective, fabric, pieces, 1).unfolded(1)
     assert cost(schedule, to_graph(fabric)).time == pytest.approx(cost(schedule, fabric).time, rel=1e-9)
+
+
+@pytest.mark.parametrize("outer", ["ring", "full-mesh", "switch", "torus"])
+def test_ranks_that_share_a_port_have_each_of_its_links(outer: str) -> None:
+    """A rank sends over all links of a port at once, shared or its own, with steps and in a queue."""
+    inner = Tier(shape="ring", size=2, bandwidth=8e9)
+    fabric = Tiers(ranks=12, tiers=(inner, Tier.model_validate({"shape": outer, "ports": 1, "bandwidth": 1e9})))
+    for name in ("one-stage", "hierarchical"):
+        steps = find(name).build(Collective("all-gather", 12, 1e7), fabric)
+        for schedule in (steps, without_barriers(steps, fabric, 2).unfolded(1)):
+            assert cost(schedule, to_graph(fabric)).time == pytest.approx(cost(schedule, fabric).time, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])

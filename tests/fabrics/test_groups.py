@@ -18,8 +18,11 @@ from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.strategies import tier_fabrics
 
 
 @given(st.sampled_from([1, 2, 3, 4, 6, 8]), st.integers(1, 12), st.integers(2, 12), st.integers(1, 12))
@@ -85,6 +88,38 @@ def test_a_group_that_is_a_two_tier_switch_costs_what_footprints_give(data: st.D
         assert evaluate(algorithm, exchange, part).cost.time == pytest.approx(
             evaluate(algorithm, exchange, shared).cost.time, rel=1e-12
         )
+
+
+@given(tier_fabrics(largest=24), st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_group_of_tiers_costs_what_footprints_give(fabric: Tiers, data: st.DataObject) -> None:
+    """Strides that leave one rank, a part or the whole of the children of any tier."""
+    divisors = [n for n in range(1, fabric.ranks + 1) if fabric.ranks % n == 0]
+    ranks = data.draw(st.sampled_from(divisors[1:]))
+    stride = data.draw(st.sampled_from([n for n in divisors if fabric.ranks % (ranks * n) == 0]))
+    _same_price(fabric, ranks, stride)
+
+
+def test_one_rank_of_each_torus_takes_the_links_of_the_circuits() -> None:
+    blocks = Tier(shape="torus", dims=(2, 2), bandwidth=1e9, latency=0.0)
+    for latency in (None, 1e-7):
+        circuits = Tier(shape="circuit-switch", size=3, bandwidth=2e9, latency=latency)
+        fabric = Tiers(ranks=12, tiers=(blocks, circuits), hop_latency=1e-7)
+        part = fabric.group(3, 4)
+        assert part is not None and part.pair(1) == (2e9, 1e-7)
+        _same_price(fabric, 3, 4)
+
+
+def _same_price(fabric: Tiers, ranks: int, stride: int) -> None:
+    """Every group as tiers of its own is priced as its footprints on the whole fabric are."""
+    part = fabric.group(ranks, stride)
+    assert part is not None
+    shared = GroupFabric.of(fabric, ranks, stride)
+    for name in ("ring", "one-stage"):
+        algorithm, exchange = find(name), Collective("all-gather", ranks, 1e6)
+        if algorithm.refusal("all-gather", part) is None:
+            time = evaluate(algorithm, exchange, part).cost.time
+            assert time == pytest.approx(evaluate(algorithm, exchange, shared).cost.time, rel=1e-12)
 
 
 @pytest.mark.parametrize(("grid", "messages"), [(Mesh(ranks=64), 4), (Torus(ranks=64), 2)])

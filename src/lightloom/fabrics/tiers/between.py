@@ -58,8 +58,9 @@ def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost:
 
 
 def _joins_blocks(tier: Tier, dims: tuple[int, ...], inner: Level) -> bool:
-    """Whether circuits continue the tori or meshes beneath."""
-    return tier.shape == "circuit-switch" and inner.tier.shape in ("torus", "mesh") and len(dims) == len(inner.dims)
+    """Whether circuits continue the tori or meshes beneath; a block of one child has no links to continue."""
+    blocks = inner.size > 1 and inner.tier.shape in ("torus", "mesh")
+    return blocks and tier.shape == "circuit-switch" and len(dims) == len(inner.dims)
 
 
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:

@@ -1,6 +1,8 @@
 """Fabrics of tiers as graphs, link by link.
 
-Ranks that share a port reach it over a link of its bandwidth without latency, which the tiers do not have.
+Tiers say nothing of what joins ranks to a port that they share, so that nothing there may take time. In the graph each
+such rank has a link to the port for every link that leads on from it, as fast and without latency, and one back for
+every link that arrives: whatever crosses one of them in order crosses the port's link in the same order.
 """
 
 from __future__ import annotations
@@ -37,17 +39,22 @@ def to_graph(fabric: TieredFabric) -> Graph:
     Prices, latencies and loads are the same; so are hops, except where ranks share ports.
     """
     links = [link for level in fabric.levels for link in _level_links(level)]
-    bandwidth = fabric.link_bandwidth()
-    latency = np.repeat([level.latency for level in fabric.levels], [level.links for level in fabric.levels])
+    bandwidth, latency = fabric.link_bandwidth(), fabric.link_latency()
     edges = [Edge(tail, head, float(bandwidth[number]), float(latency[number])) for number, tail, head in links]
     for level in (level for level in fabric.levels if level.beneath is None and level.sharing > 1):
-        rate = float(bandwidth[level.base])
-        for rank in range(level.ranks):
-            port = _port(level, rank // level.sharing)
-            edges += [Edge(rank, port, rate, 0.0), Edge(port, rank, rate, 0.0)]
+        seats = {_port(level, seat): seat for seat in range(level.seats)}
+        for number, tail, head in links:
+            rate = float(bandwidth[number])
+            edges += [Edge(rank, tail, rate, 0.0) for rank in _sharing(level, seats.get(tail))]
+            edges += [Edge(head, rank, rate, 0.0) for rank in _sharing(level, seats.get(head))]
     routes = _routes(fabric, links) if fabric.ranks <= _ROUTED else ()
     common = {name: getattr(fabric, name) for name in ("energy_per_bit", "power_per_rank")}
     return Graph(ranks=fabric.ranks, edges=tuple(edges), one_way=True, given_routes=routes, **common)
+
+
+def _sharing(level: Level, seat: int | None) -> range:
+    """The ranks that share a port; none where there is no port."""
+    return range(0) if seat is None else range(seat * level.sharing, (seat + 1) * level.sharing)
 
 
 def _label(level: Level) -> str:
@@ -105,13 +112,38 @@ def _direct_links(level: Level) -> Iterator[_Link]:
         yield _Link(level.base + link, tail, head)
 
 
+class _Ends(NamedTuple):
+    """The vertices of a link, as routes name them."""
+
+    tail: Vertex
+    head: Vertex
+    leaving: int
+    """Links that leave the tail before this one."""
+    arriving: int
+    """Links that arrive at the head before this one."""
+
+
+def _numbered(vertex: Vertex, twin: int) -> Vertex:
+    """A vertex reached over the link of this number, from 0, among those that join it to the vertex before."""
+    return f"{vertex}#{twin}" if twin else vertex
+
+
+def _ends_of(links: list[_Link]) -> dict[int, _Ends]:
+    """The ends of every link by its number."""
+    twins = Counter[tuple[Vertex, Vertex]]()
+    leaving, arriving = Counter[Vertex](), Counter[Vertex]()
+    ends: dict[int, _Ends] = {}
+    for number, tail, head in links:
+        ends[number] = _Ends(tail, _numbered(head, twins[tail, head]), leaving[tail], arriving[head])
+        twins[tail, head] += 1
+        leaving[tail] += 1
+        arriving[head] += 1
+    return ends
+
+
 def _routes(fabric: TieredFabric, links: list[_Link]) -> tuple[tuple[Vertex, ...], ...]:
     """The vertices that every transfer passes, tier by tier."""
-    twins = Counter[tuple[Vertex, Vertex]]()
-    ends: dict[int, tuple[Vertex, Vertex]] = {}
-    for number, tail, head in links:
-        ends[number] = tail, head if twins[tail, head] == 0 else f"{head}#{twins[tail, head]}"
-        twins[tail, head] += 1
+    ends = _ends_of(links)
     routes: list[tuple[Vertex, ...]] = []
     for source, destination in derived.pairs(fabric.ranks):
         ways: list[list[Vertex]] = [[rank] for rank in destination.tolist()]  # from the end, tier by tier
@@ -127,13 +159,14 @@ def _routes(fabric: TieredFabric, links: list[_Link]) -> tuple[tuple[Vertex, ...
     return tuple(routes)
 
 
-def _walk(level: Level, start: int, end: int, links: list[tuple[Vertex, Vertex]]) -> list[Vertex]:
+def _walk(level: Level, start: int, end: int, links: list[_Ends]) -> list[Vertex]:
     """The links of a transfer over one tier, in order, as the vertices from rank to rank."""
-    ahead = dict(links)
-    port = _port(level.root, int(level.root.seat(np.array([start]))[0]))
-    way: list[Vertex] = [start] if port == start else [start, port]
-    place = port
+    ahead = {link.tail: link for link in links}
+    place = _port(level.root, int(level.root.seat(np.array([start]))[0]))
+    way: list[Vertex] = [start] if place == start else [start, _numbered(place, ahead[place].leaving)]
+    arriving = 0
     while place in ahead:
-        way.append(ahead[place])
+        way.append(ahead[place].head)
+        arriving = ahead[place].arriving
         place = vertex_of(str(way[-1]).partition("#")[0])
-    return way if place == end else [*way, end]
+    return way if place == end else [*way, _numbered(end, arriving)]
