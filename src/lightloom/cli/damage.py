@@ -61,7 +61,8 @@ def damage(
     straggler = _straggler(late, slow)
     check_outputs([figure])
     rows = _measured(request, ring, failures, together)
-    origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), [failure.text() for failure in failures]])
+    broken = [[failure.text() for failure in failures], together]
+    origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), broken, straggler])
     stragglers, refused = _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else ([], [])
     document = {
         "schema": "lightloom.damage/1",

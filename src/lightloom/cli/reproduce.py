@@ -13,7 +13,7 @@ from lightloom.cli.options import Json, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.claims import SCHEMA
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import provenance
+from lightloom.core.provenance import content_hash, provenance
 from lightloom.reports.console import claims_table, make_console
 from lightloom.reports.progress import progress
 
@@ -52,7 +52,8 @@ def reproduce(
             results.append(run(work))
             advance(1)
     rows = [claim.to_json() for result in results for claim in result.claims]
-    origin = provenance(["reproduce", *chosen])
+    repeated = [] if work is None else [content_hash(rows)]
+    origin = provenance(["reproduce", *chosen, *repeated])
     if report is not None:
         from lightloom.studies.page import write_page
 

@@ -15,10 +15,10 @@ from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_
 from lightloom.cli.options import Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.provenance import content_hash, provenance, provenance_line
+from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
-from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import monte_carlo
 from lightloom.photonics.meshes import sweep as swept
@@ -100,15 +100,17 @@ def disturb(
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     check_outputs([figure])
     weights, arguments = load_network(network)
-    origin = provenance([content_hash([w.tolist() for w in weights.weights]), fields, sweep, counts], seed)
+    digest = network_hash(weights, arguments)
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
         run = TrainingRun(data, iterations, seed, folder)
+        origin = provenance([digest, fields, {"iterations": iterations}], seed)
         trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
         print_result(trained, as_json, [accuracy_table(trained, network)])
         return
     options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": seed, **counts}
+    origin = provenance([digest, fields, sweep, options], seed)
     document = _monte_carlo(how, sweeps, weights, arguments, options) | {"provenance": origin}
     if figure is not None:
         _draw(document, figure)

@@ -75,7 +75,7 @@ def map_to_meshes(
     arguments, matrices = _read(origin_path, units)
     parts = _mapped(matrices, form, mesh)
     if phases is not None:
-        _check(phases, parts, origin_path, as_json)
+        _check(phases, parts, origin_path, [form, mesh], as_json)
         return
     drawn = "matrix" if arguments is None else layer if layer in ("P", "T") else f"layer {layer}"
     if figure is not None and drawn not in parts:
@@ -160,7 +160,7 @@ def _row(name: str, part: Part, matrix: NDArray[Any]) -> Document:
     }
 
 
-def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> None:
+def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str], as_json: bool) -> None:
     """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
     phases = load_phases(path)
     off = check_belongs(phases, parts, repr(str(path)))
@@ -168,7 +168,7 @@ def _check(path: Path, parts: dict[str, Part], like: Path, as_json: bool) -> Non
         raise ConfigError(f"{str(path)!r}: phases of other matrices than {str(like)!r}, off by up to {off:.2g}")
     mzis = sum(part.mzis for part in phases.values())
     if as_json:
-        origin = provenance([str(path.name), str(like.name)])
+        origin = provenance([*options, *(content_hash(phases_document(each)) for each in (phases, parts))])
         print_json(
             {"schema": "lightloom.onn-phases/1", "mzi_count": mzis, "largest_difference": off, "provenance": origin}
         )

@@ -13,7 +13,7 @@ from lightloom.cli.onn.files import draw_noise
 from lightloom.cli.options import Json, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
-from lightloom.core.provenance import content_hash, provenance
+from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
 from lightloom.photonics.averaging import (
     Construction,
@@ -25,7 +25,7 @@ from lightloom.photonics.averaging import (
 )
 from lightloom.photonics.averaging import verify as verification
 from lightloom.photonics.averaging.construct import recognise
-from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
@@ -59,7 +59,7 @@ def verify(
     document = _document(weights, arguments, check, construction) | {
         "noise": noise,
         "accuracy_at_noise": accuracy,
-        "provenance": provenance([content_hash([w.tolist() for w in weights.weights]), samples, noise], 0),
+        "provenance": provenance([network_hash(weights, arguments), samples, noise, figure and evaluations], 0),
     }
     if figure is not None:
         limit = noise_limit(weights, function, evaluations=evaluations)

@@ -11,6 +11,7 @@ import numpy as np
 
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import write_atomically
+from lightloom.core.provenance import content_hash
 from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
@@ -35,6 +36,12 @@ class FunctionArguments:
             ConfigError: an argument is out of range.
         """
         return AveragingFunction.of(**asdict(self))
+
+
+def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
+    """Return the hash of all that a file of the network holds, for the provenance of what is computed from it."""
+    arrays = [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
+    return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), arrays])
 
 
 def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArguments) -> Path:
