@@ -10,7 +10,7 @@ import pytest
 
 from lightloom.photonics.averaging import AveragingFunction, build, verify
 from lightloom.photonics.averaging.construct import Construction
-from lightloom.photonics.averaging.fabrication import averaging_accuracy, fabricated, map_network
+from lightloom.photonics.averaging.fabrication import Calibration, averaging_accuracy, fabricated, map_network
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import FORMS, KINDS, Form, Kind, approximate, corrected, disturb, map_matrix, sweep
@@ -28,7 +28,7 @@ def sturdy() -> Construction:
 def test_ideal_devices_carry_the_network_out(form: Form, kind: Kind) -> None:
     mapped = map_network(sturdy().network, form, kind)
     light = np.random.default_rng(0).random((len(sturdy().function.inputs), 50)) * 3
-    found = fabricated(mapped, NonIdealities(), np.random.default_rng(0), calibrated=False)
+    found = fabricated(mapped, NonIdealities(), np.random.default_rng(0), calibration="none")
     weights = sturdy().network.weights
     wanted = tuple(approximate(w) for w in weights) if form == "sigma-u" else weights
     ideal = replace(sturdy().network, weights=wanted)
@@ -68,8 +68,9 @@ def test_even_loss_is_made_up_for_by_amplifiers() -> None:
     network = build(2, 2).network
     mapped = map_network(network, "svd")
     non_idealities = NonIdealities(loss_db=2.0)
-    for calibrated, right in ((True, True), (False, False)):
-        found = fabricated(mapped, non_idealities, np.random.default_rng(0), calibrated=calibrated)
+    calibrations: tuple[tuple[Calibration, bool], ...] = (("rows", True), ("matrix", True), ("none", False))
+    for calibration, right in calibrations:
+        found = fabricated(mapped, non_idealities, np.random.default_rng(0), calibration=calibration)
         assert (verify(found, function).wrong_outputs == 0) == right
 
 

@@ -73,7 +73,7 @@ def test_phases_of_another_mesh_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "lightloom.mesh/2"}, "of schema 'lightloom.mapped-matrix/1'"),
+        ({"schema": "lightloom.mesh/2"}, "of schema 'lightloom.mapped-matrix/2'"),
         ({"convention": "Clements"}, "convention 'Clements'"),
         ({"order": "by mode"}, "order 'by mode'"),
         ({"kind": "hexagonal"}, "unknown mesh 'hexagonal'"),
@@ -126,6 +126,11 @@ def test_mapped_matrices_round_trip(form: Any, shape: tuple[int, int]) -> None:
     mapped = map_matrix(np.random.default_rng(0).normal(size=shape), form)
     found = mapped_of(json.loads(json.dumps(mapped_document(mapped))))
     assert found.matrix().tobytes() == mapped.matrix().tobytes()
+    first = {**mapped_document(mapped), "schema": "lightloom.mapped-matrix/1", "gain": 2.5}
+    del first["gains"]
+    assert mapped_of(first).gains.tolist() == [2.5] * shape[0]
+    with pytest.raises(InputError, match=r"gains\[0\]=-1.0"):
+        mapped_of(first | {"gain": -1.0})
     alone = map_matrix(np.diag([0.5, 2.0]), "sigma-u")
     assert mapped_of(mapped_document(alone)).output_mesh is None
 
@@ -133,9 +138,12 @@ def test_mapped_matrices_round_trip(form: Any, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "lightloom.mesh/1"}, "of schema 'lightloom.mapped-matrix/1'"),
-        ({"gain": 0.5}, "gain=0.5"),
-        ({"gain": None}, "expected numbers"),
+        ({"schema": "lightloom.mesh/1"}, "of schema 'lightloom.mapped-matrix/2'"),
+        ({"schema": "lightloom.mapped-matrix/1"}, "of schema 'lightloom.mapped-matrix/2'"),
+        ({"gain": 2.0}, "of schema 'lightloom.mapped-matrix/2'"),
+        ({"gains": [1.0, 0.0, 1.0]}, r"gains\[1\]=0.0"),
+        ({"gains": [1.0]}, "expected 3, one for each output"),
+        ({"gains": "loud"}, "expected numbers"),
         ({"attenuations": [2.0, 0, 0]}, "amplitudes from 0 to 1"),
         ({"attenuations": [float("nan")] * 3}, "amplitudes from 0 to 1"),
         ({"attenuations": [0.5]}, "1 attenuations for a matrix"),

@@ -171,7 +171,7 @@ def test_attenuators_are_rounded_heated_and_lossy_as_their_meshes_are() -> None:
         )[:, 0, 0]
         assert fabricated.output_mesh is not None
         product = fabricated.output_mesh.matrix() @ (column[:, None] * fabricated.input_mesh.matrix()[: column.size])
-        np.testing.assert_allclose(fabricated.matrix(), mapped.gain * product, atol=1e-12)
+        np.testing.assert_allclose(fabricated.matrix(), mapped.gains[:, None] * product, atol=1e-12)
     only = disturb(map_matrix([[0.5]]), NonIdealities(loss_db=3.0), np.random.default_rng(0))
     assert abs(only.matrix()[0, 0]) == pytest.approx(0.5 * 10 ** (-3 / 20))
 

@@ -46,8 +46,13 @@ def test_mapping_is_exact_and_takes_the_counted_mzis(
     scale = float(np.linalg.norm(matrix, 2))
     assert np.abs(mapped.matrix() - matrix).max() <= 1e-12 * max(scale, 1)
     assert mapped.mzis == full_count(outputs, inputs, "economy" if form == "economy" else "paper")
-    assert mapped.gain == pytest.approx(max(1.0, scale))
     assert (mapped.attenuations <= 1).all()
+    passive = matrix / mapped.gains[:, None]
+    assert np.linalg.norm(passive, 2) == pytest.approx(1.0)
+    np.testing.assert_allclose(np.linalg.norm(passive, axis=1), np.linalg.norm(passive[0]))
+    common = map_matrix(matrix, form, gains="common")
+    assert common.gains == pytest.approx(np.full(outputs, max(1.0, scale)))
+    assert np.abs(common.matrix() - matrix).max() <= 1e-12 * max(scale, 1)
 
 
 def test_zeros_and_rank_one_are_matrices_too() -> None:
@@ -111,6 +116,7 @@ def test_bad_input_is_refused() -> None:
     for call, message in [
         (lambda: map_matrix(np.full((2, 2), np.nan)), "finite number"),
         (lambda: map_matrix(np.eye(2), "qr"), "unknown form"),  # type: ignore[arg-type]
+        (lambda: map_matrix(np.eye(2), gains="columns"), "unknown gains"),  # type: ignore[arg-type]
         (lambda: map_matrix(np.ones((2, 3)), "sigma-u"), "map_blocks"),
         (lambda: sigma_u(np.ones((2, 3))), "expected a square one"),
         (lambda: switch([0, 0]), "expected each of 0 to 1 once"),

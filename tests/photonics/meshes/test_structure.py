@@ -78,8 +78,11 @@ def test_a_mapped_matrix_states_its_depth_gain_and_phases() -> None:
     assert ((theta >= 0) & (theta <= np.pi)).all() and ((phi >= 0) & (phi < 2 * np.pi)).all()
     np.testing.assert_allclose(mzi(theta, phi)[:, 0, 0], mapped.attenuations, atol=1e-15)
     small = map_matrix(tall)
-    assert small.gain == 1.0
-    np.testing.assert_allclose(small.attenuations, np.linalg.svd(tall, compute_uv=False))
+    assert small.gain < 1.0
+    assert small.attenuations.max() == pytest.approx(1.0)
+    common = map_matrix(tall, gains="common")
+    assert common.gains.tolist() == [1.0] * 5
+    np.testing.assert_allclose(common.attenuations, np.linalg.svd(tall, compute_uv=False))
     assert map_matrix(np.eye(4), "sigma-u").depth == 5
     for change, message in (
         ({"shape": (3, 4)}, "for a matrix of"),
@@ -87,8 +90,9 @@ def test_a_mapped_matrix_states_its_depth_gain_and_phases() -> None:
         ({"attenuations": np.ones((1, 3))}, "attenuations"),
         ({"attenuations": np.array([0.5, -0.1, 1])}, "from 0 to 1"),
         ({"attenuations": np.array([0.5, 1.1, 1])}, "from 0 to 1"),
-        ({"gain": 0.9}, "gain=0.9"),
-        ({"gain": float("inf")}, "gain=inf"),
+        ({"gains": np.array([1.0, 0.0, 2.0])}, r"gains\[1\]=0.0"),
+        ({"gains": np.array([1.0, 2.0, np.inf])}, r"gains\[2\]=inf"),
+        ({"gains": np.ones(4)}, "expected 3, one for each output"),
     ):
         with pytest.raises(ConfigError, match=message):
             replace(mapped, **change)
@@ -100,6 +104,7 @@ def test_blocks_state_the_deepest_and_the_strongest() -> None:
     assert [block.shape for block in mapped.blocks] == [(3, 3)] * 3
     assert (mapped.depth, mapped.mzis) == (4, 18)
     assert mapped.gain == pytest.approx(5.0)
+    assert [block.gains.tolist() for block in mapped.blocks[:2]] == [[1.0] * 3, pytest.approx([5.0] * 3)]
     assert mapped.matrix().shape == (7, 3)
     np.testing.assert_allclose(map_blocks(matrix.T).matrix()[:, :6], matrix.T[:, :6], atol=1e-12)
 

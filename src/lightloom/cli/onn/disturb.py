@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_errors, measured_accuracy
-from lightloom.cli.options import Json, MeshKind, Network, count_option, figure_option, option
+from lightloom.cli.options import Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import provenance, provenance_line
@@ -20,7 +20,7 @@ from lightloom.core.results import Document
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import monte_carlo
+from lightloom.photonics.meshes import decibels, monte_carlo
 from lightloom.photonics.meshes import sweep as swept
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
@@ -41,6 +41,11 @@ _FIELDS = {
     "detector-noise": "detector_noise",
 }
 _POINTS = 9
+_CALIBRATIONS = {
+    "rows": "each makes up for what its output loses",
+    "matrix": "one gain a matrix, which makes up for what is lost evenly",
+    "none": "as designed",
+}
 
 
 _Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater.", "SHARE")]
@@ -81,6 +86,7 @@ def disturb(
     uncalibrated: _Uncalibrated = False,
     form: Annotated[str, option("economy, svd or sigma-u, as in `onn map`.")] = "economy",
     mesh: MeshKind = "rectangular",
+    gains: Gains = "rows",
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
@@ -109,9 +115,10 @@ def disturb(
         trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
         print_result(trained, as_json, [accuracy_table(trained, network)])
         return
-    options = {"calibrated": not uncalibrated, "correct": correct, "form": form, "mesh": mesh, "seed": seed, **counts}
+    calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
+    options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains, **counts}
     origin = provenance([digest, fields, sweep, options], seed)
-    document = _monte_carlo(how, sweeps, weights, arguments, options) | {"provenance": origin}
+    document = _monte_carlo(how, sweeps, weights, arguments, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
         _draw(document, figure)
     print_result(document, as_json, _parts(document, network), {"drawn": figure})
@@ -151,9 +158,9 @@ def _monte_carlo(
     arguments: FunctionArguments,
     options: Document,
 ) -> Document:
-    mapped = map_network(network, options["form"], options["mesh"])
+    mapped = map_network(network, options["form"], options["mesh"], options["gains"])
     function, draws, seed = arguments.function(), options["draws"], options["seed"]
-    chosen = {"calibrated": options["calibrated"], "correct": options["correct"]}
+    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     judge = averaging_accuracy(mapped, function, samples=options["samples"], **chosen)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
@@ -171,12 +178,12 @@ def _monte_carlo(
         "servers": arguments.servers,
         "bits": arguments.bits,
         "devices": asdict(how),
-        **{name: options[name] for name in ("form", "mesh", "calibrated", "correct", "draws")},
+        **{name: options[name] for name in ("form", "mesh", "gains", "calibration", "correct", "draws")},
         "points": min(function.points, options["samples"]),
         "exhaustive": function.points <= options["samples"],
         "mzi_count": mapped.mzis,
         "columns": mapped.depth,
-        "largest_gain": mapped.gain,
+        "largest_gain_db": decibels(mapped.gain),
         "accuracy": row,
         "sweeps": rows,
     }
@@ -199,7 +206,7 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
         ("errors of devices", device_errors(document["devices"])),
         ("averaged rightly", _spread(document["accuracy"])),
         ("inputs", f"{document['points']:,}, {how}"),
-        ("amplifiers", "make up for even loss" if document["calibrated"] else "as drawn"),
+        ("amplifiers", f"{_CALIBRATIONS[document['calibration']]}; gains up to {document['largest_gain_db']:.1f} dB"),
         ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
     ]
     yield facts_table(rows, title=title)

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from lightloom.cli.onn.files import read_matrix
-from lightloom.cli.options import Json, MeshKind, figure_option, option
+from lightloom.cli.options import Gains, Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
@@ -20,7 +20,7 @@ from lightloom.core.provenance import content_hash, provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
 from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.photonics.meshes import FORMS, KINDS, Mesh, decompose, map_blocks, map_matrix
+from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose, map_blocks, map_matrix
 from lightloom.photonics.meshes import netlist as netlist_of
 from lightloom.photonics.meshes.counts import full_count
 from lightloom.photonics.meshes.phase_files import (
@@ -57,6 +57,7 @@ def map_to_meshes(
     source: _Source = None,
     form: _Form = "economy",
     mesh: MeshKind = "rectangular",
+    gains: Gains = "rows",
     units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
     phases: _Phases = None,
     like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
@@ -73,7 +74,7 @@ def map_to_meshes(
     _check_targets(out, netlist, figure, chain)
     origin_path = cast(Path, like if source is None else source)
     arguments, matrices = _read(origin_path, units)
-    parts = _mapped(matrices, form, mesh)
+    parts = _mapped(matrices, form, mesh, gains)
     if phases is not None:
         _check(phases, parts, origin_path, [form, mesh], as_json)
         return
@@ -81,14 +82,15 @@ def map_to_meshes(
     if figure is not None and drawn not in parts:
         raise ConfigError(f"--layer {layer!r}: expected one of {', '.join(parts)}")
     rows = [_row(name, part, matrices[name]) for name, part in parts.items()]
-    origin = provenance([form, mesh, content_hash(phases_document(parts))])
+    origin = provenance([form, mesh, gains, content_hash(phases_document(parts))])
     totals = ("mzi_count", "mzi_count_paper", "mzi_count_economy", "columns")
     document = {
         "schema": "lightloom.onn-map/1",
         "form": form,
         "mesh": mesh,
+        "gains": gains,
         **{name: sum(row[name] for row in rows) for name in totals},
-        "largest_gain": max(row["gain"] for row in rows),
+        "largest_gain_db": max(row["gain_db"] for row in rows),
         "largest_error": max(row["largest_error"] for row in rows),
         "parts": rows,
         "provenance": origin,
@@ -124,22 +126,25 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
     return arguments, {"P": around["P"], **layers, "T": around["T"]}
 
 
-def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str) -> dict[str, Part]:
+def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str) -> dict[str, Part]:
     if form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if mesh not in KINDS:
         raise UnknownNameError("mesh", mesh, KINDS)
+    if gains not in GAINS:
+        raise UnknownNameError("gains", gains, GAINS)
     kind: Any = mesh
+    amplified: Any = gains
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in matrices.items():
             if form == _UNITARY:
                 parts[name] = decompose(matrix, kind)
             elif form == "sigma-u" and name not in ("P", "T"):
-                parts[name] = map_blocks(matrix, kind)
+                parts[name] = map_blocks(matrix, kind, amplified)
             else:
                 # The paper approximates the network alone, not P and T.
-                parts[name] = map_matrix(matrix, cast(Any, "svd" if form == "sigma-u" else form), kind)
+                parts[name] = map_matrix(matrix, cast(Any, "svd" if form == "sigma-u" else form), kind, amplified)
             advance(1)
     return parts
 
@@ -155,7 +160,7 @@ def _row(name: str, part: Part, matrix: NDArray[Any]) -> Document:
         "mzi_count_paper": full_count(outputs, inputs),
         "mzi_count_economy": full_count(outputs, inputs, "economy"),
         "columns": part.layout.depth if isinstance(part, Mesh) else part.depth,
-        "gain": 1.0 if isinstance(part, Mesh) else part.gain,
+        "gain_db": 0.0 if isinstance(part, Mesh) else decibels(part.gain),
         "largest_error": float(off),
     }
 
@@ -209,15 +214,15 @@ def _parts(document: Document, source: Path) -> Iterator[Table]:
             f"{row['mzi_count_paper']:,}",
             f"{row['mzi_count_economy']:,}",
             f"{row['columns']:,}",
-            f"{row['gain']:.4g}",
+            f"{row['gain_db']:.1f}",
             f"{row['largest_error']:.1e}",
         ]
         for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
     ]
-    columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain", "largest error"]
+    columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
     yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes")
 
 
 def _total(document: Document) -> Document:
     ends = {"inputs": document["parts"][0]["inputs"], "outputs": document["parts"][-1]["outputs"]}
-    return {**document, **ends, "name": "all", "gain": document["largest_gain"]}
+    return {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}

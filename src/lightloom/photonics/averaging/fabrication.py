@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,13 @@ from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, disturb
 from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, MappedMatrix, map_matrix
+from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix, map_matrix
 from lightloom.photonics.meshes.montecarlo import Evaluate
 from lightloom.photonics.pam4 import LEVELS, symbols_for
 
 Matrix = NDArray[np.float64]
+Calibration = Literal["rows", "matrix", "none"]
+"""How amplifiers make up for loss: a factor for each output, one for all outputs of a matrix, or not at all."""
 SAMPLES = 400_000
 """Largest number of grid points that one accuracy is measured on."""
 
@@ -54,7 +57,7 @@ class MappedNetwork:
 
     @property
     def gain(self) -> float:
-        """Largest amplification after a layer."""
+        """Largest amplitude gain of an amplifier."""
         return max(matrix.gain for matrix in self.matrices)
 
     @cached_property
@@ -74,14 +77,16 @@ def light_matrices(network: LayeredNetwork) -> list[Matrix]:
     return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 
 
-def map_network(network: LayeredNetwork, form: Form = "economy", kind: Kind = "rectangular") -> MappedNetwork:
+def map_network(
+    network: LayeredNetwork, form: Form = "economy", kind: Kind = "rectangular", gains: Gains = "rows"
+) -> MappedNetwork:
     """Map every matrix to meshes. The forms ``svd`` and ``economy`` are exact, ``sigma-u`` is an approximation.
 
     Raises:
-        UnknownNameError: the form or the kind of mesh does not exist.
+        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
     """
     mapped: list[MappedMatrix | MappedBlocks] = [
-        map_blocks(matrix, kind) if form == "sigma-u" else map_matrix(matrix, form, kind)
+        map_blocks(matrix, kind, gains) if form == "sigma-u" else map_matrix(matrix, form, kind, gains)
         for matrix in light_matrices(network)
     ]
     return MappedNetwork(network=network, matrices=tuple(mapped))
@@ -96,26 +101,37 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
 
 
 def effective_network(
-    mapped: MappedNetwork, disturbed: Sequence[Disturbed], *, calibrated: bool = True, correct: bool = False
+    mapped: MappedNetwork,
+    disturbed: Sequence[Disturbed],
+    *,
+    calibration: Calibration = "rows",
+    correct: bool = False,
 ) -> LayeredNetwork:
     """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
 
     Args:
         mapped: the meshes as designed.
         disturbed: the fabricated meshes of each matrix.
-        calibrated: whether the amplifiers after each matrix apply the real factor that minimises its error. Uniform
-            loss then causes no error.
+        calibration: whether each amplifier, or all amplifiers of a matrix together, apply the real factor that
+            minimises the error. Uniform loss then causes no error.
         correct: whether coupler errors and crosstalk are measured and corrected, see `meshes.corrected`.
     """
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):
         matrix = (corrected(device, real=True) if correct else device).matrix().real
-        power = float(np.vdot(matrix, matrix))
-        if calibrated and power > 0:
-            matrix = matrix * (float(np.vdot(matrix, target)) / power)
-        weights.append(matrix * (units[layer + 1] / units[layer]))
+        weights.append(calibrated_matrix(matrix, target, calibration) * (units[layer + 1] / units[layer]))
     network = mapped.network
     return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
+
+
+def calibrated_matrix(matrix: Matrix, target: Matrix, calibration: Calibration) -> Matrix:
+    """Return ``matrix`` [outputs, inputs] times the factors that bring it closest to ``target``."""
+    if calibration == "none":
+        return matrix
+    rows = calibration == "rows"
+    powers = np.sum(matrix**2, axis=1 if rows else None, keepdims=True)
+    products = np.sum(matrix * target, axis=1 if rows else None, keepdims=True)
+    return np.asarray(matrix * np.divide(products, powers, out=np.ones_like(powers), where=powers > 0))
 
 
 def fabricated(
@@ -123,12 +139,12 @@ def fabricated(
     non_idealities: NonIdealities,
     rng: np.random.Generator,
     *,
-    calibrated: bool = True,
+    calibration: Calibration = "rows",
     correct: bool = False,
 ) -> LayeredNetwork:
     """Draw devices and return their `effective_network`; the caller adds detector noise, drawn for every detection."""
     disturbed = [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices]
-    return effective_network(mapped, disturbed, calibrated=calibrated, correct=correct)
+    return effective_network(mapped, disturbed, calibration=calibration, correct=correct)
 
 
 def averaging_accuracy(
@@ -136,7 +152,7 @@ def averaging_accuracy(
     function: AveragingFunction,
     *,
     samples: int = SAMPLES,
-    calibrated: bool = True,
+    calibration: Calibration = "rows",
     correct: bool = False,
 ) -> Evaluate:
     """Return the evaluation of the share of inputs averaged correctly, for `meshes.sweep` and `meshes.monte_carlo`.
@@ -145,7 +161,7 @@ def averaging_accuracy(
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
-        network = effective_network(mapped, disturbed, calibrated=calibrated, correct=correct)
+        network = effective_network(mapped, disturbed, calibration=calibration, correct=correct)
         # Inputs are not detected: a full scale of 0 keeps detector noise from them.
         detected = (np.zeros(network.layers[0]), *network.full_scale[1:])
         network = LayeredNetwork(network.weights, network.biases, network.nonlinearity, detected)

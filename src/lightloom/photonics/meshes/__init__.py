@@ -13,7 +13,18 @@ from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
 from lightloom.photonics.meshes.drawing import draw, draw_mapped
 from lightloom.photonics.meshes.layout import KINDS, Kind, layout
-from lightloom.photonics.meshes.mapping import FORMS, Form, MappedMatrix, map_matrix, sigma_u
+from lightloom.photonics.meshes.mapping import (
+    FORMS,
+    GAINS,
+    Form,
+    Gains,
+    MappedMatrix,
+    common_gains,
+    decibels,
+    map_matrix,
+    row_gains,
+    sigma_u,
+)
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.photonics.meshes.montecarlo import expected_error, matrix_error, monte_carlo, sweep
 from lightloom.photonics.meshes.netlist import models, netlist
@@ -22,10 +33,12 @@ from lightloom.photonics.meshes.switch import switch
 
 __all__ = [
     "FORMS",
+    "GAINS",
     "KINDS",
     "Disturbed",
     "DisturbedMesh",
     "Form",
+    "Gains",
     "Kind",
     "MappedBlocks",
     "MappedMatrix",
@@ -33,8 +46,10 @@ __all__ = [
     "approximate",
     "approximated_count",
     "cancel_crosstalk",
+    "common_gains",
     "correct",
     "corrected",
+    "decibels",
     "decompose",
     "detect",
     "disturb",
@@ -53,6 +68,7 @@ __all__ = [
     "network_count",
     "preprocessing_matrix",
     "received_power",
+    "row_gains",
     "save_phases",
     "sigma_u",
     "splitting_loss_db",

@@ -10,7 +10,7 @@ import numpy as np
 from lightloom.core.arrays import Column
 from lightloom.photonics.meshes.decompose import checked_matrix
 from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix, sigma_u
+from lightloom.photonics.meshes.mapping import Gains, MappedMatrix, map_matrix, sigma_u
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -38,7 +38,7 @@ class MappedBlocks:
 
     @property
     def gain(self) -> float:
-        """Largest amplification of a block."""
+        """Largest amplitude gain of an amplifier."""
         return max(block.gain for block in self.blocks)
 
     def matrix(self) -> NDArray[np.complex128]:
@@ -50,7 +50,7 @@ class MappedBlocks:
         return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
 
-def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
+def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
     """Map ``matrix`` [outputs, inputs] to approximated square blocks, each with one mesh.
 
     Raises:
@@ -59,7 +59,7 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular") -> MappedBlocks:
     values = checked_matrix(matrix)
     return MappedBlocks(
         shape=(values.shape[0], values.shape[1]),
-        blocks=tuple(map_matrix(block, "sigma-u", kind) for block in _squares(values)),
+        blocks=tuple(map_matrix(block, "sigma-u", kind, gains) for block in _squares(values)),
     )
 
 

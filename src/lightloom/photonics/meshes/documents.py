@@ -1,4 +1,7 @@
-"""Meshes and mapped matrices as JSON objects, which are validated when they are read."""
+"""Meshes and mapped matrices as JSON objects, which are validated when they are read.
+
+Version 1 of a mapped matrix has one ``gain`` for all outputs, version 2 has ``gains``, one for each. Both are read.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA = "lightloom.mesh/1"
-MAPPED_SCHEMA = "lightloom.mapped-matrix/1"
+MAPPED_SCHEMA = "lightloom.mapped-matrix/2"
+FIRST_MAPPED_SCHEMA = "lightloom.mapped-matrix/1"
 ORDER = "by column, then by mode"
 _HEADER = {"schema": SCHEMA, "convention": CONVENTION, "order": ORDER}
 _FIELDS = ("kind", "inputs", "outputs", "theta", "phi", "output_phases")
-_MAPPED_KEYS = ("schema", "shape", "gain", "attenuations", "input_mesh", "output_mesh")
+_MAPPED_KEYS = ("schema", "shape", "gains", "attenuations", "input_mesh", "output_mesh")
+_FIRST_MAPPED_KEYS = ("schema", "shape", "gain", "attenuations", "input_mesh", "output_mesh")
 
 
 def document(mesh: Mesh) -> dict[str, Any]:
@@ -50,11 +55,11 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
-    """Return a mapped matrix as a JSON object: shape, gain, attenuations, and its meshes (null without output mesh)."""
+    """Return a mapped matrix as a JSON object: shape, gains, attenuations, meshes (null without output mesh)."""
     return {
         "schema": MAPPED_SCHEMA,
         "shape": list(mapped.shape),
-        "gain": mapped.gain,
+        "gains": mapped.gains.tolist(),
         "attenuations": mapped.attenuations.tolist(),
         "input_mesh": document(mapped.input_mesh),
         "output_mesh": document(mapped.output_mesh) if mapped.output_mesh else None,
@@ -67,20 +72,28 @@ def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> Mapp
     Raises:
         ConfigError: the schema differs, a key is missing or unknown, or meshes do not fit.
     """
-    if not hasattr(content, "keys") or set(content) != set(_MAPPED_KEYS) or content["schema"] != MAPPED_SCHEMA:
+    schema = content["schema"] if hasattr(content, "keys") and "schema" in content else None
+    keys = _FIRST_MAPPED_KEYS if schema == FIRST_MAPPED_SCHEMA else _MAPPED_KEYS
+    if schema not in (MAPPED_SCHEMA, FIRST_MAPPED_SCHEMA) or set(content) != set(keys):
         raise ConfigError(f"{source}: expected an object of schema {MAPPED_SCHEMA!r} with {', '.join(_MAPPED_KEYS)}")
     input_mesh = mesh_of(content["input_mesh"], f"{source}: input_mesh")
     output_mesh = content["output_mesh"] and mesh_of(content["output_mesh"], f"{source}: output_mesh")
     try:
         outputs, inputs = (int(size) for size in content["shape"])
+        if schema == FIRST_MAPPED_SCHEMA:
+            # The array is as long as what is there, so that a forged shape allocates nothing.
+            mesh = output_mesh or input_mesh
+            gains = np.full(mesh.outputs, float(content["gain"]))
+        else:
+            gains = np.asarray(content["gains"], np.float64)
         return MappedMatrix(
             shape=(outputs, inputs),
             input_mesh=input_mesh,
             attenuations=np.asarray(content["attenuations"], np.float64),
             output_mesh=output_mesh,
-            gain=float(content["gain"]),
+            gains=gains,
         )
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{source}: shape, gain and attenuations, expected numbers") from error
+        raise ConfigError(f"{source}: shape, gains and attenuations, expected numbers") from error

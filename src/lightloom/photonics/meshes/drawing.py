@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.photonics.meshes.mapping import decibels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +75,7 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     if small:
         _scale(figure, axes[-1], _PHI, _TURN, "φ")
     outputs, inputs = mapped.shape
-    amplification = f", amplified {mapped.gain:.3g} times" if mapped.gain > 1 else ""
+    amplification = f", gains up to {decibels(mapped.gain):.1f} dB" if mapped.gain > 1 else ""
     title = title or f"{inputs} to {outputs} signals"
     _title(figure, f"{title}: {mapped.mzis} MZIs in {mapped.depth} columns{amplification}")
     return figure

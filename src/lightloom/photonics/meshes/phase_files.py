@@ -2,6 +2,7 @@
 
     {"schema", "parts": [{"name", "shape", "blocks": [a mesh, or a mapped matrix, ...]}, ...]}
 
+Version 1 of the schema, with one gain for all outputs of a matrix, is read too.
 An ``.npz`` file holds the same document as ``document``, with lists of numbers replaced by ``{"array": name}``.
 """
 
@@ -27,7 +28,9 @@ from lightloom.photonics.meshes.mesh import Mesh
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SCHEMA = "lightloom.phases/1"
+SCHEMA = "lightloom.phases/2"
+SCHEMAS = ("lightloom.phases/1", SCHEMA)
+"""Schemas that are read."""
 Part = Mesh | MappedMatrix | MappedBlocks
 
 
@@ -81,7 +84,7 @@ def load_phases(path: Path) -> dict[str, Part]:
     check_phases_name(path)
     source = repr(str(path))
     content = _read_json(path) if path.suffix == ".json" else _read_npz(path)
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+    if not isinstance(content, dict) or content.get("schema") not in SCHEMAS:
         schema = content.get("schema") if isinstance(content, dict) else None
         raise ConfigError(f"{source}: schema {schema!r}, expected {SCHEMA!r}")
     if not isinstance(content.get("parts"), list) or not content["parts"]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lightloom.photonics.meshes import MappedBlocks, Mesh, draw, draw_mapped
+from lightloom.photonics.meshes import MappedBlocks, Mesh, decibels, draw, draw_mapped
 from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
@@ -110,7 +110,7 @@ def _box(axes: Axes, part: ChainPart, x: float, width: float, height: float, mos
     axes.text(x + width / 2, most / 2 + 0.22, plain(part.name), ha="center", va="center", fontsize=8.5, weight="bold")
     words = [f"{part.mzis:,} MZIs", f"{part.columns:,} col."]
     if part.gain > 1:
-        words.append(f"gain {part.gain:.3g}")
+        words.append(f"gain {decibels(part.gain):.1f} dB")
     axes.text(x + width / 2, -most / 2 - 0.2, "\n".join(words), ha="center", va="top", fontsize=7, color=INK)
 
 
