@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.realised.files import FunctionArguments, save
 from lightloom.photonics.averaging.registry import find_averager
 
 
-@pytest.mark.parametrize("name", ["ideal", "constructed", "network"])
+@pytest.mark.parametrize("name", ["ideal", "constructed", "network", "digit-sum", "digit-sum:levels=2"])
 @pytest.mark.parametrize("rounding", ["floor", "half-up"])
 def test_exact_ones_average_exactly(name: str, rounding: str, tmp_path: Path) -> None:
     if name == "network":
@@ -46,13 +46,17 @@ def test_noise_is_drawn_from_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("idea", "did you mean 'ideal'.*constructed, ideal, network, table2"),
+        ("idea", "did you mean 'ideal'.*constructed, digit-sum, ideal, network, table2"),
         ("table2:5-9", "3-6, 3-7, 4-6, 4-7, 4-8"),
         ("ideal:3", "no options"),
         ("constructed:noise=-1", "noise=SHARE"),
         ("constructed:loss=1", "noise=SHARE"),
         ("constructed:noise=nan", "noise=SHARE"),
         ("network:none.npz", "none.npz"),
+        ("digit-sum:levels=3", "expected levels=2, levels=4 or power=DBM"),
+        ("digit-sum:power=99", "expected levels=2, levels=4 or power=DBM"),
+        ("digit-sum:power=", "expected levels=2, levels=4 or power=DBM"),
+        ("digit-sum:noise=1", "expected levels=2, levels=4 or power=DBM"),
     ],
 )
 def test_other_names_are_refused_in_one_line(spec: str, words: str) -> None:

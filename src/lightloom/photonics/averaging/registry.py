@@ -1,4 +1,4 @@
-"""Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``."""
+"""Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``, ``digit-sum``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lightloom.photonics.averaging.averagers import (
     NetworkAverager,
 )
 from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
 from lightloom.photonics.block_quantisation import Rounding
 
@@ -21,6 +22,8 @@ KNOWN = {
     "constructed": "constructed[:noise=SHARE]: the smallest constructed network that tolerates the noise, run with it",
     "table2": "table2:LAYERS: the exact mean with the errors of a row of Table II (4-6, 4-7, 4-8, 3-6, 3-7; 16 bits)",
     "network": "network:FILE.npz[,noise=SHARE]: a network from a file, with noise on every signal",
+    "digit-sum": "digit-sum[:levels=2][,power=DBM]: photodiodes add the servers' digits (4 levels or 2), adders carry; "
+    "with the receivers' noise at so many dBm of a server's highest level at the detector",
 }
 """Families of averagers, and the syntax of their names."""
 _TABLE_II_BITS = 16
@@ -59,6 +62,9 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
         construction = build(servers, bits, noise=noise or None, rounding=rounding)
         arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)
         return NetworkAverager(construction.network, arguments, noise, seed)
+    if family == "digit-sum":
+        levels, power = _digit_sum_options(spec, rest)
+        return DigitSumAverager(DigitSum(servers=servers, bits=bits, levels=levels, rounding=rounding), power, seed)
     # File names may contain commas.
     name, comma, share = rest.rpartition(",noise=")
     name, options = (name, f"noise={share}") if comma else (rest, "")
@@ -72,6 +78,24 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
 
 def _purpose(servers: int, bits: int, rounding: str) -> str:
     return f"{servers} servers, {bits} bits, {rounding}"
+
+
+def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
+    """Levels of a digit and watts at the detector from the options of `digit-sum`."""
+    levels, power = 4, None
+    for part in filter(None, options.split(",")):
+        name, _, text = part.partition("=")
+        try:
+            value = float(text.removesuffix("dBm"))
+        except ValueError:
+            value = float("nan")
+        if name == "levels" and value in (2, 4):
+            levels = int(value)
+        elif name == "power" and -80 <= value <= 20:
+            power = 1e-3 * 10 ** (value / 10)
+        else:
+            raise ConfigError(f"averager {spec!r}: {part!r}: expected levels=2, levels=4 or power=DBM from -80 to 20")
+    return levels, power
 
 
 def _noise(spec: str, options: str) -> float:
