@@ -91,5 +91,11 @@ def test_a_claim_states_its_status_and_must_explain_itself() -> None:
     assert Claim(id="x", paper=70, ours=71, unit="steps", tolerance=1).status == "match"
     assert Claim(id="x", paper=70, ours=71, unit="steps", why="integer radices").status == "deviates"
     assert Claim(id="x", paper=None, ours=71, unit="steps", why="not printed").status == "not reproducible"
+    for basis in ("derived", "stand-in"):
+        row = Claim(id="x", paper=70, ours=70, unit="steps", basis=basis, why="192 steps for 50,000")
+        assert (row.status, row.to_json()["status"]) == (basis, basis)
+        assert Claim(id="x", paper=70, ours=71, unit="steps", basis=basis, why="fewer").status == "deviates"
+        with pytest.raises(ValueError, match="must say why"):
+            Claim(id="x", paper=70, ours=70, unit="steps", basis=basis)
     with pytest.raises(ValueError, match="must say why"):
         Claim(id="x", paper=70, ours=71, unit="steps")

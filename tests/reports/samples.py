@@ -46,6 +46,8 @@ ROWS = (
 CLAIMS = (
     Claim(id="optree.table1.steps", paper=70, ours=70, unit="steps"),
     Claim(id="optree.figure4.time", paper=1.5, ours=2.5, unit="s", why="charged once a lightpath", fitted=True),
+    Claim(id="optree.table1.rounded", paper=2, ours=2, unit="%", basis="derived", why="from the row above"),
+    Claim(id="optree.figure5.shorter", paper=2, ours=2, unit="%", basis="stand-in", why="192 steps for 50,000"),
     Claim(id="optree.figure6.testbed", paper=1.5, ours=None, unit="s", why="needs the testbed"),
 )
 

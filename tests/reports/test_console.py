@@ -10,6 +10,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from lightloom.cli.output import print_result
+from lightloom.core.claims import Claim
 from lightloom.core.units import format_time
 from lightloom.reports import progress as module
 from lightloom.reports.console import (
@@ -37,6 +39,18 @@ def test_tables_fit_and_lose_no_row(width: int) -> None:
         for each in expected:
             assert each in text
         assert "\x1b" not in text
+
+
+def test_a_pipe_breaks_no_id_and_keeps_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "optinc.figure12.resnet50_inc_c_over_inc_fitted_with_a_host_and_without_one"
+    long = Claim(
+        id=name, paper="grows with the servers", ours="at most 0.018 more", unit="images a server", why="a b " * 40
+    )
+    origin = {"lightloom": "0.1.0", "configuration": "abc", "seed": None}
+    print_result({"provenance": origin}, False, [claims_table([*CLAIMS, long], None)])
+    out = capsys.readouterr().out
+    assert any(line.startswith(f"{name} ") for line in out.splitlines())
+    assert "needs the testbed" in out and "why" in out.splitlines()[0]
 
 
 def test_bars_are_as_long_as_the_step() -> None:

@@ -44,6 +44,11 @@ def print_result(
         return
     console = make_console()
     for part in parts:
+        if isinstance(part, Table) and not console.is_terminal:
+            # A pipe has no edge: no word is broken there, and no column cut.
+            console.width = max(
+                console.width, console.measure(part, options=console.options.update(width=1 << 14)).minimum
+            )
         console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
     console.print(provenance_line(document["provenance"]), style="dim")
     for name, path in (written or {}).items():

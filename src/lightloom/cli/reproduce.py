@@ -65,6 +65,8 @@ def reproduce(
 
 def _parts(results: Iterable[Study]) -> Iterator[str | Table]:
     """A table of claims for each study, and what it assumes."""
+    console = make_console()
+    width = console.width if console.is_terminal else None
     for result in results:
-        yield claims_table(result.claims, make_console().width, title=f"{result.name}: {result.paper}")
+        yield claims_table(result.claims, width, title=f"{result.name}: {result.paper}")
         yield from (f"assumed: {assumption}" for assumption in result.assumptions)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Status = Literal["match", "deviates", "not reproducible"]
+Basis = Literal["reproduced", "derived", "stand-in"]
+Status = Literal["match", "derived", "stand-in", "deviates", "not reproducible"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""In order of merit."""
 SCHEMA = "lightloom.study/1"
 
 
@@ -13,9 +16,11 @@ SCHEMA = "lightloom.study/1"
 class Claim:
     """One published figure and what we get for it.
 
-    The status follows from the numbers: ``match`` when ``|ours − paper| <= tolerance``, ``deviates`` when not, and
-    ``not reproducible`` when there is nothing of ours to compare (``ours`` is None). A row that does not match says
-    why.
+    The status follows from the numbers and their basis. Where ``|ours − paper| <= tolerance`` it is ``match`` if the
+    paper's own experiment was reproduced, ``derived`` if ours is computed from the paper's printed figures, so that
+    agreement shows only that these fit together, and ``stand-in`` if another experiment stands for the paper's. It is
+    ``deviates`` where the numbers differ, and ``not reproducible`` where there is nothing of ours to compare (``ours``
+    is None). A row that does not match says why.
     """
 
     id: str
@@ -24,6 +29,8 @@ class Claim:
     ours: float | str | None
     unit: str
     tolerance: float = 0.0
+    basis: Basis = "reproduced"
+    """What ours rests on: the paper's experiment, its own printed figures, or another experiment in its place."""
     fitted: bool = False
     """Whether a constant was fitted to the paper to get ``ours``."""
     why: str = ""
@@ -39,8 +46,12 @@ class Claim:
         if self.ours is None or self.paper is None:
             return "not reproducible"
         if isinstance(self.ours, str) or isinstance(self.paper, str):
-            return "match" if self.ours == self.paper else "deviates"
-        return "match" if abs(self.ours - self.paper) <= self.tolerance * (1 + 1e-9) else "deviates"
+            agree = self.ours == self.paper
+        else:
+            agree = abs(self.ours - self.paper) <= self.tolerance * (1 + 1e-9)
+        if not agree:
+            return "deviates"
+        return "match" if self.basis == "reproduced" else self.basis
 
     def to_json(self) -> dict[str, Any]:
         """The row as the commands print it."""

@@ -18,16 +18,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.core.claims import Claim
+from lightloom.core.claims import Claim, Status
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.figures.palette import SHARES
 from lightloom.reports.numbers import format_claim, format_rate, format_ratio
 from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
-_STATUS_STYLES = {"match": "green", "deviates": "yellow", "not reproducible": "dim"}
+_STATUS_STYLES: dict[Status, str] = {
+    "match": "green",
+    "derived": "cyan",
+    "stand-in": "cyan",
+    "deviates": "yellow",
+    "not reproducible": "dim",
+}
 _PIPE_WIDTH = 120
 """Columns where output is no terminal and ``$COLUMNS`` is not set."""
+_PIPED_WORDS = 60
+"""Columns for the wrapped text of a table beside its whole words, where output is no terminal."""
 _GAP = 2
 """Blanks between two columns of a table."""
 _Row = TypeVar("_Row")
@@ -56,8 +64,8 @@ class _Column(Generic[_Row]):
     """Whether cells are set flush right."""
 
 
-def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int, title: str) -> Table:
-    """Rows in as many of the columns as ``width`` has room for without breaking a word."""
+def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int | None, title: str) -> Table:
+    """Rows in as many of the columns as ``width`` has room for without breaking a word; in all of them without one."""
     cells = {column.name: [column.cell(row) for row in rows] for column in columns}
     least: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -67,6 +75,8 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
         words = [word.cell_len for text in texts for word in text.split(" ")] if column.wraps else []
         least[column.name] = max(words, default=most[column.name])
     shown = list(columns)
+    if width is None:
+        width = max(_PIPE_WIDTH, sum(least[column.name] + _GAP for column in shown) + _PIPED_WORDS)
     while sum(least[column.name] + _GAP for column in shown) > width:
         last = max(shown, key=lambda column: column.rank)
         if last.rank == 0:
@@ -172,14 +182,14 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
     return _fitted_table(columns, rows, width, title)
 
 
-def claims_table(claims: Iterable[Claim], width: int, *, title: str = "") -> Table:
-    """Published figures beside ours; what deviates says why."""
+def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
+    """Published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
     columns: list[_Column[Claim]] = [
         _Column("figure", lambda claim: Text(claim.id), wraps=True),
         _Column("paper", lambda claim: Text(format_claim(claim.paper)), wraps=True, right=True),
         _Column("ours", lambda claim: Text(format_claim(claim.ours)), wraps=True, right=True),
         _Column("unit", lambda claim: Text(claim.unit), wraps=True),
-        _Column("status", _status, wraps=width < 60),
+        _Column("status", _status, wraps=width is not None and width < 60),
         _Column("why", lambda claim: Text(claim.why, "dim"), 1, wraps=True),
     ]
     return _fitted_table(columns, list(claims), width, title)

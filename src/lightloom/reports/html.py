@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lightloom.core.claims import Claim
+from lightloom.core.claims import STATUSES, Claim
 from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.figures.base import to_svg
@@ -99,7 +99,7 @@ def numeric_columns(table: Table) -> list[bool]:
 
 def claim_counts(claims: tuple[Claim, ...]) -> list[tuple[str, int]]:
     """How many rows have each status, in order of merit; statuses without a row are left out."""
-    counts = [(status, sum(c.status == status for c in claims)) for status in ("match", "deviates", "not reproducible")]
+    counts = [(status, sum(claim.status == status for claim in claims)) for status in STATUSES]
     return [(status, count) for status, count in counts if count]
 
 

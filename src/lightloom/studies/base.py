@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lightloom.core.claims import Claim
+from lightloom.core.claims import Basis, Claim
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.fields import Config
 from lightloom.core.files import cannot_read
@@ -66,6 +66,7 @@ class Printed(Config):
     paper: int | float | str | None = None
     unit: str = ""
     tolerance: float = 0.0
+    basis: Basis = "reproduced"
     fitted: bool = False
     why: str = ""
     """What explains a deviation; fields in braces are filled in with computed values."""
@@ -132,8 +133,8 @@ class Paper:
     def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
         """Return a row: ``ours`` beside the published value of ``rows[template]``.
 
-        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``fitted`` and ``why``
-        among them replace what the file says.
+        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``, ``fitted``
+        and ``why`` among them replace what the file says.
         """
         name = template.format(**values)
         printed = self.rows[template].model_dump()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report
 from lightloom.studies.base import Study
 
+_NOT_REPRODUCED = (("derived", "follow from the paper's own"), ("stand-in", "agree in another experiment"))
+
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
     """Write one self-contained HTML page for all studies.
@@ -19,7 +22,9 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
         ConfigError: the place cannot be written to.
     """
     claims = tuple(claim for study in studies for claim in study.claims)
-    matching = sum(claim.status == "match" for claim in claims)
+    counts = Counter(claim.status for claim in claims)
+    first = f"{counts['match']} of {len(claims)} published figures match"
+    others = [f"{counts[status]} {words}" for status, words in _NOT_REPRODUCED if counts[status]]
     pictures = tuple(
         Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
         for study in studies
@@ -27,7 +32,7 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     )
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
-        headline=f"{matching} of {len(claims)} published figures match; the others stay and say why.",
+        headline=f"{', '.join([first, *others])}; the others stay and say why.",
         facts=tuple((study.name, study.paper) for study in studies),
         notes=tuple(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
         pictures=pictures,

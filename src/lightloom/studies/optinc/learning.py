@@ -36,12 +36,12 @@ def _language(record: Any) -> Iterator[Claim]:
 
 
 def _basis(record: Any) -> dict[str, Any]:
-    """Return the corpus, the number of tokens, and the losses that the baseline reaches."""
+    """Return the corpus, the numbers of steps and tokens, and the losses that the baseline reaches."""
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
     losses = [run["validation_loss"][-1] for run in record["runs"][BASE]]
     reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
-    return {"corpus": record["corpus"], "tokens": tokens, "reached": reached}
+    return {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
 
 
 def _digits(record: Any) -> Iterator[Claim]:

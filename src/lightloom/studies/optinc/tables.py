@@ -15,6 +15,8 @@ from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, Paper
 from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, ident
 
+_CONVENTIONS = {"with_units": "with P and T", "without_units": "without P and T"}
+
 
 def claims() -> tuple[Claim, ...]:
     """Return the rows of both tables."""
@@ -76,10 +78,13 @@ def _constructed(network: PaperNetwork) -> Iterator[Claim]:
 
 
 def _table_ii_areas() -> list[Claim]:
-    return [
-        PAPER.claim("table2.area_{ident}", round(network.ratio(), 2), paper=network.printed, ident=ident(row))
-        for row, network in zip(ROWS, TABLE_II, strict=True)
-    ]
+    rows = []
+    for row, network in zip(ROWS, TABLE_II, strict=True):
+        areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
+        printing = [words for name, words in _CONVENTIONS.items() if round(areas[name], 1) == network.printed]
+        values = {"ident": ident(row), "verdict": " and ".join(printing) or "in neither way", **areas}
+        rows.append(PAPER.claim("table2.area_{ident}", round(areas["with_units"], 1), paper=network.printed, **values))
+    return rows
 
 
 def _wrong_outputs() -> Iterator[Claim]:
