@@ -58,10 +58,10 @@ def onn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 def test_what_is_built_is_verified_and_recognised(onn: Command, options: list[str]) -> None:
     built = onn.json("build", *SMALL, *QUICK, *options, "--nonlinearity", "clipped", "--out", "net.npz")
     assert built["wrong_outputs"] == 0 and built["exhaustive"] and built["proof"]
-    assert {"mzi_count", "layers", "largest_gain", "noise_limit", "checked_inputs"} <= set(built)
+    assert {"mzi_count", "layers", "largest_gain_db", "noise_limit", "checked_inputs"} <= set(built)
     assert 0 < built["noise_limit"] < built["noise_bound_of_any_network"]
     verified = onn.json("verify", "net.npz", "--noise", "0")
-    for key in ("layers", "checked_inputs", "wrong_outputs", "construction", "proof", "largest_gain"):
+    for key in ("layers", "checked_inputs", "wrong_outputs", "construction", "proof", "largest_gain_db"):
         assert verified[key] == built[key]
     assert verified["accuracy_at_noise"] == 1
 

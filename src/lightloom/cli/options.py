@@ -57,6 +57,10 @@ NetworkOut = Annotated[Path | None, option("Write the network (.npz).")]
 Nonlinearity = Annotated[str, option("relu, or clipped: units that saturate.")]
 Rounding = Annotated[str, option("floor, or half-up.")]
 MeshKind = Annotated[str, option("rectangular or triangular.")]
+Components = Annotated[
+    bool,
+    option("Connected components of a matrix as meshes of their own; waveguides cross.", name="--components"),
+]
 Gains = Annotated[str, option("rows: an amplifier's gain for each output; common: the same for all of a matrix.")]
 NoisyDraws = Annotated[
     int, count_option("--evaluations", "Noisy draws behind each accuracy on the way to the noise limit.", least=1)

@@ -21,6 +21,7 @@ from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
 from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.photonics.averaging.proved.verify import adversarial_points
 from lightloom.photonics.averaging.realised.compiler import Realisation, realise
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 
 
 def test_verification_finds_every_error_that_was_put_in() -> None:
@@ -91,7 +92,9 @@ def test_full_scale_is_measured_on_the_grid() -> None:
     function = AveragingFunction.of(4, 8)
     network = with_measured_full_scale(LayeredNetwork.of([2 * np.eye(4), -np.eye(4)]), function)
     assert [s.tolist() for s in network.full_scale] == [[3.0] * 4, [6.0] * 4, [6.0] * 4]
-    assert network.largest_gain == pytest.approx(1.0)
+    # In units of amplitude the first matrix has rows 2 * 3 / 6, the second -6 / 6.
+    assert largest_gain_db(network) == pytest.approx(0.0)
+    assert largest_gain_db(LayeredNetwork.of([[[3.0, 4.0], [0.0, 0.0]]])) == pytest.approx(20 * np.log10(5))
     assert with_measured_full_scale(build(4, 8).network, function).full_scale[0].tolist() == [3.0] * 4
 
 

@@ -17,6 +17,7 @@ from lightloom.photonics.meshes import (
     draw,
     load_phases,
     map_blocks,
+    map_components,
     map_matrix,
     models,
     netlist,
@@ -52,6 +53,8 @@ def test_files_round_trip_to_the_bit(mesh: Mesh, suffix: str, tmp_path: Path) ->
 def test_all_parts_of_a_network_round_trip(suffix: str, tmp_path: Path) -> None:
     weights = np.random.default_rng(0).normal(size=(5, 2))
     parts: dict[str, Part] = {"P": map_matrix(weights), "layer 1": map_blocks(weights), "T": decompose(haar(3, 1))}
+    sparse = np.array([[1.0, 0, 0], [0, 0, 2.0], [0, 0, 0], [3.0, 0, 0]])
+    parts |= {"layer 2": map_components(sparse), "layer 3": map_components(np.zeros((2, 3)))}
     read = load_phases(save_phases(parts, tmp_path / f"phases{suffix}"))
     assert list(read) == list(parts)
     assert [read[name].matrix().tobytes() for name in parts] == [part.matrix().tobytes() for part in parts.values()]
@@ -101,6 +104,28 @@ def test_malformed_files_are_refused_in_one_line(change: dict[str, Any], message
         load_phases(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("waveguides", "message"),
+    [
+        (None, "waveguides 1: expected lists"),
+        ([{"outputs": [0, 3]}], "waveguides 1: expected lists"),
+        ([{"outputs": [0, 3], "inputs": [0.0]}], "waveguides 1: expected lists"),
+        ([{"outputs": [0, 3], "inputs": [0]}], "2 blocks, waveguides of 1 and 1"),
+        ([{"outputs": [0, 4], "inputs": [0]}, {"outputs": [1], "inputs": [2]}], r"outputs \[0, 4\]"),
+        ([{"outputs": [0, 0], "inputs": [0]}, {"outputs": [1], "inputs": [2]}], "expected each one once"),
+        ([{"outputs": [0, 1, 3], "inputs": [0]}, {"outputs": [1], "inputs": [2]}], r"outputs \[0, 1, 3\]"),
+        ([{"outputs": [], "inputs": [0]}, {"outputs": [1], "inputs": [2]}], r"outputs \[\]"),
+    ],
+)
+def test_malformed_waveguides_are_refused(waveguides: Any, message: str, tmp_path: Path) -> None:
+    content = phases_document({"W": map_components(np.array([[1.0, 0, 0], [0, 0, 2.0], [0, 0, 0], [3.0, 0, 0]]))})
+    content["parts"][0]["waveguides"] = waveguides
+    (tmp_path / "phases.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message) as caught:
+        load_phases(tmp_path / "phases.json")
+    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_file_of_phases_is_refused(tmp_path: Path) -> None:

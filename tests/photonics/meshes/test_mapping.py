@@ -15,8 +15,12 @@ from lightloom.photonics.meshes import (
     Form,
     approximate,
     approximated_count,
+    compact_count,
+    connected_components,
+    crossings,
     full_count,
     map_blocks,
+    map_components,
     map_matrix,
     network_count,
     preprocessing_matrix,
@@ -53,6 +57,63 @@ def test_mapping_is_exact_and_takes_the_counted_mzis(
     common = map_matrix(matrix, form, gains="common")
     assert common.gains == pytest.approx(np.full(outputs, max(1.0, scale)))
     assert np.abs(common.matrix() - matrix).max() <= 1e-12 * max(scale, 1)
+
+
+@given(sizes, sizes, st.integers(0, 999), st.sampled_from(["svd", "economy", "compact"]), st.floats(0.05, 0.9))
+@settings(max_examples=60, deadline=None)
+def test_components_are_exact_and_nothing_joins_them(
+    outputs: int, inputs: int, seed: int, form: Form, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = matrices(outputs, inputs, seed, True) * (rng.random((outputs, inputs)) < share)
+    mapped = map_components(matrix, form)
+    assert np.abs(mapped.matrix() - matrix).max() <= 1e-12 * max(float(np.linalg.norm(matrix, 2)), 1)
+    parts = connected_components(matrix)
+    rest = matrix.copy()
+    for rows, columns in parts:
+        assert len(connected_components(matrix[np.ix_(rows, columns)])) == 1
+        rest[np.ix_(rows, columns)] = 0
+    assert not rest.any()
+    for ends in zip(*parts, strict=True):
+        assert np.unique(np.concatenate(ends)).size == sum(end.size for end in ends)
+    if form == "compact":
+        ranks = [int(np.linalg.matrix_rank(matrix[np.ix_(rows, columns)])) for rows, columns in parts]
+        sides = zip(parts, ranks, strict=True)
+        counts = [compact_count(rows.size, columns.size, rank) for (rows, columns), rank in sides]
+        assert mapped.mzis == sum(counts) <= map_components(matrix, "economy").mzis
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.integers(0, 999))
+@settings(max_examples=30, deadline=None)
+def test_a_compact_mapping_leaves_out_modes_beyond_the_rank(outputs: int, inputs: int, rank: int, seed: int) -> None:
+    rank = min(rank, outputs, inputs)
+    matrix = matrices(outputs, rank, seed, False) @ matrices(rank, inputs, seed + 1, False)
+    mapped = map_matrix(matrix, "compact")
+    assert np.abs(mapped.matrix() - matrix).max() <= 1e-11 * max(float(np.linalg.norm(matrix, 2)), 1)
+    assert mapped.mzis == rank * (outputs + inputs) - rank**2
+    # A rank that is not that of the matrix, or none, is refused.
+    for wrong in (0, min(outputs, inputs) + 1):
+        with pytest.raises(InputError, match="expected 1 to"):
+            compact_count(outputs, inputs, wrong)
+
+
+@given(st.permutations(range(9)))
+def test_crossings_are_exchanges_of_neighbours(places: list[int]) -> None:
+    """Bubble sort exchanges neighbours, as a crossing does, and needs the fewest of them."""
+    order, exchanged = list(places), 0
+    for last in range(len(order) - 1, 0, -1):
+        for k in range(last):
+            if order[k] > order[k + 1]:
+                order[k], order[k + 1] = order[k + 1], order[k]
+                exchanged += 1
+    assert crossings(places) == exchanged
+
+
+def test_shared_waveguides_cost_gain() -> None:
+    """A splitter to k blocks, or a combiner of k, loses a factor of √k, which amplifiers make up for."""
+    for matrix in (np.vstack([np.eye(2)] * 4), np.hstack([np.eye(2)] * 4)):
+        assert map_blocks(matrix).gains.tolist() == pytest.approx([2.0] * len(matrix))
+        assert map_matrix(matrix).gains.tolist() == pytest.approx(map_blocks(matrix).gains.tolist())
 
 
 def test_zeros_and_rank_one_are_matrices_too() -> None:
@@ -118,6 +179,7 @@ def test_bad_input_is_refused() -> None:
         (lambda: map_matrix(np.eye(2), "qr"), "unknown form"),  # type: ignore[arg-type]
         (lambda: map_matrix(np.eye(2), gains="columns"), "unknown gains"),  # type: ignore[arg-type]
         (lambda: map_matrix(np.ones((2, 3)), "sigma-u"), "map_blocks"),
+        (lambda: map_components(np.eye(3), "sigma-u"), "sigma-u"),
         (lambda: sigma_u(np.ones((2, 3))), "expected a square one"),
         (lambda: switch([0, 0]), "expected each of 0 to 1 once"),
         (lambda: switch([]), "expected each"),

@@ -103,7 +103,7 @@ def test_blocks_state_the_deepest_and_the_strongest() -> None:
     mapped = map_blocks(matrix)
     assert [block.shape for block in mapped.blocks] == [(3, 3)] * 3
     assert (mapped.depth, mapped.mzis) == (4, 18)
-    assert mapped.gain == pytest.approx(5.0)
+    assert mapped.gain == pytest.approx(5.0 * np.sqrt(3))
     assert [block.gains.tolist() for block in mapped.blocks[:2]] == [[1.0] * 3, pytest.approx([5.0] * 3)]
     assert mapped.matrix().shape == (7, 3)
     np.testing.assert_allclose(map_blocks(matrix.T).matrix()[:, :6], matrix.T[:, :6], atol=1e-12)

@@ -112,7 +112,7 @@ def _parts(document: Document) -> Iterator[str | Table]:
         ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} inputs ({how})"),
         ("MZIs", f"{document['mzi_count']:,} (economy {document['mzi_count_economy']:,}; P and T {units:,} more)"),
         ("signals", "-".join(str(n) for n in document["layers"])),
-        ("largest gain", f"{document['largest_gain']:,.4g}"),
+        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
         ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {bound:.3g})"),
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
     ]
@@ -185,7 +185,7 @@ def _scenarios(draws: int, as_json: bool) -> None:
 
 def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
     """The table of the scenarios."""
-    columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain", "noise limit"]
+    columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain, dB", "noise"]
     yield plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios")
     yield Text("–: the paper states none", style="dim")
 
@@ -202,6 +202,6 @@ def _scenario_cells(row: Document) -> list[str]:
         f"{row['mzi_count']:,}",
         f"{row['mzi_count_economy']:,}",
         f"{row['hidden_layers']}",
-        shown(row["largest_gain"], ",.4g"),
+        shown(row["largest_gain_db"], ".1f"),
         shown(row["noise_limit"], ".2g"),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_errors, measured_accuracy
-from lightloom.cli.options import Gains, Json, MeshKind, Network, count_option, figure_option, option
+from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import provenance, provenance_line
@@ -84,9 +84,10 @@ def disturb(
     draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
     correct: _Correct = False,
     uncalibrated: _Uncalibrated = False,
-    form: Annotated[str, option("economy, svd or sigma-u, as in `onn map`.")] = "economy",
+    form: Annotated[str, option("economy, compact, svd or sigma-u, as in `onn map`.")] = "economy",
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
+    components: Components = False,
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
@@ -116,7 +117,8 @@ def disturb(
         print_result(trained, as_json, [accuracy_table(trained, network)])
         return
     calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
-    options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains, **counts}
+    options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains}
+    options |= {"components": components, **counts}
     origin = provenance([digest, fields, sweep, options], seed)
     document = _monte_carlo(how, sweeps, weights, arguments, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
@@ -158,7 +160,7 @@ def _monte_carlo(
     arguments: FunctionArguments,
     options: Document,
 ) -> Document:
-    mapped = map_network(network, options["form"], options["mesh"], options["gains"])
+    mapped = map_network(network, *(options[name] for name in ("form", "mesh", "gains", "components")))
     function, draws, seed = arguments.function(), options["draws"], options["seed"]
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     judge = averaging_accuracy(mapped, function, samples=options["samples"], **chosen)
@@ -178,7 +180,7 @@ def _monte_carlo(
         "servers": arguments.servers,
         "bits": arguments.bits,
         "devices": asdict(how),
-        **{name: options[name] for name in ("form", "mesh", "gains", "calibration", "correct", "draws")},
+        **{name: options[name] for name in ("form", "mesh", "gains", "components", "calibration", "correct", "draws")},
         "points": min(function.points, options["samples"]),
         "exhaustive": function.points <= options["samples"],
         "mzi_count": mapped.mzis,

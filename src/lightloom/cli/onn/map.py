@@ -12,15 +12,17 @@ import typer
 from rich.table import Table
 
 from lightloom.cli.onn.files import read_matrix
-from lightloom.cli.options import Gains, Json, MeshKind, figure_option, option
+from lightloom.cli.options import Components, Gains, Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
 from lightloom.core.results import Document
-from lightloom.photonics.averaging.fabrication import light_matrices, unit_matrices
+from lightloom.photonics.averaging.fabrication import map_part
+from lightloom.photonics.averaging.mapped_averager import part_crossings
 from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose, map_blocks, map_matrix
+from lightloom.photonics.averaging.realised.light import light_matrices, unit_matrices
+from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose
 from lightloom.photonics.meshes import netlist as netlist_of
 from lightloom.photonics.meshes.counts import full_count
 from lightloom.photonics.meshes.phase_files import (
@@ -48,7 +50,7 @@ _TOLERANCE = 1e-9
 
 
 _Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
-_Form = Annotated[str, option("economy, svd (the paper's), sigma-u (its approximation), or unitary: one mesh.")]
+_Form = Annotated[str, option("economy, compact, svd (the paper's), sigma-u (its approximation), or unitary.")]
 _Phases = Annotated[Path | None, option("Read phases instead, and check that they are those of --like.", "FILE")]
 
 
@@ -58,13 +60,14 @@ def map_to_meshes(
     form: _Form = "economy",
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
+    components: Components = False,
     units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
     phases: _Phases = None,
     like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
     out: Annotated[Path | None, option("Write all phases (.json or .npz).")] = None,
     netlist: Annotated[Path | None, option("Write SAX netlists of all meshes (.json).")] = None,
     figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
-    layer: Annotated[str, option("The layer that --figure draws.", "N|P|T")] = "1",
+    layer: Annotated[str | None, option("The layer that --figure draws, 1 without it.", "N|P|T")] = None,
     chain: Annotated[Path | None, figure_option("Draw the whole network")] = None,
     as_json: Json = False,
 ) -> None:
@@ -74,21 +77,21 @@ def map_to_meshes(
     _check_targets(out, netlist, figure, chain)
     origin_path = cast(Path, like if source is None else source)
     arguments, matrices = _read(origin_path, units)
-    parts = _mapped(matrices, form, mesh, gains)
+    drawn = _drawn_name(layer, matrices)
+    parts = _mapped(matrices, form, mesh, gains, components)
     if phases is not None:
         _check(phases, parts, origin_path, [form, mesh], as_json)
         return
-    drawn = "matrix" if arguments is None else layer if layer in ("P", "T") else f"layer {layer}"
-    if figure is not None and drawn not in parts:
-        raise ConfigError(f"--layer {layer!r}: expected one of {', '.join(parts)}")
     rows = [_row(name, part, matrices[name]) for name, part in parts.items()]
-    origin = provenance([form, mesh, gains, content_hash(phases_document(parts))])
+    origin = provenance([form, mesh, gains, components, content_hash(phases_document(parts))])
     totals = ("mzi_count", "mzi_count_paper", "mzi_count_economy", "columns")
     document = {
         "schema": "lightloom.onn-map/1",
         "form": form,
         "mesh": mesh,
         "gains": gains,
+        "components": components,
+        "crossings": _crossings(parts),
         **{name: sum(row[name] for row in rows) for name in totals},
         "largest_gain_db": max(row["gain_db"] for row in rows),
         "largest_error": max(row["largest_error"] for row in rows),
@@ -126,7 +129,24 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
     return arguments, {"P": around["P"], **layers, "T": around["T"]}
 
 
-def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str) -> dict[str, Part]:
+def _drawn_name(layer: str | None, matrices: dict[str, NDArray[Any]]) -> str:
+    """Return the name of the matrix that is drawn; a layer that does not exist is refused even if nothing is drawn."""
+    name = layer if layer in matrices else f"layer {layer or 1}"
+    if list(matrices) == ["matrix"] and layer is None:
+        return "matrix"
+    if name not in matrices:
+        known = ", ".join(name.removeprefix("layer ") for name in matrices)
+        units = "" if "P" in matrices else ", or P or T with --units"
+        raise ConfigError(f"--layer {layer!r}: expected one of {known}{units}")
+    return name
+
+
+def _crossings(parts: dict[str, Part]) -> int:
+    matrices = [part for part in parts.values() if not isinstance(part, Mesh)]
+    return part_crossings(matrices) if matrices else 0
+
+
+def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str, components: bool) -> dict[str, Part]:
     if form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if mesh not in KINDS:
@@ -135,16 +155,17 @@ def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str)
         raise UnknownNameError("gains", gains, GAINS)
     kind: Any = mesh
     amplified: Any = gains
+    if components and form == _UNITARY:
+        raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in matrices.items():
             if form == _UNITARY:
                 parts[name] = decompose(matrix, kind)
-            elif form == "sigma-u" and name not in ("P", "T"):
-                parts[name] = map_blocks(matrix, kind, amplified)
             else:
                 # The paper approximates the network alone, not P and T.
-                parts[name] = map_matrix(matrix, cast(Any, "svd" if form == "sigma-u" else form), kind, amplified)
+                exact = form == "sigma-u" and name in ("P", "T")
+                parts[name] = map_part(matrix, cast(Any, "svd" if exact else form), kind, amplified, components)
             advance(1)
     return parts
 
@@ -220,7 +241,8 @@ def _parts(document: Document, source: Path) -> Iterator[Table]:
         for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
     ]
     columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
-    yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes")
+    crossed = f", {document['crossings']:,} crossings of waveguides" if document["components"] else ""
+    yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes{crossed}")
 
 
 def _total(document: Document) -> Document:

@@ -157,7 +157,7 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
         ("accuracy", f"{100 * document['accuracy']:.4f} % ({how})"),
         ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,}"),
         ("MZIs", f"{document['mzi_count']:,}"),
-        ("largest gain", f"{document['largest_gain']:.4g}"),
+        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
         (
             "trained",
             f"{document['epochs']} epochs, {document['cpu_seconds']:.0f} CPU seconds, {document['seconds']:.0f} s",

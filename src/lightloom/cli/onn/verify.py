@@ -26,6 +26,7 @@ from lightloom.photonics.averaging import (
 from lightloom.photonics.averaging import verify as verification
 from lightloom.photonics.averaging.construct import recognise
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
@@ -79,7 +80,7 @@ def _document(
         "rounding": arguments.rounding,
         "layers": list(weights.layers),
         "nonlinearity": weights.nonlinearity,
-        "largest_gain": weights.largest_gain,
+        "largest_gain_db": largest_gain_db(weights),
         "exhaustive": check.exhaustive,
         "checked_inputs": check.checked_inputs,
         "wrong_outputs": check.wrong_outputs,
@@ -101,6 +102,7 @@ def _parts(document: Document, network: Path) -> Iterator[str | Text | Table]:
         ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),
         ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} ({how})"),
         ("accuracy", f"{100 * document['accuracy']:.6g} %"),
+        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
         ("largest deviation", f"{document['largest_deviation']:.3g} levels (receivers allow half a step)"),
     ]
     if "noise_limit" in document:

@@ -20,6 +20,7 @@ from lightloom.photonics.averaging.proved.proof import Proof, prove
 from lightloom.photonics.averaging.proved.verify import Verification, verify
 from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
 from lightloom.photonics.averaging.realised.compiler import Realisation, Realised, realise
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
@@ -94,7 +95,7 @@ class Construction:
             "mzi_count_with_bias": mzi_count(layers, bias=True),
             "mzi_count_of_p_and_t": mzi_of_units(servers, bits, layers[0]),
             "layers": list(layers),
-            "largest_gain": self.network.largest_gain,
+            "largest_gain_db": largest_gain_db(self.network),
             "noise_limit": limit,
         }
 

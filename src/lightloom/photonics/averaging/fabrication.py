@@ -15,23 +15,20 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import noisy_accuracy
-from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, light_units
+from lightloom.photonics.averaging.realised.light import unit_matrices as unit_matrices
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.averager_units import preprocessing_matrix, splitting_matrix
-from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks
+from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks, map_components
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, disturb
 from lightloom.photonics.meshes.layout import Kind
 from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix, map_matrix
 from lightloom.photonics.meshes.montecarlo import Evaluate
-from lightloom.photonics.pam4 import LEVELS, symbols_for
 
-Matrix = NDArray[np.float64]
 Calibration = Literal["rows", "matrix", "none"]
 """How amplifiers make up for loss: a factor for each output, one for all outputs of a matrix, or not at all."""
 SAMPLES = 400_000
@@ -66,38 +63,41 @@ class MappedNetwork:
         return light_matrices(self.network)
 
 
-def light_units(network: LayeredNetwork) -> tuple[float, ...]:
-    """Return the signal that amplitude 1 stands for, the largest full scale, before the first and after every layer."""
-    return tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
-
-
-def light_matrices(network: LayeredNetwork) -> list[Matrix]:
-    """Return the weights of every layer, in units of amplitude."""
-    units = light_units(network)
-    return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
-
-
 def map_network(
-    network: LayeredNetwork, form: Form = "economy", kind: Kind = "rectangular", gains: Gains = "rows"
+    network: LayeredNetwork,
+    form: Form = "economy",
+    kind: Kind = "rectangular",
+    gains: Gains = "rows",
+    components: bool = False,
 ) -> MappedNetwork:
-    """Map every matrix to meshes. The forms ``svd`` and ``economy`` are exact, ``sigma-u`` is an approximation.
+    """Map every matrix to meshes, with ``components`` every connected component of it to meshes of its own.
+
+    The form ``sigma-u`` is an approximation, the others are exact.
 
     Raises:
+        ConfigError: ``sigma-u`` has components.
         UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
     """
-    mapped: list[MappedMatrix | MappedBlocks] = [
-        map_blocks(matrix, kind, gains) if form == "sigma-u" else map_matrix(matrix, form, kind, gains)
-        for matrix in light_matrices(network)
-    ]
-    return MappedNetwork(network=network, matrices=tuple(mapped))
+    matrices = (map_part(matrix, form, kind, gains, components) for matrix in light_matrices(network))
+    return MappedNetwork(network=network, matrices=tuple(matrices))
 
 
-def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
-    """Return P before the network and T after it, in units of the full scales of their inputs and outputs."""
-    function, signals = arguments.function(), symbols_for(arguments.bits)
-    preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
-    full_scale = max(grid_input.maximum / grid_input.denominator for grid_input in function.inputs)
-    return {"P": preprocessing * (LEVELS - 1) / full_scale, "T": splitting_matrix(arguments.servers, signals)}
+def map_part(
+    matrix: Matrix,
+    form: Form = "economy",
+    kind: Kind = "rectangular",
+    gains: Gains = "rows",
+    components: bool = False,
+) -> MappedMatrix | MappedBlocks:
+    """Map one matrix to meshes: all of it, its connected components, or the square blocks of ``sigma-u``.
+
+    Raises:
+        ConfigError: ``sigma-u`` has components.
+        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
+    """
+    if components:
+        return map_components(matrix, form, kind, gains)
+    return map_blocks(matrix, kind, gains) if form == "sigma-u" else map_matrix(matrix, form, kind, gains)
 
 
 def effective_network(

@@ -8,6 +8,7 @@ from typing import Any
 from lightloom.photonics.averaging.construct import Construction, candidates
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.area import TABLE_I, PaperNetwork, mzi_count
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
 
 CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
@@ -55,7 +56,7 @@ def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> d
         "proved": construction.proof.float64,
         "mzi_count": construction.mzi_count,
         "mzi_count_economy": mzi_count(layers, "economy"),
-        "largest_gain": construction.network.largest_gain,
+        "largest_gain_db": largest_gain_db(construction.network),
         "noise_limit": construction.noise_limit(evaluations),
     }
 
@@ -74,4 +75,4 @@ def _described(paper: PaperNetwork, network: str, layers: tuple[int, ...]) -> di
     size = {"bits": paper.bits, "servers": paper.servers, "network": network, "constructed": False}
     unknown = {"wrong_outputs": None, "checked_inputs": None, "exhaustive": None, "proved": False}
     shape = {"layers": list(layers), "hidden_layers": len(layers) - 2, "mzi_count": None, "mzi_count_economy": None}
-    return size | unknown | shape | {"largest_gain": None, "noise_limit": None}
+    return size | unknown | shape | {"largest_gain_db": None, "noise_limit": None}

@@ -6,9 +6,16 @@ from lightloom.photonics.meshes.averager_units import (
     splitting_loss_db,
     splitting_matrix,
 )
-from lightloom.photonics.meshes.blocks import MappedBlocks, approximate, map_blocks
+from lightloom.photonics.meshes.blocks import (
+    MappedBlocks,
+    approximate,
+    connected_components,
+    crossings,
+    map_blocks,
+    map_components,
+)
 from lightloom.photonics.meshes.correction import cancel_crosstalk, correct, corrected
-from lightloom.photonics.meshes.counts import approximated_count, full_count, network_count
+from lightloom.photonics.meshes.counts import approximated_count, compact_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Disturbed, DisturbedMesh, detect, disturb
 from lightloom.photonics.meshes.drawing import draw, draw_mapped
@@ -47,8 +54,11 @@ __all__ = [
     "approximated_count",
     "cancel_crosstalk",
     "common_gains",
+    "compact_count",
+    "connected_components",
     "correct",
     "corrected",
+    "crossings",
     "decibels",
     "decompose",
     "detect",
@@ -60,6 +70,7 @@ __all__ = [
     "layout",
     "load_phases",
     "map_blocks",
+    "map_components",
     "map_matrix",
     "matrix_error",
     "models",

@@ -15,6 +15,18 @@ from lightloom.core.errors import ConfigError
 Convention = Literal["paper", "economy"]
 
 
+def compact_count(outputs: int, inputs: int, rank: int) -> int:
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix without modes beyond its rank, with Σ.
+
+    Raises:
+        ConfigError: the rank is not from 1 to the smaller side.
+    """
+    full_count(outputs, inputs)  # refuses sizes below 1
+    if not 1 <= rank <= min(outputs, inputs):
+        raise ConfigError(f"rank {rank} of a matrix of {outputs} x {inputs}: expected 1 to {min(outputs, inputs)}")
+    return rank * (outputs + inputs) - rank**2
+
+
 def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> int:
     """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix, with Σ.
 

@@ -11,7 +11,7 @@ import numpy as np
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes.blocks import MappedBlocks, joined
+from lightloom.photonics.meshes.blocks import MappedBlocks
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh, propagate
 
@@ -119,15 +119,15 @@ class DisturbedMatrix:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DisturbedBlocks:
-    """The blocks of an approximated matrix on fabricated devices."""
+    """The blocks of a matrix on fabricated devices."""
 
-    shape: tuple[int, int]
+    mapped: MappedBlocks
     non_idealities: NonIdealities
     blocks: tuple[DisturbedMatrix, ...]
 
     def matrix(self) -> NDArray[np.complex128]:
         """Return the matrix that is implemented."""
-        return joined([block.matrix() for block in self.blocks], self.shape)
+        return self.mapped.joined([block.matrix() for block in self.blocks])
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -156,7 +156,7 @@ def disturb(
         )
     if isinstance(ideal, MappedBlocks):
         return DisturbedBlocks(
-            shape=ideal.shape,
+            mapped=ideal,
             non_idealities=non_idealities,
             blocks=tuple(disturb(block, non_idealities, rng) for block in ideal.blocks),
         )

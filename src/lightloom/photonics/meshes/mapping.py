@@ -24,11 +24,13 @@ from lightloom.photonics.meshes.mesh import Mesh
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-Form = Literal["svd", "economy", "sigma-u"]
+Form = Literal["svd", "economy", "compact", "sigma-u"]
 FORMS: tuple[str, ...] = get_args(Form)
 Gains = Literal["rows", "common"]
 """A gain for each row, or the largest singular value (if it exceeds 1) for all of them."""
 GAINS: tuple[str, ...] = get_args(Gains)
+_RANK_TOLERANCE = 1e-12
+"""Singular values below this share of the largest one are rounding errors of the matrix's elements."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +56,7 @@ class MappedMatrix:
         if (outputs, self.input_mesh.inputs) != self.shape:
             raise ConfigError(f"meshes from {self.input_mesh.inputs} to {outputs} modes for a matrix of {self.shape}")
         reach = self.output_mesh.inputs if self.output_mesh else outputs
-        if self.attenuations.ndim != 1 or not min(self.shape) <= self.attenuations.size <= reach:
+        if self.attenuations.ndim != 1 or not min(self.input_mesh.outputs, reach) <= self.attenuations.size <= reach:
             raise ConfigError(f"{self.attenuations.size} attenuations for a matrix of {self.shape}")
         if not ((self.attenuations >= 0) & (self.attenuations <= 1)).all():
             raise ConfigError("attenuations: expected amplitudes from 0 to 1")
@@ -110,7 +112,9 @@ def map_matrix(
     """Map ``matrix`` [outputs, inputs], real or complex, to meshes.
 
     ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out
-    MZIs that no light reaches and has M · N. Both are exact. ``sigma-u`` is the paper's approximation Σ_a · U_a of a
+    MZIs that no light reaches and has M · N. ``compact`` also leaves out modes beyond the rank r of the matrix and has
+    r(M + N) − r². All three are exact; paths of light through the square meshes of ``svd`` are the most alike, so it
+    bears loss best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a
     square matrix (eq. 4 to 6) with N(N+1)/2 MZIs. ``kind`` applies to square meshes, others are triangular. ``gains``
     is ``rows``, or ``common`` for amplification of every output by the largest singular value.
 
@@ -141,13 +145,16 @@ def map_matrix(
         )
     factors = row_gains(values) if gains == "rows" else common_gains(values)
     u, singular, v = np.linalg.svd(values / factors[:, None], full_matrices=form == "svd")
+    if form == "compact":
+        rank = max(1, int((singular > _RANK_TOLERANCE * singular[0]).sum()))
+        u, singular, v = u[:, :rank], singular[:rank], v[:rank]
     attenuations = np.minimum(singular, 1.0)
     if form == "svd":
         attenuations = np.concatenate([attenuations, np.zeros(outputs - attenuations.size)])
         input_mesh, output_mesh = decompose(v, kind), decompose(u, kind)
     else:
-        input_mesh = decompose(v, "triangular" if inputs > outputs else kind)
-        output_mesh = decompose(u, "triangular" if outputs > inputs else kind)
+        input_mesh = decompose(v, "triangular" if inputs > singular.size else kind)
+        output_mesh = decompose(u, "triangular" if outputs > singular.size else kind)
     return MappedMatrix(
         shape=(outputs, inputs),
         input_mesh=input_mesh,

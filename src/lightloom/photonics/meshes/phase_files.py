@@ -1,8 +1,9 @@
 """Files of all meshes of a network, by part: JSON, or npz for large meshes.
 
-    {"schema", "parts": [{"name", "shape", "blocks": [a mesh, or a mapped matrix, ...]}, ...]}
+    {"schema", "parts": [{"name", "shape", "blocks": [a mesh, or a mapped matrix, ...], "waveguides"}, ...]}
 
-Version 1 of the schema, with one gain for all outputs of a matrix, is read too.
+``waveguides`` says which outputs and inputs of the matrix those of every block are; it is there if the blocks are not
+squares along the longer side. Version 1 of the schema, with one gain for all outputs of a matrix, is read too.
 An ``.npz`` file holds the same document as ``document``, with lists of numbers replaced by ``{"array": name}``.
 """
 
@@ -10,16 +11,17 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.archives import read_arrays
-from lightloom.photonics.meshes.blocks import MappedBlocks
+from lightloom.photonics.meshes.blocks import MappedBlocks, square_blocks
 from lightloom.photonics.meshes.documents import SCHEMA as MESH_SCHEMA
 from lightloom.photonics.meshes.documents import document, mapped_document, mapped_of, mesh_of
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -91,7 +93,8 @@ def load_phases(path: Path) -> dict[str, Part]:
         raise ConfigError(f"{source}: expected a list of parts")
     parts: dict[str, Part] = {}
     for index, part in enumerate(content["parts"]):
-        if not isinstance(part, dict) or set(part) != {"name", "shape", "blocks"} or not isinstance(part["name"], str):
+        keys = set(part) - {"waveguides"} if isinstance(part, dict) else set()
+        if keys != {"name", "shape", "blocks"} or not isinstance(part["name"], str):
             raise ConfigError(f"{source}: part {index}: expected name, shape and blocks")
         parts[part["name"]] = _part_of(part, f"{source}: {part['name']}")
     return parts
@@ -125,27 +128,53 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
     blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
-    return {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in blocks]}
+    content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in blocks]}
+    if isinstance(part, MappedBlocks) and not _are_squares(part.blocks, part.shape):
+        guides = zip(part.outputs, part.inputs, strict=True)
+        content["waveguides"] = [{"outputs": rows.tolist(), "inputs": columns.tolist()} for rows, columns in guides]
+    return content
+
+
+def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool:
+    side, most = sorted(shape)
+    return len(blocks) == -(-most // side) and all(
+        block.output_mesh is None and block.shape == (side, side) for block in blocks
+    )
 
 
 def _part_of(content: Mapping[str, Any], source: str) -> Part:
     blocks, shape = content["blocks"], content["shape"]
-    if not isinstance(blocks, list) or not blocks:
+    if not isinstance(blocks, list) or not (blocks or "waveguides" in content):
         raise ConfigError(f"{source}: expected a list of meshes")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and n > 0 for n in shape)):
         raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
-    if isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
+    if blocks and isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
         mesh = mesh_of(blocks[0], source)
         if [mesh.outputs, mesh.inputs] == shape:
             return mesh
     else:
         mapped = tuple(mapped_of(block, f"{source}: mesh {index}") for index, block in enumerate(blocks, 1))
-        side, long = sorted(shape)
+        if "waveguides" in content:
+            return _blocks_of(content["waveguides"], mapped, (shape[0], shape[1]), source)
         if len(mapped) == 1 and mapped[0].shape == tuple(shape):
             return mapped[0]
-        if len(mapped) == -(-long // side) and all(block.shape == (side, side) for block in mapped):
-            return MappedBlocks(shape=(shape[0], shape[1]), blocks=mapped)
+        if _are_squares(mapped, (shape[0], shape[1])):
+            return square_blocks((shape[0], shape[1]), mapped)
     raise ConfigError(f"{source}: its meshes do not make a matrix of {shape[0]} x {shape[1]}")
+
+
+def _blocks_of(waveguides: Any, blocks: tuple[MappedMatrix, ...], shape: tuple[int, int], source: str) -> MappedBlocks:
+    sides: dict[str, list[Ints]] = {"outputs": [], "inputs": []}
+    for index, guides in enumerate(waveguides if isinstance(waveguides, list) else [None], 1):
+        for name, lists in sides.items():
+            numbers = guides.get(name) if isinstance(guides, dict) and set(guides) == set(sides) else None
+            if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+                raise ConfigError(f"{source}: waveguides {index}: expected lists of whole numbers, outputs and inputs")
+            lists.append(np.asarray(numbers, np.int64))
+    try:
+        return MappedBlocks(shape=shape, blocks=blocks, outputs=tuple(sides["outputs"]), inputs=tuple(sides["inputs"]))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:

@@ -22,6 +22,7 @@ from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proved.verify import verify
 from lightloom.photonics.averaging.realised.files import load_network
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.rival import KEPT, TRAINED
 
@@ -106,7 +107,7 @@ def _row(contender: Contender, function: AveragingFunction, digest: str) -> dict
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
         "mzi_count": contender.mzi_count,
-        "largest_gain": network.largest_gain,
+        "largest_gain_db": largest_gain_db(network),
         "wrong_outputs": verification.wrong_outputs,
         "checked_inputs": verification.checked_inputs,
         "noise_limit": noise_limit(network, function),

@@ -17,6 +17,7 @@ from torch import Tensor
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.proved.verify import EXHAUSTIVE_POINTS, Verification, verify
 from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.checkpoint import Checkpoint
 from lightloom.photonics.onn.curriculum import Curriculum
@@ -66,7 +67,7 @@ class Trained:
             "largest_deviation": v.largest_deviation,
             "errors": {str(value): count for value, count in v.errors.items()},
             "mzi_count": self.recipe.mzi_count,
-            "largest_gain": self.network.largest_gain,
+            "largest_gain_db": largest_gain_db(self.network),
             "epochs": int(self.history[-1]["epoch"]),
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,

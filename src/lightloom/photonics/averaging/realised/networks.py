@@ -81,15 +81,6 @@ class LayeredNetwork:
         """Number of hidden layers."""
         return len(self.weights) - 1
 
-    @property
-    def largest_gain(self) -> float:
-        """Largest singular value of a matrix, with signals in units of full scale: the gain of the amplifiers."""
-        gains = []
-        for layer, w in enumerate(self.weights):
-            outputs = np.where(self.full_scale[layer + 1] > 0, self.full_scale[layer + 1], 1.0)
-            gains.append(float(np.linalg.norm(w * self.full_scale[layer] / outputs[:, None], 2)))
-        return max(gains)
-
     def same_weights(self, other: LayeredNetwork) -> bool:
         """Return whether the other network has the same layers, with exactly the same weights and biases."""
         ours, theirs = self.weights + self.biases, other.weights + other.biases
