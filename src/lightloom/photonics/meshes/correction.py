@@ -9,7 +9,6 @@ reach. Large Haar-random meshes have more MZIs near the cross state, so their re
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from lightloom.photonics.meshes.disturb import (
     neighbours,
 )
 from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.wiring import Wiring, wiring_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -56,13 +56,13 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
     if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
         raise ConfigError("coupler errors: expected finite angles in radians")
     bar_power = np.sin(mesh.theta / 2) ** 2
-    half, outside = _within_reach(bar_power, alpha, beta)
+    half, outside = within_reach(bar_power, alpha, beta)
     straight, across = bar_and_cross(half, alpha, beta)
     port_phases = np.angle(straight), np.angle(across)
     if real:
         half = np.where(outside, mesh.theta / 2, half)
         port_phases = np.where(outside, 0.0, port_phases[0]), np.where(outside, 0.0, port_phases[1])
-    phi, pending = _passed_on(mesh, half, *port_phases)
+    phi, pending = pass_phases_on(wiring_of(mesh), (mesh.theta, mesh.phi), half, *port_phases)
     return Correction(
         mesh=Mesh(
             kind=mesh.kind,
@@ -126,7 +126,7 @@ def corrected(disturbed: Disturbed, *, real: bool = False) -> Disturbed:
 
 def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix:
     fabrication, share = disturbed.attenuators, disturbed.non_idealities.thermal_crosstalk
-    half, outside = _within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
+    half, outside = within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
     port_phase = np.angle(bar_and_cross(half, fabrication.first, fabrication.second)[0])
     if real:
         half, port_phase = (
@@ -147,7 +147,7 @@ def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix
     )
 
 
-def _within_reach(
+def within_reach(
     bar_power: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it."""
@@ -157,18 +157,25 @@ def _within_reach(
     return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
 
 
-def _passed_on(
-    mesh: Mesh, half: NDArray[np.float64], straight: NDArray[np.float64], across: NDArray[np.float64]
+def pass_phases_on(
+    wiring: Wiring,
+    wanted: tuple[NDArray[np.float64], NDArray[np.float64]],
+    half: NDArray[np.float64],
+    straight: NDArray[np.float64],
+    across: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return φ of every MZI and the phases left at the outputs, so that every column agrees with the ideal mesh."""
-    mesh_layout = mesh.layout
-    pending = np.zeros(mesh_layout.size)
-    phi = np.empty(mesh_layout.count)
-    ends = np.searchsorted(mesh_layout.columns, np.arange(mesh_layout.depth + 1))
-    for start, stop in pairwise(ends):
-        k, m = slice(start, stop), mesh_layout.modes[start:stop]
-        upper, lower = pending[m], pending[m + 1]
-        phi[k] = mesh.phi[k] + upper - lower - straight[k] + across[k]
-        common = lower + mesh.theta[k] / 2 - half[k]
-        pending[m], pending[m + 1] = common - across[k], common + straight[k]
+    """Return φ of every MZI and the phases left on every waveguide, so that every column agrees with the ideal one.
+
+    ``wanted`` are θ and φ of ideal devices, ``half`` is θ/2 as set, ``straight`` and ``across`` are the phases that
+    unequal couplers add to the bar and cross amplitudes.
+    """
+    theta, ideal_phi = wanted
+    pending = np.zeros(wiring.size)
+    phi = np.empty(wiring.devices)
+    for k in wiring.slices:
+        m, n = wiring.upper[k], wiring.lower[k]
+        upper, lower = pending[m], pending[n]
+        phi[k] = ideal_phi[k] + upper - lower - straight[k] + across[k]
+        common = lower + theta[k] / 2 - half[k]
+        pending[m], pending[n] = common - across[k], common + straight[k]
     return phi % (2 * np.pi), pending

@@ -1,0 +1,111 @@
+"""Calibrate a chip from its output powers: measure, fit a twin, program the twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.meshes.calibration.chip import Chip, rounded
+from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit
+from lightloom.photonics.meshes.calibration.programming import program
+from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.wiring import design
+
+_LEAST_SETTINGS = 12
+_POWERS_PER_UNKNOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """What calibration learnt of a chip, and the phases that it set."""
+
+    twin: Twin
+    settings: Settings
+    """Phases to command, [devices]."""
+    residuals: tuple[float, ...]
+    """Root mean square difference of measured and expected powers, before the first step and after each."""
+    twin_errors: tuple[float, ...]
+    """Error of the matrix in the twin while it was programmed."""
+    measured_settings: int
+    measurements: int
+    """Powers that were measured."""
+
+
+def calibrate(
+    chip: Chip,
+    ideal: Mesh | MappedMatrix,
+    *,
+    settings: int | None = None,
+    unknowns: Unknowns | None = None,
+    start: Twin | None = None,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Calibration:
+    """Measure output powers of ``chip``, fit a twin to them, and return the phases for which it implements ``ideal``.
+
+    At each of ``settings`` random settings of all phases, every single input and every vector of the discrete Fourier
+    transform is sent in: 2 · inputs · outputs powers a setting. Output phases are not seen by powers and are not
+    calibrated: the local oscillators of homodyne receivers, or the next mesh, set them. Phases at the inputs are seen
+    by the coherent vectors alone, relative to the phases with which these were sent.
+
+    Args:
+        chip: what is measured.
+        ideal: the phases that ideal devices would have.
+        settings: by default 12 or more, for ten powers an unknown.
+        unknowns: what is fitted; by default offsets, couplers, a common crosstalk and a common loss.
+        start: a twin to start from, that of an earlier calibration; by default ideal devices.
+        seed: of the random settings.
+        advance: called for every step of the fit.
+
+    Raises:
+        ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
+    """
+    wiring = chip.wiring
+    theta, phi = design(ideal)
+    if theta.size != wiring.devices:
+        raise ConfigError(f"a chip of {wiring.devices} interferometers, {theta.size} phases for it")
+    count = default_settings(wiring.devices, wiring.inputs, wiring.outputs) if settings is None else settings
+    if count < 1:
+        raise ConfigError(f"settings={count}: expected at least 1")
+    measured = measure(chip, count, seed)
+    fitted = fit(start or Twin.ideal(wiring), measured, unknowns or Unknowns(), advance=advance)
+    programmed = program(fitted.twin, target_of(ideal), (theta, phi))
+    return Calibration(
+        twin=fitted.twin,
+        settings=programmed.settings,
+        residuals=fitted.residuals,
+        twin_errors=programmed.errors,
+        measured_settings=count,
+        measurements=measured.powers.size,
+    )
+
+
+def default_settings(devices: int, inputs: int, outputs: int) -> int:
+    """Return the number of settings for ten powers an unknown, at least 12."""
+    return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 4 * devices // (2 * inputs * outputs)))
+
+
+def target_of(ideal: Mesh | MappedMatrix) -> Fields:
+    """Return the matrix [outputs, inputs] of the passive chip, without its amplifiers."""
+    matrix = ideal.matrix()
+    return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gain)
+
+
+def probe_vectors(inputs: int) -> Fields:
+    """Return every single input and every vector of the discrete Fourier transform, [inputs, 2 · inputs]."""
+    single = np.eye(inputs, dtype=np.complex128)
+    return np.concatenate([single, np.fft.fft(single, norm="ortho")], 1) if inputs > 1 else single
+
+
+def measure(chip: Chip, count: int, seed: int) -> Measured:
+    """Measure powers at ``count`` random settings of all phases."""
+    phases: Floats = np.random.default_rng((seed, 2)).uniform(0, 2 * np.pi, (2, count, chip.wiring.devices))
+    settings = rounded(Settings(theta=phases[0], phi=phases[1]), chip.dac_bits)
+    vectors = probe_vectors(chip.wiring.inputs)
+    return Measured(settings=settings, vectors=vectors, powers=chip.powers(settings, vectors))

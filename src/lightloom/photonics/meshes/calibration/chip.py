@@ -1,0 +1,138 @@
+"""Chips whose light is measured: what calibration asks of one, and one that is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.meshes.calibration.programming import phase_free_error
+from lightloom.photonics.meshes.calibration.twin import Fields, Settings
+from lightloom.photonics.meshes.disturb import DisturbedMatrix, DisturbedMesh, Fabrication, quantised
+from lightloom.photonics.meshes.wiring import Wiring, wiring_of
+
+
+class Chip(Protocol):
+    """Interferometers with heaters that can be set, and detectors at the outputs."""
+
+    @property
+    def wiring(self) -> Wiring:
+        """Places of the interferometers."""
+        ...
+
+    @property
+    def dac_bits(self) -> int:
+        """Resolution of the settings, multiples of 2π/2^bits; 0 for continuous ones."""
+        ...
+
+    def powers(self, settings: Settings, vectors: Fields) -> Floats:
+        """Set phases [settings, devices], one row after the other, and measure the output powers.
+
+        Returns powers [settings, outputs, vectors] for input fields [inputs, vectors] of unit power.
+        """
+        ...
+
+
+class SimulatedChip:
+    """A fabricated mesh or mapped matrix, propagated as `disturb` does, with detector noise and drift.
+
+    Every measured power has Gaussian noise of standard deviation ``power_noise`` (share of the input power); every
+    phase takes a Gaussian step of ``drift`` radians between two settings.
+    """
+
+    def __init__(
+        self,
+        fabricated: DisturbedMesh | DisturbedMatrix,
+        *,
+        power_noise: float = 1e-3,
+        drift: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        for name, value in (("power_noise", power_noise), ("drift", drift)):
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+        self._fabricated = fabricated
+        self._power_noise, self._drift = power_noise, drift
+        self._rng = np.random.default_rng((seed, 1))
+        self._wiring = wiring_of(fabricated.mesh if isinstance(fabricated, DisturbedMesh) else fabricated.mapped)
+        self.settings = 0
+        """Settings that were measured."""
+        self.measurements = 0
+        """Powers that were measured."""
+
+    @property
+    def wiring(self) -> Wiring:
+        """Places of the interferometers."""
+        return self._wiring
+
+    @property
+    def dac_bits(self) -> int:
+        """Resolution of the settings."""
+        return self._fabricated.non_idealities.dac_bits
+
+    def powers(self, settings: Settings, vectors: Fields) -> Floats:
+        """Set and measure, see :class:`Chip`."""
+        rows = []
+        for theta, phi in zip(settings.theta, settings.phi, strict=True):
+            if self._drift:
+                self.age(self._drift)
+            rows.append(np.abs(_set(self._fabricated, theta, phi).propagate(vectors)) ** 2)
+        powers = np.stack(rows)
+        self.settings += len(powers)
+        self.measurements += powers.size
+        return np.asarray(powers + self._power_noise * self._rng.normal(size=powers.shape))
+
+    def age(self, radians: float) -> None:
+        """Add a Gaussian step of that standard deviation to the error of every phase."""
+        if isinstance(self._fabricated, DisturbedMesh):
+            self._fabricated = replace(self._fabricated, fabrication=self._aged(self._fabricated.fabrication, radians))
+            return
+        output = self._fabricated.output_mesh
+        self._fabricated = replace(
+            self._fabricated,
+            input_mesh=replace(
+                self._fabricated.input_mesh,
+                fabrication=self._aged(self._fabricated.input_mesh.fabrication, radians),
+            ),
+            attenuators=self._aged(self._fabricated.attenuators, radians),
+            output_mesh=output and replace(output, fabrication=self._aged(output.fabrication, radians)),
+        )
+
+    def _aged(self, fabrication: Fabrication, radians: float) -> Fabrication:
+        steps = radians * self._rng.normal(size=(2, fabrication.theta_error.size))
+        return replace(
+            fabrication, theta_error=fabrication.theta_error + steps[0], phi_error=fabrication.phi_error + steps[1]
+        )
+
+    def error(self, settings: Settings, target: Fields) -> float:
+        """Return the error of the chip at these settings [devices], without noise; no measurement can show it."""
+        return phase_free_error(self.matrix(settings), target)
+
+    def matrix(self, settings: Settings) -> Fields:
+        """Return the matrix that the chip implements at these settings [devices], amplifiers not counted."""
+        return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self._wiring.inputs))
+
+
+def rounded(settings: Settings, bits: int) -> Settings:
+    """Return the settings that a DAC of ``bits`` gives."""
+    return Settings(theta=quantised(settings.theta, bits), phi=quantised(settings.phi, bits))
+
+
+def _set(fabricated: DisturbedMesh | DisturbedMatrix, theta: Floats, phi: Floats) -> DisturbedMesh | DisturbedMatrix:
+    """Return the chip with other phases; the output phases of V† are set to 0, as those of Σ lie in series."""
+    if isinstance(fabricated, DisturbedMesh):
+        return replace(fabricated, mesh=replace(fabricated.mesh, theta=theta, phi=phi))
+    first, count = fabricated.input_mesh, fabricated.attenuators.first.size
+    ends = np.cumsum([first.mesh.mzis, count])
+    thetas, phis = np.split(theta, ends), np.split(phi, ends)
+    silent = np.zeros(first.mesh.outputs)
+    output = fabricated.output_mesh
+    return replace(
+        fabricated,
+        input_mesh=replace(first, mesh=replace(first.mesh, theta=thetas[0], phi=phis[0], output_phases=silent)),
+        attenuator_phases=(thetas[1], phis[1]),
+        output_mesh=output and replace(output, mesh=replace(output.mesh, theta=thetas[2], phi=phis[2])),
+    )

@@ -1,0 +1,160 @@
+"""Fit a twin to measured powers: Gauss-Newton over all offsets and couplers, damped by what is left unexplained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsyrk
+
+from lightloom.core.arrays import Floats
+from lightloom.photonics.meshes.calibration.twin import (
+    Fields,
+    Settings,
+    Twin,
+    backward,
+    field_derivatives,
+    forward,
+    heat,
+)
+
+_VALUES = 12_000_000
+"""Derivatives that are held at a time."""
+_DECIBEL = -np.log(10) / 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """Powers that detectors showed."""
+
+    settings: Settings
+    """Phases that were commanded, [settings, devices]."""
+    vectors: Fields
+    """Input fields, [inputs, vectors]."""
+    powers: Floats
+    """Output powers, [settings, outputs, vectors], relative to the power of an input vector."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknowns:
+    """What is fitted."""
+
+    couplers: bool = True
+    crosstalk: bool = True
+    loss: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """A fitted twin and the way to it."""
+
+    twin: Twin
+    residuals: tuple[float, ...]
+    """Root mean square difference of powers, before the first step and after each."""
+
+
+def fit(
+    start: Twin,
+    measured: Measured,
+    unknowns: Unknowns,
+    *,
+    steps: int = 60,
+    tolerance: float = 1e-4,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Fit:
+    """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``.
+
+    The damping is the residual's norm times a factor that falls with every step that helps and rises with every one
+    that does not. Parameters that no power shows keep their values. Steps end when the residual falls by less than
+    the share ``tolerance`` twice in a row.
+    """
+    twin, factor, quiet = start, 1.0, 0
+    matrix, gradient, squares = _normal_equations(twin, measured, unknowns)
+    residuals = [squares]
+    for _ in range(steps):
+        advance(1)
+        damping = factor * np.sqrt(squares) + 1e-12
+        candidate = _moved(twin, unknowns, _solve(matrix, gradient, damping))
+        *equations, found = _normal_equations(candidate, measured, unknowns)
+        if found < squares:
+            quiet = quiet + 1 if found > squares * (1 - tolerance) ** 2 else 0
+            twin, (matrix, gradient), squares, factor = candidate, equations, found, factor / 4
+        else:
+            quiet, factor = quiet + 1, factor * 8
+        residuals.append(squares)
+        if quiet >= 2:
+            break
+    count = measured.powers.size
+    return Fit(twin=twin, residuals=tuple(float(np.sqrt(value / count)) for value in residuals))
+
+
+def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
+    damped = matrix.copy()
+    damped[np.diag_indices_from(damped)] += damping
+    return np.asarray(cho_solve(cho_factor(damped, lower=True, overwrite_a=True), gradient))
+
+
+def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
+    count = twin.wiring.devices
+    pieces = [step[start : start + count] for start in range(0, (4 if unknowns.couplers else 2) * count, count)]
+    others = list(step[len(pieces) * count :])
+    changes = dict(zip(("theta_offset", "phi_offset", "first", "second"), pieces, strict=False))
+    moved = replace(twin, **{name: getattr(twin, name) + change for name, change in changes.items()})
+    if unknowns.crosstalk:
+        moved = replace(moved, crosstalk=twin.crosstalk + float(others.pop(0)))
+    if unknowns.loss:
+        moved = replace(moved, loss_db=twin.loss_db + float(others.pop(0)))
+    return moved
+
+
+def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tuple[Floats, Floats, float]:
+    """Return JᵀJ (its lower triangle), Jᵀ(measured - expected) and the sum of squares of the difference."""
+    count = len(measured.powers)
+    parameters = 4 * twin.wiring.devices
+    chunk = max(1, _VALUES // max(1, parameters * measured.powers[0].size))
+    matrix, gradient, squares = None, None, 0.0
+    for start in range(0, count, chunk):
+        part = slice(start, start + chunk)
+        settings = Settings(theta=measured.settings.theta[part], phi=measured.settings.phi[part])
+        expected, jacobian = power_derivatives(twin, settings, measured.vectors, unknowns)
+        difference = (measured.powers[part] - expected).ravel()
+        squares += float(difference @ difference)
+        product = dsyrk(1.0, jacobian.T, trans=1, lower=1) if jacobian.flags.c_contiguous else jacobian @ jacobian.T
+        matrix = product if matrix is None else matrix + product
+        gradient = jacobian @ difference if gradient is None else gradient + jacobian @ difference
+    assert matrix is not None and gradient is not None
+    return matrix, gradient, squares
+
+
+def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns: Unknowns) -> tuple[Floats, Floats]:
+    """Return powers [settings, outputs, vectors] and their derivatives [parameters, settings · outputs · vectors].
+
+    Parameters are the offsets of all θ, of all φ, then as ``unknowns`` say the first and the second couplers, the
+    crosstalk and the loss in dB.
+    """
+    wiring, acting = twin.wiring, twin.phases(settings)
+    devices = twin.devices(acting)
+    fields, entering = forward(wiring, devices, vectors)
+    behind = backward(wiring, devices)
+    changes = twin.device_derivatives(acting)[..., : 4 if unknowns.couplers else 2, :, :]
+    if unknowns.loss:
+        changes = np.concatenate([changes, _DECIBEL * devices[..., None, :, :]], -3)
+    kinds, samples = changes.shape[-3], fields.size
+    jacobian = np.empty((kinds, wiring.devices, len(fields), *fields.shape[1:]))
+    for column, derivative in zip(
+        wiring.slices, field_derivatives(wiring, behind, entering, changes), strict=True
+    ):
+        derivative *= 2 * np.conj(fields)[:, None, None]
+        jacobian[:, column] = derivative.real.transpose(2, 1, 0, 3, 4)
+    rows = [jacobian[: 4 if unknowns.couplers else 2].reshape(-1, samples)]
+    if unknowns.crosstalk:
+        theta_heat, phi_heat = heat(wiring, settings)
+        rows.append(
+            (np.einsum("ksov,sk->sov", jacobian[0], theta_heat) + np.einsum("ksov,sk->sov", jacobian[1], phi_heat))
+            .reshape(1, samples)
+        )
+    if unknowns.loss:
+        rows.append(jacobian[-1].sum(0).reshape(1, samples))
+    return np.abs(fields) ** 2, np.concatenate(rows) if len(rows) > 1 else rows[0]

@@ -1,0 +1,104 @@
+"""Phases for which a twin implements a matrix, up to phases at its outputs and one gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from lightloom.core.arrays import Floats
+from lightloom.photonics.devices import bar_and_cross
+from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin, backward, field_derivatives, forward
+from lightloom.photonics.meshes.correction import pass_phases_on, within_reach, without_crosstalk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Programmed:
+    """Settings that implement a matrix on a twin."""
+
+    settings: Settings
+    """Phases to command, [devices]."""
+    errors: tuple[float, ...]
+    """Error in the twin, before the first step and after each."""
+
+
+def phase_free_error(matrix: Fields, target: Fields) -> float:
+    """Return ‖g D M - H‖ / ‖H‖ (Frobenius norms) for the best phases D of the outputs and the best common gain g.
+
+    For unitary matrices of N modes this is ‖M H† - diag(phases)‖ / √N, to second order.
+    """
+    return float(np.linalg.norm(_aligned(matrix, target)[0] - target) / np.linalg.norm(target))
+
+
+def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
+    """Return g D M, and the factors g D [outputs]."""
+    overlaps = np.einsum("oi,oi->o", matrix.conj(), target)
+    phases = np.exp(1j * np.angle(overlaps))
+    power = float(np.vdot(matrix, matrix).real)
+    factors = phases * (float(np.abs(overlaps).sum()) / power if power > 0 else 1.0)
+    return factors[:, None] * matrix, factors
+
+
+def program(twin: Twin, target: Fields, ideal: tuple[Floats, Floats], *, steps: int = 60) -> Programmed:
+    """Return settings for which the twin implements ``target`` [outputs, inputs], norm at most 1.
+
+    Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (:mod:`correction`), and takes damped
+    Gauss-Newton steps in all phases and in the phases of the outputs.
+    """
+    acting = _corrected(twin, ideal)
+    vectors = np.eye(twin.wiring.inputs, dtype=np.complex128)
+    norm, factor, quiet = float(np.linalg.norm(target)), 1.0, 0
+    residual, jacobian = _residual(twin, acting, vectors, target)
+    squares = float(residual @ residual)
+    errors = [float(np.sqrt(squares)) / norm]
+    for _ in range(steps):
+        candidate = _stepped(acting, jacobian, residual, factor * np.sqrt(squares) + 1e-12)
+        residual_after, jacobian_after = _residual(twin, candidate, vectors, target)
+        found = float(residual_after @ residual_after)
+        if found < squares:
+            quiet = quiet + 1 if found > squares * 0.998 else 0
+            acting, residual, jacobian, squares, factor = candidate, residual_after, jacobian_after, found, factor / 4
+        else:
+            quiet, factor = quiet + 1, factor * 8
+        errors.append(float(np.sqrt(squares)) / norm)
+        if quiet >= 3 or squares < 1e-24 * norm**2:
+            break
+    theta, phi = without_crosstalk(
+        acting.theta - twin.theta_offset, acting.phi - twin.phi_offset, twin.wiring.beside, max(twin.crosstalk, 0.0)
+    )
+    return Programmed(settings=Settings(theta=theta, phi=phi), errors=tuple(errors))
+
+
+def _corrected(twin: Twin, ideal: tuple[Floats, Floats]) -> Settings:
+    half, _ = within_reach(np.sin(ideal[0] / 2) ** 2, twin.first, twin.second)
+    straight, across = bar_and_cross(half, twin.first, twin.second)
+    phi, _ = pass_phases_on(twin.wiring, ideal, half, np.angle(straight), np.angle(across))
+    return Settings(theta=2 * half, phi=phi)
+
+
+def _stepped(acting: Settings, jacobian: Floats, residual: Floats, damping: float) -> Settings:
+    matrix = jacobian.T @ jacobian
+    matrix[np.diag_indices_from(matrix)] += damping
+    step = cho_solve(cho_factor(matrix, lower=True, overwrite_a=True), jacobian.T @ residual)
+    count = acting.theta.size
+    return Settings(theta=acting.theta - step[:count], phi=acting.phi - step[count : 2 * count])
+
+
+def _residual(twin: Twin, acting: Settings, vectors: Fields, target: Fields) -> tuple[Floats, Floats]:
+    """Return g D M - H as real numbers, and its derivatives by θ, φ and the output phases, for constant g."""
+    wiring, devices = twin.wiring, twin.devices(acting)
+    matrix, entering = forward(wiring, devices, vectors)
+    behind = backward(wiring, devices)
+    aligned, factors = _aligned(matrix, target)
+    changes = twin.device_derivatives(acting)[:, :2]
+    outputs, inputs = target.shape
+    jacobian = np.zeros((2 * wiring.devices + outputs, outputs, inputs), np.complex128)
+    for column, derivative in zip(wiring.slices, field_derivatives(wiring, behind, entering, changes), strict=True):
+        jacobian[column] = derivative[:, 0] * factors[:, None]
+        jacobian[wiring.devices + column.start : wiring.devices + column.stop] = derivative[:, 1] * factors[:, None]
+    places = np.arange(outputs)
+    jacobian[2 * wiring.devices + places, places] = 1j * aligned
+    flat = jacobian.reshape(len(jacobian), -1)
+    difference = (aligned - target).ravel()
+    return np.concatenate([difference.real, difference.imag]), np.concatenate([flat.real, flat.imag], 1).T
