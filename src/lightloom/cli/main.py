@@ -58,7 +58,7 @@ COMMANDS = {
     "compress": Entry("lightloom.cli.compress.command", "Measure codecs on gradients; compress files of floats."),
     "onn": Entry(
         "lightloom.cli.onn.app",
-        "Build, train, verify, map and disturb networks that average inside the light (OptINC).",
+        "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
     ),
     "schedule": Entry(
         "lightloom.cli.schedule", "Write schedules to files that other tools read, read them back, check them."

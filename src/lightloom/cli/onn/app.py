@@ -25,13 +25,17 @@ COMMANDS = {
         "lightloom.cli.onn.disturb",
         "Fabricate a network's meshes many times, and count how often the average still comes out right.",
     ),
+    "calibrate": Entry(
+        "lightloom.cli.onn.calibrate",
+        "Calibrate simulated chips with unknown errors from their output powers, and count the measurements.",
+    ),
 }
 
 onn = typer.Typer(
     cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
-    help="Build, train, verify, map and disturb networks that average inside the light (OptINC).",
+    help="Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
 )
 
 

@@ -14,6 +14,7 @@ from lightloom.photonics.meshes.blocks import (
     map_blocks,
     map_components,
 )
+from lightloom.photonics.meshes.calibration import Calibration, Chip, SimulatedChip, calibrate
 from lightloom.photonics.meshes.correction import cancel_crosstalk, correct, corrected
 from lightloom.photonics.meshes.counts import approximated_count, compact_count, full_count, network_count
 from lightloom.photonics.meshes.decompose import decompose
@@ -42,6 +43,8 @@ __all__ = [
     "FORMS",
     "GAINS",
     "KINDS",
+    "Calibration",
+    "Chip",
     "Disturbed",
     "DisturbedMesh",
     "Form",
@@ -50,8 +53,10 @@ __all__ = [
     "MappedBlocks",
     "MappedMatrix",
     "Mesh",
+    "SimulatedChip",
     "approximate",
     "approximated_count",
+    "calibrate",
     "cancel_crosstalk",
     "common_gains",
     "compact_count",

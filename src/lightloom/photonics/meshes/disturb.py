@@ -194,15 +194,15 @@ def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
 def heat_from_neighbours(
     theta: NDArray[np.float64], phi: NDArray[np.float64], beside: Mask
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of the phases of the nearest heaters, for every θ and every φ.
+    """Return the sum of the phases of the nearest heaters, for every θ and every φ, [..., mzis].
 
     These are the other heater of the same MZI and the same heaters of neighbouring MZIs. MZIs k and k + 1 are
     neighbours in a column where ``beside[k]`` is true.
     """
     theta_heat, phi_heat = phi.copy(), theta.copy()
     for own, warm in ((theta, theta_heat), (phi, phi_heat)):
-        warm[1:] += own[:-1] * beside
-        warm[:-1] += own[1:] * beside
+        warm[..., 1:] += own[..., :-1] * beside
+        warm[..., :-1] += own[..., 1:] * beside
     return theta_heat, phi_heat
 
 

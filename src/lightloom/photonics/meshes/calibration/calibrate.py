@@ -10,7 +10,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.meshes.calibration.chip import Chip, rounded
-from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit
+from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit, ignore
 from lightloom.photonics.meshes.calibration.programming import program
 from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -19,6 +19,8 @@ from lightloom.photonics.meshes.wiring import design
 
 _LEAST_SETTINGS = 12
 _POWERS_PER_UNKNOWN = 10
+_NEAR = 0.7
+"""Radians by which every other setting differs from the designed phases, standard deviation."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +46,9 @@ def calibrate(
     settings: int | None = None,
     unknowns: Unknowns | None = None,
     start: Twin | None = None,
+    real: bool = False,
     seed: int = 0,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Callable[[int], None] = ignore,
 ) -> Calibration:
     """Measure output powers of ``chip``, fit a twin to them, and return the phases for which it implements ``ideal``.
 
@@ -60,6 +63,7 @@ def calibrate(
         settings: by default 12 or more, for ten powers an unknown.
         unknowns: what is fitted; by default offsets, couplers, a common crosstalk and a common loss.
         start: a twin to start from, that of an earlier calibration; by default ideal devices.
+        real: whether receivers detect real parts, so that light in quadrature is no error.
         seed: of the random settings.
         advance: called for every step of the fit.
 
@@ -73,9 +77,9 @@ def calibrate(
     count = default_settings(wiring.devices, wiring.inputs, wiring.outputs) if settings is None else settings
     if count < 1:
         raise ConfigError(f"settings={count}: expected at least 1")
-    measured = measure(chip, count, seed)
+    measured = measure(chip, count, (theta, phi), seed)
     fitted = fit(start or Twin.ideal(wiring), measured, unknowns or Unknowns(), advance=advance)
-    programmed = program(fitted.twin, target_of(ideal), (theta, phi))
+    programmed = program(fitted.twin, target_of(ideal), (theta, phi), real=real)
     return Calibration(
         twin=fitted.twin,
         settings=programmed.settings,
@@ -94,7 +98,7 @@ def default_settings(devices: int, inputs: int, outputs: int) -> int:
 def target_of(ideal: Mesh | MappedMatrix) -> Fields:
     """Return the matrix [outputs, inputs] of the passive chip, without its amplifiers."""
     matrix = ideal.matrix()
-    return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gain)
+    return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gains[:, None])
 
 
 def probe_vectors(inputs: int) -> Fields:
@@ -103,9 +107,15 @@ def probe_vectors(inputs: int) -> Fields:
     return np.concatenate([single, np.fft.fft(single, norm="ortho")], 1) if inputs > 1 else single
 
 
-def measure(chip: Chip, count: int, seed: int) -> Measured:
-    """Measure powers at ``count`` random settings of all phases."""
-    phases: Floats = np.random.default_rng((seed, 2)).uniform(0, 2 * np.pi, (2, count, chip.wiring.devices))
+def measure(chip: Chip, count: int, designed: tuple[Floats, Floats], seed: int) -> Measured:
+    """Measure powers at ``count`` settings, alternately of random phases and of phases near the designed ones.
+
+    Random phases show every device, near-designed ones show those that matter as light will pass them.
+    """
+    rng = np.random.default_rng((seed, 2))
+    size = (2, count, chip.wiring.devices)
+    phases = rng.uniform(0, 2 * np.pi, size)
+    phases[:, ::2] = (np.stack(designed)[:, None] + _NEAR * rng.normal(size=size)[:, ::2]) % (2 * np.pi)
     settings = rounded(Settings(theta=phases[0], phi=phases[1]), chip.dac_bits)
     vectors = probe_vectors(chip.wiring.inputs)
     return Measured(settings=settings, vectors=vectors, powers=chip.powers(settings, vectors))

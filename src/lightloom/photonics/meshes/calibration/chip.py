@@ -10,9 +10,11 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.meshes.calibration.programming import phase_free_error
-from lightloom.photonics.meshes.calibration.twin import Fields, Settings
+from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
 from lightloom.photonics.meshes.disturb import DisturbedMatrix, DisturbedMesh, Fabrication, quantised
-from lightloom.photonics.meshes.wiring import Wiring, wiring_of
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.wiring import Wiring, design, wiring_of
 
 
 class Chip(Protocol):
@@ -54,10 +56,10 @@ class SimulatedChip:
         for name, value in (("power_noise", power_noise), ("drift", drift)):
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
-        self._fabricated = fabricated
+        self._fabricated = fabricated if isinstance(fabricated, DisturbedMesh) else _passive(fabricated)
         self._power_noise, self._drift = power_noise, drift
         self._rng = np.random.default_rng((seed, 1))
-        self._wiring = wiring_of(fabricated.mesh if isinstance(fabricated, DisturbedMesh) else fabricated.mapped)
+        self._wiring = wiring_of(self._ideal)
         self.settings = 0
         """Settings that were measured."""
         self.measurements = 0
@@ -67,6 +69,16 @@ class SimulatedChip:
     def wiring(self) -> Wiring:
         """Places of the interferometers."""
         return self._wiring
+
+    @property
+    def designed(self) -> tuple[Floats, Floats]:
+        """θ and φ of ideal devices, [devices]."""
+        return design(self._ideal)
+
+    @property
+    def _ideal(self) -> Mesh | MappedMatrix:
+        fabricated = self._fabricated
+        return fabricated.mesh if isinstance(fabricated, DisturbedMesh) else fabricated.mapped
 
     @property
     def dac_bits(self) -> int:
@@ -107,18 +119,55 @@ class SimulatedChip:
             fabrication, theta_error=fabrication.theta_error + steps[0], phi_error=fabrication.phi_error + steps[1]
         )
 
-    def error(self, settings: Settings, target: Fields) -> float:
+    def truth(self) -> Twin:
+        """Return the twin that knows every error of the chip but the spread of its losses; it is what a fit seeks."""
+        parts = _fabrications(self._fabricated)
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("theta_error", "phi_error", "first", "second", "transmission")
+        }
+        phi = joined["phi_error"]
+        if isinstance(self._fabricated, DisturbedMatrix):
+            # Phases at the outputs of V† lie in series with those of Σ.
+            count = min(parts[0].output_error.size, parts[1].phi_error.size)
+            start = parts[0].phi_error.size
+            phi[start : start + count] += parts[0].output_error[:count]
+        return Twin(
+            wiring=self._wiring,
+            theta_offset=joined["theta_error"],
+            phi_offset=phi,
+            first=joined["first"],
+            second=joined["second"],
+            crosstalk=self._fabricated.non_idealities.thermal_crosstalk,
+            loss_db=float(-10 * np.log10(joined["transmission"]).mean()) if phi.size else 0.0,
+        )
+
+    def error(self, settings: Settings, target: Fields, *, real: bool = False) -> float:
         """Return the error of the chip at these settings [devices], without noise; no measurement can show it."""
-        return phase_free_error(self.matrix(settings), target)
+        return phase_free_error(self.matrix(settings), target, real=real)
 
     def matrix(self, settings: Settings) -> Fields:
         """Return the matrix that the chip implements at these settings [devices], amplifiers not counted."""
         return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self._wiring.inputs))
 
 
+def _fabrications(fabricated: DisturbedMesh | DisturbedMatrix) -> list[Fabrication]:
+    """Return the errors of the devices in the order of the light."""
+    if isinstance(fabricated, DisturbedMesh):
+        return [fabricated.fabrication]
+    output = [fabricated.output_mesh.fabrication] if fabricated.output_mesh else []
+    return [fabricated.input_mesh.fabrication, fabricated.attenuators, *output]
+
+
 def rounded(settings: Settings, bits: int) -> Settings:
     """Return the settings that a DAC of ``bits`` gives."""
     return Settings(theta=quantised(settings.theta, bits), phi=quantised(settings.phi, bits))
+
+
+def _passive(fabricated: DisturbedMatrix) -> DisturbedMatrix:
+    """Return the chip in front of its amplifiers."""
+    mapped = fabricated.mapped
+    return replace(fabricated, mapped=replace(mapped, gains=np.ones(mapped.shape[0])))
 
 
 def _set(fabricated: DisturbedMesh | DisturbedMatrix, theta: Floats, phi: Floats) -> DisturbedMesh | DisturbedMatrix:

@@ -17,12 +17,16 @@ from lightloom.photonics.meshes.calibration.twin import (
     backward,
     field_derivatives,
     forward,
-    heat,
 )
+from lightloom.photonics.meshes.disturb import heat_from_neighbours
 
 _VALUES = 12_000_000
 """Derivatives that are held at a time."""
 _DECIBEL = -np.log(10) / 20
+
+
+def ignore(count: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,30 +65,29 @@ def fit(
     unknowns: Unknowns,
     *,
     steps: int = 60,
-    tolerance: float = 1e-4,
-    advance: Callable[[int], None] = lambda count: None,
+    tolerance: float = 1e-3,
+    advance: Callable[[int], None] = ignore,
 ) -> Fit:
     """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``.
 
     The damping is the residual's norm times a factor that falls with every step that helps and rises with every one
-    that does not. Parameters that no power shows keep their values. Steps end when the residual falls by less than
-    the share ``tolerance`` twice in a row.
+    that does not. Parameters that no power shows keep their values. Steps end when two in a row lower the residual by
+    less than the share ``tolerance``, or eight in a row do not lower it.
     """
-    twin, factor, quiet = start, 1.0, 0
+    twin, factor, quiet, refused = start, 1.0, 0, 0
     matrix, gradient, squares = _normal_equations(twin, measured, unknowns)
     residuals = [squares]
     for _ in range(steps):
         advance(1)
-        damping = factor * np.sqrt(squares) + 1e-12
-        candidate = _moved(twin, unknowns, _solve(matrix, gradient, damping))
-        *equations, found = _normal_equations(candidate, measured, unknowns)
-        if found < squares:
-            quiet = quiet + 1 if found > squares * (1 - tolerance) ** 2 else 0
-            twin, (matrix, gradient), squares, factor = candidate, equations, found, factor / 4
+        candidate = _moved(twin, unknowns, _solve(matrix, gradient, factor * np.sqrt(squares) + 1e-12))
+        *equations, candidate_squares = _normal_equations(candidate, measured, unknowns)
+        if candidate_squares < squares:
+            quiet, refused = (quiet + 1 if candidate_squares > squares * (1 - tolerance) ** 2 else 0), 0
+            twin, (matrix, gradient), squares, factor = candidate, equations, candidate_squares, factor / 4
         else:
-            quiet, factor = quiet + 1, factor * 8
+            refused, factor = refused + 1, factor * 8
         residuals.append(squares)
-        if quiet >= 2:
+        if quiet >= 2 or refused >= 8:
             break
     count = measured.powers.size
     return Fit(twin=twin, residuals=tuple(float(np.sqrt(value / count)) for value in residuals))
@@ -143,17 +146,16 @@ def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns:
         changes = np.concatenate([changes, _DECIBEL * devices[..., None, :, :]], -3)
     kinds, samples = changes.shape[-3], fields.size
     jacobian = np.empty((kinds, wiring.devices, len(fields), *fields.shape[1:]))
-    for column, derivative in zip(
-        wiring.slices, field_derivatives(wiring, behind, entering, changes), strict=True
-    ):
+    for column, derivative in zip(wiring.slices, field_derivatives(wiring, behind, entering, changes), strict=True):
         derivative *= 2 * np.conj(fields)[:, None, None]
         jacobian[:, column] = derivative.real.transpose(2, 1, 0, 3, 4)
     rows = [jacobian[: 4 if unknowns.couplers else 2].reshape(-1, samples)]
     if unknowns.crosstalk:
-        theta_heat, phi_heat = heat(wiring, settings)
+        theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, wiring.beside)
         rows.append(
-            (np.einsum("ksov,sk->sov", jacobian[0], theta_heat) + np.einsum("ksov,sk->sov", jacobian[1], phi_heat))
-            .reshape(1, samples)
+            (
+                np.einsum("ksov,sk->sov", jacobian[0], theta_heat) + np.einsum("ksov,sk->sov", jacobian[1], phi_heat)
+            ).reshape(1, samples)
         )
     if unknowns.loss:
         rows.append(jacobian[-1].sum(0).reshape(1, samples))

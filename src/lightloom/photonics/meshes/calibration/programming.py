@@ -12,6 +12,12 @@ from lightloom.photonics.devices import bar_and_cross
 from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin, backward, field_derivatives, forward
 from lightloom.photonics.meshes.correction import pass_phases_on, within_reach, without_crosstalk
 
+_EXACT = 1e-24
+"""Square of a relative error at which a matrix is implemented as well as rounding lets it be."""
+
+_QUADRATURE = 0.1
+"""Weight of light in quadrature where real parts are detected; it is lost power, and receivers' phases err."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Programmed:
@@ -23,12 +29,14 @@ class Programmed:
     """Error in the twin, before the first step and after each."""
 
 
-def phase_free_error(matrix: Fields, target: Fields) -> float:
+def phase_free_error(matrix: Fields, target: Fields, *, real: bool = False) -> float:
     """Return ‖g D M - H‖ / ‖H‖ (Frobenius norms) for the best phases D of the outputs and the best common gain g.
 
-    For unitary matrices of N modes this is ‖M H† - diag(phases)‖ / √N, to second order.
+    For unitary matrices of N modes this is ‖M H† - diag(phases)‖ / √N, to second order. With ``real``, receivers
+    detect real parts, and light in quadrature is no error: ‖Re(g D M) - H‖ / ‖H‖.
     """
-    return float(np.linalg.norm(_aligned(matrix, target)[0] - target) / np.linalg.norm(target))
+    difference = _aligned(matrix, target)[0] - target
+    return float(np.linalg.norm(difference.real if real else difference) / np.linalg.norm(target))
 
 
 def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
@@ -40,40 +48,47 @@ def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
     return factors[:, None] * matrix, factors
 
 
-def program(twin: Twin, target: Fields, ideal: tuple[Floats, Floats], *, steps: int = 60) -> Programmed:
+def program(
+    twin: Twin, target: Fields, ideal: tuple[Floats, Floats], *, real: bool = False, steps: int = 60
+) -> Programmed:
     """Return settings for which the twin implements ``target`` [outputs, inputs], norm at most 1.
 
     Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (:mod:`correction`), and takes damped
-    Gauss-Newton steps in all phases and in the phases of the outputs.
+    Gauss-Newton steps in all phases and in the phases of the outputs. With ``real``, the real parts of the outputs
+    are detected, and light in quadrature counts little.
     """
-    acting = _corrected(twin, ideal)
-    vectors = np.eye(twin.wiring.inputs, dtype=np.complex128)
-    norm, factor, quiet = float(np.linalg.norm(target)), 1.0, 0
-    residual, jacobian = _residual(twin, acting, vectors, target)
+    acting = _corrected(twin, ideal, real)
+    quadrature = _QUADRATURE if real else 1.0
+    norm, factor, quiet, refused = float(np.linalg.norm(target)), 1.0, 0, 0
+    residual, jacobian = _residual(twin, acting, target, quadrature)
     squares = float(residual @ residual)
     errors = [float(np.sqrt(squares)) / norm]
     for _ in range(steps):
-        candidate = _stepped(acting, jacobian, residual, factor * np.sqrt(squares) + 1e-12)
-        residual_after, jacobian_after = _residual(twin, candidate, vectors, target)
-        found = float(residual_after @ residual_after)
-        if found < squares:
-            quiet = quiet + 1 if found > squares * 0.998 else 0
-            acting, residual, jacobian, squares, factor = candidate, residual_after, jacobian_after, found, factor / 4
-        else:
-            quiet, factor = quiet + 1, factor * 8
-        errors.append(float(np.sqrt(squares)) / norm)
-        if quiet >= 3 or squares < 1e-24 * norm**2:
+        if quiet >= 3 or refused >= 8 or squares < _EXACT * norm**2:
             break
+        candidate = _stepped(acting, jacobian, residual, factor * np.sqrt(squares) + 1e-12)
+        residual_after, jacobian_after = _residual(twin, candidate, target, quadrature)
+        squares_after = float(residual_after @ residual_after)
+        if squares_after < squares:
+            quiet, refused = (quiet + 1 if squares_after > squares * 0.998 else 0), 0
+            acting, residual, jacobian, squares = candidate, residual_after, jacobian_after, squares_after
+            factor /= 4
+        else:
+            refused, factor = refused + 1, factor * 8
+        errors.append(float(np.sqrt(squares)) / norm)
     theta, phi = without_crosstalk(
         acting.theta - twin.theta_offset, acting.phi - twin.phi_offset, twin.wiring.beside, max(twin.crosstalk, 0.0)
     )
     return Programmed(settings=Settings(theta=theta, phi=phi), errors=tuple(errors))
 
 
-def _corrected(twin: Twin, ideal: tuple[Floats, Floats]) -> Settings:
-    half, _ = within_reach(np.sin(ideal[0] / 2) ** 2, twin.first, twin.second)
-    straight, across = bar_and_cross(half, twin.first, twin.second)
-    phi, _ = pass_phases_on(twin.wiring, ideal, half, np.angle(straight), np.angle(across))
+def _corrected(twin: Twin, ideal: tuple[Floats, Floats], real: bool) -> Settings:
+    half, outside = within_reach(np.sin(ideal[0] / 2) ** 2, twin.first, twin.second)
+    straight, across = (np.angle(amplitude) for amplitude in bar_and_cross(half, twin.first, twin.second))
+    if real:
+        half = np.where(outside, ideal[0] / 2, half)
+        straight, across = np.where(outside, 0.0, straight), np.where(outside, 0.0, across)
+    phi, _ = pass_phases_on(twin.wiring, ideal, half, straight, across)
     return Settings(theta=2 * half, phi=phi)
 
 
@@ -85,10 +100,13 @@ def _stepped(acting: Settings, jacobian: Floats, residual: Floats, damping: floa
     return Settings(theta=acting.theta - step[:count], phi=acting.phi - step[count : 2 * count])
 
 
-def _residual(twin: Twin, acting: Settings, vectors: Fields, target: Fields) -> tuple[Floats, Floats]:
-    """Return g D M - H as real numbers, and its derivatives by θ, φ and the output phases, for constant g."""
+def _residual(twin: Twin, acting: Settings, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
+    """Return g D M - H as real numbers, and its derivatives by θ, φ and the output phases, for constant g.
+
+    Imaginary parts are multiplied by ``quadrature``.
+    """
     wiring, devices = twin.wiring, twin.devices(acting)
-    matrix, entering = forward(wiring, devices, vectors)
+    matrix, entering = forward(wiring, devices, np.eye(wiring.inputs, dtype=np.complex128))
     behind = backward(wiring, devices)
     aligned, factors = _aligned(matrix, target)
     changes = twin.device_derivatives(acting)[:, :2]
@@ -101,4 +119,5 @@ def _residual(twin: Twin, acting: Settings, vectors: Fields, target: Fields) -> 
     jacobian[2 * wiring.devices + places, places] = 1j * aligned
     flat = jacobian.reshape(len(jacobian), -1)
     difference = (aligned - target).ravel()
-    return np.concatenate([difference.real, difference.imag]), np.concatenate([flat.real, flat.imag], 1).T
+    residual = np.concatenate([difference.real, quadrature * difference.imag])
+    return residual, np.concatenate([flat.real, quadrature * flat.imag], 1).T

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats
 from lightloom.photonics.devices import coupler
-from lightloom.photonics.meshes.wiring import Wiring
 from lightloom.photonics.meshes.disturb import heat_from_neighbours
+from lightloom.photonics.meshes.wiring import Wiring
 
 Fields = NDArray[np.complex128]
 
@@ -54,7 +54,7 @@ class Twin:
 
     def phases(self, settings: Settings) -> Settings:
         """Return the phases that act: what is set, the heat of neighbours, and the offsets."""
-        theta_heat, phi_heat = heat(self.wiring, settings)
+        theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, self.wiring.beside)
         return Settings(
             theta=settings.theta + self.crosstalk * theta_heat + self.theta_offset,
             phi=settings.phi + self.crosstalk * phi_heat + self.phi_offset,
@@ -84,18 +84,6 @@ class Twin:
     def propagate(self, settings: Settings, vectors: Fields) -> Fields:
         """Return output fields [..., outputs, vectors] of input fields [inputs, vectors]."""
         return forward(self.wiring, self.devices(self.phases(settings)), vectors)[0]
-
-
-def heat(wiring: Wiring, settings: Settings) -> tuple[Floats, Floats]:
-    """Return the phases of the nearest heaters, added up, for every θ and every φ, [..., devices]."""
-    pairs = [
-        heat_from_neighbours(theta, phi, wiring.beside)
-        for theta, phi in zip(
-            settings.theta.reshape(-1, wiring.devices), settings.phi.reshape(-1, wiring.devices), strict=True
-        )
-    ]
-    theta, phi = (np.array(part).reshape(settings.theta.shape) for part in zip(*pairs, strict=True))
-    return theta, phi
 
 
 def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, list[Fields]]:

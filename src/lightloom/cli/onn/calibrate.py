@@ -1,0 +1,198 @@
+"""``lightloom onn calibrate``: chips with unknown errors, calibrated from their output powers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.table import Table
+
+from lightloom.cli.onn.test_accuracy import device_errors
+from lightloom.cli.options import Gains, Json, MeshKind, count_option, figure_option, option
+from lightloom.cli.output import check_outputs, print_result
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
+from lightloom.photonics.averaging.calibrated import calibrate_network
+from lightloom.photonics.averaging.fabrication import map_network
+from lightloom.photonics.averaging.realised.files import load_network, network_hash
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes import KINDS
+from lightloom.photonics.meshes.calibration import Conditions, random_mesh, try_calibration
+from lightloom.photonics.meshes.calibration.trial import AGAIN
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.calibration import calibration_figure
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightloom.photonics.averaging.realised.files import FunctionArguments
+    from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+
+_MOST_MODES = 64
+"""Largest unitary: the fit's equations have 4 unknowns an interferometer, 8,064 at 64 modes."""
+_SAMPLES = 400_000
+INVISIBLE = (
+    "phases at the outputs (local oscillators or the next mesh set them)",
+    "phases at the inputs, but relative to the coherent vectors sent in",
+)
+"""What output powers do not show."""
+
+_Source = Annotated[
+    Path | None,
+    typer.Argument(metavar="NET.npz", help="A network, each layer one chip; without it random unitary matrices."),
+]
+_Modes = Annotated[int, count_option("--modes", "Of each random unitary matrix.", least=1)]
+_Chips = Annotated[int, count_option("--chips", "Random unitary matrices, each on a chip of its own.", least=1)]
+_PhaseError = Annotated[float, option("Unknown offset of every phase, standard deviation; 0.1 is assumed.", "RAD")]
+_CouplerError = Annotated[float, option("Mixing angle of every coupler; silicon: 0.01 to 0.02.", "RAD")]
+_Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater; fitted.", "SHARE")]
+_Loss = Annotated[float, option("Of every MZI; one loss for all is fitted.", "DB")]
+_Noise = Annotated[float, option("Of a power, as a share of the input power; 1e-3 is assumed.", "SHARE")]
+_Drift = Annotated[float, option("Of every phase between two settings, standard deviation.", "RAD")]
+_Aging = Annotated[float, option(f"Of every phase afterwards; then {AGAIN} settings calibrate again.", "RAD")]
+_Settings = Annotated[int | None, count_option("--settings", "Settings that are measured.", least=1)]
+
+
+def calibrate(
+    *,
+    network: _Source = None,
+    modes: _Modes = 8,
+    chips: _Chips = 1,
+    mesh: MeshKind = "rectangular",
+    gains: Gains = "rows",
+    phase_error: _PhaseError = 0.1,
+    coupler_error: _CouplerError = 0.02,
+    loss: _Loss = 0.0,
+    loss_spread: Annotated[float, option("Its standard deviation; not fitted.", "DB")] = 0.0,
+    crosstalk: _Crosstalk = 0.0,
+    dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
+    power_noise: _Noise = 1e-3,
+    drift: _Drift = 0.0,
+    aging: _Aging = 0.0,
+    settings: _Settings = None,
+    seed: Annotated[int, count_option("--seed", "Of matrices, devices, settings and noise.", least=0)] = 0,
+    figure: Annotated[Path | None, figure_option("Draw the convergence and the errors")] = None,
+    as_json: Json = False,
+) -> None:
+    """Calibrate simulated chips with unknown errors from their output powers, and count the measurements."""
+    how = NonIdealities(
+        phase_error=phase_error,
+        coupler_error=coupler_error,
+        loss_db=loss,
+        loss_spread_db=loss_spread,
+        thermal_crosstalk=crosstalk,
+        dac_bits=dac_bits,
+    )
+    if crosstalk > 0.1:
+        raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
+    conditions = Conditions(power_noise=power_noise, drift=drift, aging=aging, settings=settings)
+    if mesh not in KINDS:
+        raise UnknownNameError("mesh", mesh, KINDS)
+    if modes > _MOST_MODES:
+        raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
+    check_outputs([figure])
+    options = {"mesh": mesh, "gains": gains, "devices": asdict(how), "conditions": asdict(conditions)}
+    loaded = load_network(network) if network is not None else None
+    origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
+    with progress("Steps of the fits", None) as advance:
+        if loaded is None:
+            found = _random(modes, chips, cast(Any, mesh), how, conditions, seed, advance)
+        else:
+            found = _network(loaded, mesh, gains, how, conditions, seed, advance)
+    document = {
+        "schema": "lightloom.onn-calibrate/1",
+        **options,
+        **found,
+        "invisible": list(INVISIBLE),
+        "provenance": origin,
+    }
+    if figure is not None:
+        picture = calibration_figure(document["chips"], power_noise, _title(document, network))
+        save(picture, figure, provenance_line(origin))
+    print_result(document, as_json, _parts(document, network), {"drawn": figure})
+
+
+def _random(
+    modes: int,
+    chips: int,
+    kind: Any,
+    how: NonIdealities,
+    conditions: Conditions,
+    seed: int,
+    advance: Callable[[int], None],
+) -> Document:
+    rows = []
+    for chip in range(chips):
+        ideal = random_mesh(modes, kind, seed + chip)
+        rows.append({"name": str(chip), **try_calibration(ideal, how, conditions, seed + chip, advance).row()})
+    return {"chips": rows}
+
+
+def _network(
+    loaded: tuple[LayeredNetwork, FunctionArguments],
+    mesh: str,
+    gains: str,
+    how: NonIdealities,
+    conditions: Conditions,
+    seed: int,
+    advance: Callable[[int], None],
+) -> Document:
+    network, arguments = loaded
+    mapped = map_network(network, "economy", cast(Any, mesh), cast(Any, gains))
+    result = calibrate_network(
+        mapped, arguments.function(), how, conditions, samples=_SAMPLES, seed=seed, advance=advance
+    )
+    return {
+        "chips": [{"name": f"layer {layer}", **trial.row()} for layer, trial in enumerate(result.trials, 1)],
+        "accuracy_before": result.accuracy_before,
+        "accuracy_after": result.accuracy_after,
+    }
+
+
+def _title(document: Document, network: Path | None) -> str:
+    powers = sum(row["measurements"] for row in document["chips"])
+    count = len(document["chips"])
+    name = f"{network.name}: " if network is not None else ""
+    return f"{name}{count} chip{'s' * (count > 1)} calibrated with {powers:,} powers"
+
+
+def _parts(document: Document, network: Path | None) -> Iterator[Table]:
+    """The facts, and a row for each chip."""
+    conditions, rows = document["conditions"], document["chips"]
+    facts = [
+        ("errors of devices", device_errors(document["devices"])),
+        ("noise of a power", f"{conditions['power_noise']:g} of the input power"),
+        ("fitted", "offsets, couplers, one crosstalk, one loss"),
+        *(("invisible", text) for text in INVISIBLE),
+    ]
+    if conditions["drift"]:
+        facts.append(("drift", f"{conditions['drift']:g} rad between settings"))
+    if "accuracy_after" in document:
+        before, after = (100 * document[f"accuracy_{when}"] for when in ("before", "after"))
+        facts.append(("averaged rightly", f"{before:.4f} % before, {after:.4f} % after"))
+    yield facts_table(facts, title=_title(document, network))
+    columns = ["chip", "signals", "MZIs", "settings", "powers", "error before", "after", "devices allow", "fit steps"]
+    if conditions["aging"]:
+        columns += [f"aged {conditions['aging']:g} rad", "calibrated again"]
+    yield plain_table(columns, [_cells(row) for row in rows])
+
+
+def _cells(row: Document) -> list[str]:
+    cells = [
+        row["name"],
+        f"{row['inputs']} to {row['outputs']}",
+        f"{row['mzi_count']:,}",
+        f"{row['settings']}",
+        f"{row['measurements']:,}",
+        *(f"{row[name]:.4f}" for name in ("error_before", "error_after", "error_limit")),
+        f"{len(row['residuals']) - 1}",
+    ]
+    if row["error_aged"] is not None:
+        cells += [f"{row[name]:.4f}" for name in ("error_aged", "error_renewed")]
+    return cells

@@ -1,0 +1,148 @@
+"""Calibrate simulated chips and compare with what no measurement shows: the true error, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.calibration.calibrate import Calibration, calibrate, target_of
+from lightloom.photonics.meshes.calibration.chip import SimulatedChip
+from lightloom.photonics.meshes.calibration.fit import Unknowns, ignore
+from lightloom.photonics.meshes.calibration.programming import program
+from lightloom.photonics.meshes.calibration.twin import Fields, Settings
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import disturb
+from lightloom.photonics.meshes.layout import Kind
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+
+AGAIN = 4
+"""Settings of a second calibration, which fits offsets alone: couplers do not drift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a simulated chip is measured."""
+
+    power_noise: float = 1e-3
+    """Standard deviation of a measured power, as a share of the input power. An assumption."""
+    drift: float = 0.0
+    """Radians that every phase drifts between two settings, standard deviation of a Gaussian step."""
+    settings: int | None = None
+    """Settings that are measured; by default 12 or more."""
+    aging: float = 0.0
+    """Radians that every phase drifts after the calibration, before a second one."""
+    unknowns: Unknowns = field(default_factory=Unknowns)
+    """What is fitted."""
+    real: bool = False
+    """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
+
+    def __post_init__(self) -> None:
+        for name in ("power_noise", "drift", "aging"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+        if self.settings is not None and self.settings < 1:
+            raise ConfigError(f"settings={self.settings}: expected at least 1")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """One simulated chip: its errors, relative and up to output phases, and what they cost."""
+
+    calibration: Calibration
+    before: float
+    """Error with the phases of ideal devices."""
+    after: float
+    """Error with the calibrated phases."""
+    limit: float
+    """Error that remains if every error of the devices is known: some splittings are out of the couplers' reach."""
+    aged: float | None
+    """Error after the phases drifted on."""
+    renewed: float | None
+    """Error after a second calibration with :data:`AGAIN` settings."""
+    before_matrix: Fields
+    after_matrix: Fields
+    """What the passive chip implements, [outputs, inputs]."""
+
+    def row(self) -> Document:
+        """Return the figures of this chip."""
+        twin, made = self.calibration.twin, self.calibration
+        return {
+            "inputs": twin.wiring.inputs,
+            "outputs": twin.wiring.outputs,
+            "mzi_count": twin.wiring.devices,
+            "settings": made.measured_settings,
+            "measurements": made.measurements,
+            "error_before": self.before,
+            "error_after": self.after,
+            "error_limit": self.limit,
+            "error_in_twin": made.twin_errors[-1],
+            "error_aged": self.aged,
+            "error_renewed": self.renewed,
+            "fitted_crosstalk": twin.crosstalk,
+            "fitted_loss_db": twin.loss_db,
+            "residuals": list(made.residuals),
+        }
+
+
+def try_calibration(
+    ideal: Mesh | MappedMatrix,
+    non_idealities: NonIdealities,
+    conditions: Conditions,
+    seed: int,
+    advance: Callable[[int], None] = ignore,
+) -> Trial:
+    """Fabricate a chip, calibrate it, let it age, and calibrate it again from the twin that is known.
+
+    Raises:
+        ConfigError: see :func:`calibrate`.
+    """
+    rng = np.random.default_rng((seed, 0))
+    fabricated = disturb(ideal, non_idealities, rng)
+    chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
+    target, (theta, phi), real = target_of(ideal), chip.designed, conditions.real
+    untreated = Settings(theta=theta, phi=phi)
+    before, before_matrix = chip.error(untreated, target, real=real), chip.matrix(untreated)
+    made = calibrate(
+        chip, ideal, settings=conditions.settings, unknowns=conditions.unknowns, real=real, seed=seed, advance=advance
+    )
+    after, after_matrix = chip.error(made.settings, target, real=real), chip.matrix(made.settings)
+    known = program(chip.truth(), target, (theta, phi), real=real).settings
+    limit = chip.error(known, target, real=real)
+    aged = renewed = None
+    if conditions.aging:
+        chip.age(conditions.aging)
+        aged = chip.error(made.settings, target, real=real)
+        unknowns = replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False)
+        again = calibrate(chip, ideal, settings=AGAIN, unknowns=unknowns, start=made.twin, real=real, seed=seed + 1)
+        renewed = chip.error(again.settings, target, real=real)
+    return Trial(
+        calibration=made,
+        before=before,
+        after=after,
+        limit=limit,
+        aged=aged,
+        renewed=renewed,
+        before_matrix=before_matrix,
+        after_matrix=after_matrix,
+    )
+
+
+def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
+    """Return the mesh of a unitary matrix drawn from the Haar measure.
+
+    Raises:
+        ConfigError: ``modes`` is below 1.
+    """
+    if modes < 1:
+        raise ConfigError(f"modes={modes}: expected at least 1")
+    rng = np.random.default_rng((seed, modes))
+    normal = rng.normal(size=(modes, modes)) + 1j * rng.normal(size=(modes, modes))
+    unitary, upper = np.linalg.qr(normal)
+    return decompose(unitary * (np.diag(upper) / np.abs(np.diag(upper))), kind)

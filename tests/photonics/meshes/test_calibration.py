@@ -1,0 +1,177 @@
+"""A twin is the chip, its derivatives are exact, and what is fitted from noisy powers alone implements the matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes import MappedMatrix, Mesh, decompose, disturb, expected_error, map_matrix
+from lightloom.photonics.meshes.calibration import (
+    Conditions,
+    Settings,
+    SimulatedChip,
+    Twin,
+    Unknowns,
+    calibrate,
+    phase_free_error,
+    program,
+    random_mesh,
+    target_of,
+    try_calibration,
+)
+from lightloom.photonics.meshes.calibration.calibrate import probe_vectors
+from lightloom.photonics.meshes.calibration.fit import _moved, power_derivatives
+from lightloom.photonics.meshes.wiring import design, wiring_of
+from tests.photonics.meshes.strategies import haar
+
+SILICON = NonIdealities(phase_error=0.1, coupler_error=0.02)
+
+
+@st.composite
+def chips(draw: st.DrawFn) -> Mesh | MappedMatrix:
+    """Meshes of both kinds, and mapped matrices of all shapes and forms."""
+    rows, columns, seed = draw(st.integers(1, 5)), draw(st.integers(1, 5)), draw(st.integers(0, 999))
+    kind = draw(st.sampled_from(["rectangle", "triangle", "fan", "economy", "svd", "sigma-u"]))
+    if kind == "rectangle":
+        return decompose(haar(rows, seed))
+    if kind == "triangle":
+        return decompose(haar(rows, seed), "triangular")
+    if kind == "fan":
+        wide = haar(max(rows, columns), seed)[:, : min(rows, columns)]
+        return decompose(wide if rows > columns else wide.T, "triangular")
+    matrix = np.random.default_rng(seed).normal(size=(rows, rows if kind == "sigma-u" else columns))
+    return map_matrix(matrix, kind)  # type: ignore[arg-type]
+
+
+@given(chips(), st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_the_true_twin_has_the_powers_of_the_chip(ideal: Mesh | MappedMatrix, seed: int) -> None:
+    errors = replace(SILICON, thermal_crosstalk=0.01, loss_db=0.3)
+    chip = SimulatedChip(disturb(ideal, errors, np.random.default_rng(seed)), power_noise=0.0)
+    phases = np.random.default_rng(seed).uniform(0, 7, (2, 3, chip.wiring.devices))
+    vectors = probe_vectors(chip.wiring.inputs)
+    commanded = Settings(theta=phases[0], phi=phases[1])
+    expected = np.abs(chip.truth().propagate(commanded, vectors)) ** 2
+    np.testing.assert_allclose(chip.powers(commanded, vectors), expected, atol=1e-12)
+    assert chip.measurements == 3 * chip.wiring.outputs * vectors.shape[1]
+
+
+@given(chips())
+@settings(max_examples=40, deadline=None)
+def test_designed_phases_implement_the_matrix_on_an_ideal_twin(ideal: Mesh | MappedMatrix) -> None:
+    (theta, phi), twin = design(ideal), Twin.ideal(wiring_of(ideal))
+    matrix = twin.propagate(Settings(theta=theta, phi=phi), np.eye(twin.wiring.inputs) + 0j)
+    assert phase_free_error(matrix, target_of(ideal)) <= 1e-7
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5)])
+def test_derivatives_of_powers_are_those_of_finite_differences(shape: tuple[int, int]) -> None:
+    ideal = map_matrix(np.random.default_rng(0).normal(size=shape))
+    errors = replace(SILICON, thermal_crosstalk=0.02, loss_db=0.2)
+    twin = SimulatedChip(disturb(ideal, errors, np.random.default_rng(1))).truth()
+    phases = np.random.default_rng(2).uniform(0, 7, (2, 2, twin.wiring.devices))
+    commanded, vectors, unknowns = Settings(theta=phases[0], phi=phases[1]), probe_vectors(shape[1]), Unknowns()
+    _, jacobian = power_derivatives(twin, commanded, vectors, unknowns)
+    assert len(jacobian) == 4 * twin.wiring.devices + 2
+    for parameter in range(0, len(jacobian), 5):
+        step = np.zeros(len(jacobian))
+        step[parameter] = 1e-6
+        up, down = (
+            power_derivatives(_moved(twin, unknowns, sign * step), commanded, vectors, unknowns)[0] for sign in (1, -1)
+        )
+        np.testing.assert_allclose(jacobian[parameter], ((up - down) / 2e-6).ravel(), atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_eight_modes_are_calibrated_from_1536_noisy_powers(seed: int) -> None:
+    trial = try_calibration(random_mesh(8, "rectangular", seed), SILICON, Conditions(), seed)
+    assert trial.calibration.measurements == 1536
+    assert trial.before > 0.15
+    assert trial.after <= 3e-3
+    assert 0.9e-3 <= trial.calibration.residuals[-1] <= 1.05e-3
+
+
+def test_the_error_follows_the_noise() -> None:
+    errors = [
+        try_calibration(random_mesh(6, "rectangular", 1), SILICON, Conditions(power_noise=noise), 1).after
+        for noise in (1e-5, 1e-4, 1e-3)
+    ]
+    assert errors[1] == pytest.approx(10 * errors[0], rel=0.3)
+    assert errors[2] == pytest.approx(10 * errors[1], rel=0.3)
+
+
+def test_a_known_twin_is_programmed_as_exactly_as_its_couplers_allow() -> None:
+    ideal = random_mesh(8, "rectangular", 2)
+    chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(0)))
+    programmed = program(chip.truth(), target_of(ideal), chip.designed)
+    assert chip.error(programmed.settings, target_of(ideal)) == pytest.approx(programmed.errors[-1], abs=1e-12)
+    assert programmed.errors[-1] <= 1e-10
+
+
+def test_real_parts_are_programmed_where_splittings_are_out_of_reach() -> None:
+    ideal = decompose(np.eye(6)[[2, 0, 1, 5, 3, 4]])
+    chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(3)))
+    target = target_of(ideal)
+    whole = chip.error(program(chip.truth(), target, chip.designed).settings, target, real=True)
+    real = chip.error(program(chip.truth(), target, chip.designed, real=True).settings, target, real=True)
+    assert real < 0.3 * whole
+
+
+def test_crosstalk_is_fitted_and_ruins_what_ignores_it() -> None:
+    ideal, errors = random_mesh(6, "rectangular", 0), replace(SILICON, thermal_crosstalk=5e-3)
+    fitted = try_calibration(ideal, errors, Conditions(), 0)
+    ignored = try_calibration(ideal, errors, Conditions(unknowns=Unknowns(crosstalk=False)), 0)
+    assert fitted.calibration.twin.crosstalk == pytest.approx(5e-3, abs=2e-4)
+    assert fitted.after <= 3e-3 and ignored.after > 10 * fitted.after
+
+
+@pytest.mark.parametrize("bits", [6, 10])
+def test_a_dac_adds_its_rounding(bits: int) -> None:
+    errors = replace(SILICON, dac_bits=bits)
+    found = [try_calibration(random_mesh(6, "rectangular", k), errors, Conditions(power_noise=1e-5), k) for k in (1, 2)]
+    rounding = expected_error(NonIdealities(dac_bits=bits), 6)
+    assert 0.6 * rounding <= np.mean([trial.after for trial in found]) <= 1.4 * rounding
+
+
+def test_drift_adds_to_the_error_and_a_short_second_calibration_removes_it() -> None:
+    ideal = random_mesh(6, "rectangular", 1)
+    still = try_calibration(ideal, SILICON, Conditions(aging=0.02), 1)
+    assert still.aged is not None and still.renewed is not None
+    assert still.aged == pytest.approx(expected_error(NonIdealities(phase_error=0.02), 6), rel=0.4)
+    assert still.renewed < 0.2 * still.aged
+    drifting = try_calibration(ideal, SILICON, Conditions(drift=3e-3), 1)
+    assert still.after < drifting.after < 0.02
+
+
+def test_what_powers_do_not_show_does_not_change_them() -> None:
+    ideal = random_mesh(4, "rectangular", 0)
+    fabricated = disturb(ideal, SILICON, np.random.default_rng(0))
+    turned = replace(
+        fabricated, fabrication=replace(fabricated.fabrication, output_error=np.array([0.3, 1.0, -2.0, 0.1]))
+    )
+    powers = []
+    for chip in (SimulatedChip(fabricated), SimulatedChip(turned)):
+        theta, phi = chip.designed
+        powers.append(chip.powers(Settings(theta=theta[None], phi=phi[None]), probe_vectors(4)))
+    np.testing.assert_allclose(powers[0], powers[1], atol=1e-12)
+
+
+def test_nonsense_is_refused() -> None:
+    for name in ("power_noise", "drift", "aging"):
+        with pytest.raises(ConfigError, match=f"{name}=-1.0: expected a finite number of at least 0"):
+            Conditions(**{name: -1.0})  # type: ignore[arg-type]
+    chip = SimulatedChip(disturb(random_mesh(3, "rectangular", 0), SILICON, np.random.default_rng(0)))
+    with pytest.raises(ConfigError, match="a chip of 3 interferometers, 6 phases for it"):
+        calibrate(chip, random_mesh(4, "rectangular", 0))
+    with pytest.raises(ConfigError, match="settings=0: expected at least 1"):
+        calibrate(chip, random_mesh(3, "rectangular", 0), settings=0)
+    with pytest.raises(ConfigError, match="power_noise=nan"):
+        SimulatedChip(disturb(random_mesh(3, "rectangular", 0), SILICON, np.random.default_rng(0)), power_noise=np.nan)
+    with pytest.raises(ConfigError, match="modes=0"):
+        random_mesh(0, "rectangular", 0)
