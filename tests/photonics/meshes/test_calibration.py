@@ -66,7 +66,7 @@ def test_the_true_twin_has_the_powers_of_the_chip(ideal: Mesh | MappedMatrix, se
 @settings(max_examples=40, deadline=None)
 def test_designed_phases_implement_the_matrix_on_an_ideal_twin(ideal: Mesh | MappedMatrix) -> None:
     (theta, phi), twin = design(ideal), Twin.ideal(wiring_of(ideal))
-    matrix = twin.propagate(Settings(theta=theta, phi=phi), np.eye(twin.wiring.inputs) + 0j)
+    matrix = twin.propagate(Settings(theta=theta, phi=phi), np.eye(twin.wiring.inputs, dtype=np.complex128))
     assert phase_free_error(matrix, target_of(ideal)) <= 1e-7
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from lightloom.cli.onn.test_accuracy import device_errors
-from lightloom.cli.options import Gains, Json, MeshKind, count_option, figure_option, option
+from lightloom.cli.options import Components, Gains, Json, MeshKind, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import provenance, provenance_line
@@ -29,7 +29,7 @@ from lightloom.reports.onn.calibration import calibration_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lightloom.photonics.averaging.realised.files import FunctionArguments
     from lightloom.photonics.averaging.realised.networks import LayeredNetwork
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _MOST_MODES = 64
 """Largest unitary: the fit's equations have 4 unknowns an interferometer, 8,064 at 64 modes."""
 _SAMPLES = 400_000
+_FORMS = ("economy", "compact", "svd")
 INVISIBLE = (
     "phases at the outputs (local oscillators or the next mesh set them)",
     "phases at the inputs, but relative to the coherent vectors sent in",
@@ -66,6 +67,8 @@ def calibrate(
     chips: _Chips = 1,
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
+    form: Annotated[str, option("Of a network: economy, compact or svd, as in `onn map`.")] = "economy",
+    components: Components = False,
     phase_error: _PhaseError = 0.1,
     coupler_error: _CouplerError = 0.02,
     loss: _Loss = 0.0,
@@ -97,14 +100,17 @@ def calibrate(
     if modes > _MOST_MODES:
         raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
     check_outputs([figure])
-    options = {"mesh": mesh, "gains": gains, "devices": asdict(how), "conditions": asdict(conditions)}
+    if form not in _FORMS:
+        raise UnknownNameError("form", form, _FORMS)
+    mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    options = {**mapping, "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
     origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
     with progress("Steps of the fits", None) as advance:
         if loaded is None:
             found = _random(modes, chips, cast(Any, mesh), how, conditions, seed, advance)
         else:
-            found = _network(loaded, mesh, gains, how, conditions, seed, advance)
+            found = _network(loaded, mapping, how, conditions, seed, advance)
     document = {
         "schema": "lightloom.onn-calibrate/1",
         **options,
@@ -136,20 +142,19 @@ def _random(
 
 def _network(
     loaded: tuple[LayeredNetwork, FunctionArguments],
-    mesh: str,
-    gains: str,
+    mapping: Mapping[str, Any],
     how: NonIdealities,
     conditions: Conditions,
     seed: int,
     advance: Callable[[int], None],
 ) -> Document:
     network, arguments = loaded
-    mapped = map_network(network, "economy", cast(Any, mesh), cast(Any, gains))
+    mapped = map_network(network, *(mapping[name] for name in ("form", "mesh", "gains", "components")))
     result = calibrate_network(
         mapped, arguments.function(), how, conditions, samples=_SAMPLES, seed=seed, advance=advance
     )
     return {
-        "chips": [{"name": f"layer {layer}", **trial.row()} for layer, trial in enumerate(result.trials, 1)],
+        "chips": [{"name": name, **trial.row()} for name, trial in result.trials.items()],
         "accuracy_before": result.accuracy_before,
         "accuracy_after": result.accuracy_after,
     }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.fabrication import MappedNetwork, calibrated_matrix, light_units
+from lightloom.core.arrays import Floats
+from lightloom.photonics.averaging.fabrication import MappedNetwork, calibrated_matrix
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import noisy_accuracy
+from lightloom.photonics.averaging.realised.light import light_units
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.blocks import MappedBlocks
 from lightloom.photonics.meshes.calibration import Conditions, Trial, target_of, try_calibration
+from lightloom.photonics.meshes.calibration.twin import Fields
 from lightloom.photonics.meshes.mapping import MappedMatrix
 
 
@@ -22,7 +24,8 @@ from lightloom.photonics.meshes.mapping import MappedMatrix
 class CalibratedNetwork:
     """The chips of all layers, calibrated one by one."""
 
-    trials: tuple[Trial, ...]
+    trials: Mapping[str, Trial]
+    """One for each chip, by layer and block."""
     accuracy_before: float
     """Share of inputs averaged correctly with the phases of ideal devices; amplifiers make up for loss."""
     accuracy_after: float
@@ -38,46 +41,56 @@ def calibrate_network(
     seed: int,
     advance: Callable[[int], None],
 ) -> CalibratedNetwork:
-    """Fabricate and calibrate the chip of each layer.
+    """Fabricate and calibrate the chips of each layer, one for each of its blocks.
 
     Coherent light is assumed at the inputs of each layer, detectors at its outputs, and homodyne units whose local
     oscillators follow the output phases and that detect real parts.
-
-    Raises:
-        UnsupportedError: a layer is mapped to several blocks.
     """
-    chips, conditions = list(chips_of(mapped)), replace(conditions, real=True)
-    trials = tuple(
-        try_calibration(chip, non_idealities, conditions, seed + 1000 * layer, advance)
-        for layer, chip in enumerate(chips)
-    )
+    layers, conditions = [blocks_of(matrix) for matrix in mapped.matrices], replace(conditions, real=True)
+    trials = [
+        [
+            try_calibration(chip, non_idealities, conditions, seed + 1000 * layer + block, advance)
+            for block, chip in enumerate(chips)
+        ]
+        for layer, chips in enumerate(layers, 1)
+    ]
     accuracies = []
-    for matrices in ([trial.before_matrix for trial in trials], [trial.after_matrix for trial in trials]):
-        network = _implemented(mapped, chips, matrices)
+    for matrices in (
+        [[trial.before_matrix for trial in chips] for chips in trials],
+        [[trial.after_matrix for trial in chips] for chips in trials],
+    ):
+        network = _implemented(mapped, matrices)
         accuracies.append(noisy_accuracy(network, function, 0.0, min(function.points, samples), seed))
-    return CalibratedNetwork(trials=trials, accuracy_before=accuracies[0], accuracy_after=accuracies[1])
+    return CalibratedNetwork(
+        trials={
+            f"layer {layer}" + (f", block {block}" if len(chips) > 1 else ""): trial
+            for layer, chips in enumerate(trials, 1)
+            for block, trial in enumerate(chips, 1)
+        },
+        accuracy_before=accuracies[0],
+        accuracy_after=accuracies[1],
+    )
 
 
-def chips_of(mapped: MappedNetwork) -> Iterator[MappedMatrix]:
-    """Yield the chip of each layer.
-
-    Raises:
-        UnsupportedError: a layer is mapped to several blocks.
-    """
-    for layer, matrix in enumerate(mapped.matrices, 1):
-        if not isinstance(matrix, MappedMatrix):
-            raise UnsupportedError(f"layer {layer} consists of several blocks: calibrate the form economy or svd")
-        yield matrix
+def blocks_of(matrix: MappedMatrix | MappedBlocks) -> tuple[MappedMatrix, ...]:
+    """Return the blocks of a matrix, each of which is a chip."""
+    return matrix.blocks if isinstance(matrix, MappedBlocks) else (matrix,)
 
 
-def _implemented(
-    mapped: MappedNetwork, chips: Sequence[MappedMatrix], matrices: Sequence[NDArray[np.complex128]]
-) -> LayeredNetwork:
+def _implemented(mapped: MappedNetwork, matrices: Sequence[Sequence[Fields]]) -> LayeredNetwork:
     """Return the network of these passive matrices, behind them homodyne units and settable amplifiers."""
     weights, units = [], light_units(mapped.network)
-    for layer, (chip, matrix, target) in enumerate(zip(chips, matrices, mapped.target_matrices, strict=True)):
-        phases = np.exp(1j * np.angle(np.einsum("oi,oi->o", matrix.conj(), target_of(chip))))
-        amplified = chip.gains[:, None] * (phases[:, None] * matrix).real
-        weights.append(calibrated_matrix(amplified, target, "rows") * (units[layer + 1] / units[layer]))
+    for layer, (part, passive, target) in enumerate(
+        zip(mapped.matrices, matrices, mapped.target_matrices, strict=True)
+    ):
+        amplified = [_amplified(chip, matrix) for chip, matrix in zip(blocks_of(part), passive, strict=True)]
+        matrix = part.joined(amplified).real if isinstance(part, MappedBlocks) else amplified[0]
+        weights.append(calibrated_matrix(matrix, target, "rows") * (units[layer + 1] / units[layer]))
     network = mapped.network
     return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
+
+
+def _amplified(chip: MappedMatrix, matrix: Fields) -> Floats:
+    """Return the real parts that receivers detect behind the amplifiers, [outputs, inputs]."""
+    phases = np.exp(1j * np.angle(np.einsum("oi,oi->o", matrix.conj(), target_of(chip))))
+    return np.asarray(chip.gains[:, None] * (phases[:, None] * matrix).real)
