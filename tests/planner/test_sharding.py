@@ -17,6 +17,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.link_turns import Pass
 from lightloom.planner.pricing.replica_exchanges import (
     ReplicaExchanges,
     UnitExchanges,
@@ -77,10 +78,10 @@ def test_once_a_step_or_in_every_pass() -> None:
 def test_exposed_exchanges_are_those_that_computing_does_not_hide() -> None:
     computing, none = np.array([[8.0, 8.0, 8.0]]), np.zeros((1, 3))
     first, other = (UnitExchanges(*[np.array([seconds])] * 3) for seconds in ([1, 3, 5], [0.5, 3, 0]))
-    exchanges, units = ReplicaExchanges(first, other, none, none), np.array([4, 4, 1])
-    assert exposed_forward(computing, exchanges, units).tolist() == [[1, 3 + 3 * 1, 5]]
+    exchanges, units, beside = ReplicaExchanges(first, other, none, none), np.array([4, 4, 1]), Pass(computing)
+    assert exposed_forward(beside, exchanges, units).tolist() == [[1, 3 + 3 * 1, 5]]
     # The gather of the first unit, while the second computes, follows the second's reduce-scatter.
-    assert exposed_backward(computing, exchanges, units).tolist() == [[0.5 + 1, 3 + 2 * 4 + 4 + 3, 5 + 5]]
+    assert exposed_backward(beside, exchanges, units).tolist() == [[0.5 + 1, 3 + 2 * 4 + 4 + 3, 5 + 5]]
 
 
 def test_zero_2_exchanges_once_a_step_or_in_every_micro_batch() -> None:

@@ -116,7 +116,17 @@ def plan_assumptions(plan: Plan) -> Iterator[str]:
             "gradients that are exchanged once a step leave block by block beside the last backward passes where that "
             "exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by default there)"
         )
-    if isinstance(plan.choice, Strategy) and plan.choice.cp > 1:
+    choice = plan.choice
+    if not isinstance(choice, Strategy):
+        return
+    degrees = {"tensor": choice.tp, "expert": choice.ep, "context": choice.cp}
+    within = [name for name, ranks in degrees.items() if ranks > 1]
+    if within and choice.replicas > 1 and not plan.cluster.fabric.exclusive:
+        yield (
+            f"exchanges of {' and '.join(within)} groups go first on links that replicas beside them need too; "
+            "all load links as hierarchical exchanges do"
+        )
+    if choice.cp > 1:
         yield (
             "ranks of a context group have equal work; in causal attention each takes a piece from either end of the "
             "sequence"

@@ -27,7 +27,8 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     model, edges = job.model, job.model.chunks(rows)
     columns = model.columns
     forward, backward = (seconds[:, model.sort] for seconds in job.operators.of_sorts(rows))
-    exchanging = pass_exchanges(columns, rows, job.fabric, _bytes, sharing=False)
+    by_axis = pass_exchanges(columns, rows, job.fabric, _bytes, sharing=False).values()
+    exchanging = [sum(way) for way in zip(*by_axis, strict=True)]
     rings = columns["key_values"] * (rows.cp[0] > 1) > 0
     leads, tails = np.zeros(int(rows.pp[0])), np.zeros(int(rows.pp[0]))
     for stage in range(len(leads)):

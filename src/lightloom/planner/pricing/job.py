@@ -15,6 +15,7 @@ from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, Strategies, strategy_space
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
+from lightloom.planner.pricing.link_turns import LinkTurns
 from lightloom.planner.pricing.operator_times import OperatorTimes
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.workloads.graph import ComputeGraph
@@ -76,6 +77,11 @@ class Job:
     def operators(self) -> OperatorTimes:
         """Seconds of the model's operators."""
         return self.model.times_on(self.accelerator)
+
+    @cached_property
+    def turns(self) -> LinkTurns:
+        """The links that exchanges of one step have in common."""
+        return LinkTurns.on(self.fabric)
 
     def on(self, axis: Axis) -> Fabric:
         """The part of the fabric that an axis has."""

@@ -13,7 +13,8 @@ the chunk's last backward pass computes the units before it, or after the pass: 
 A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the others.
 The network serves a unit while the one before it computes. The first gather of a pass and the last reduce-scatter are
 exposed, and between them what takes longer than a unit computes, at least the share of the arithmetic that exchanges
-take (:mod:`lightloom.simulation.contention`).
+take (:mod:`lightloom.simulation.contention`), or than the links that a unit's own exchanges need are free
+(:mod:`lightloom.planner.pricing.link_turns`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers_in_passes, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Held
+from lightloom.planner.pricing.link_turns import Groups, Pass
 from lightloom.planner.pricing.stage_exchanges import Axis, ExchangeTime, distance, interleaved, on_axis
-from lightloom.simulation.contention import waiting
 
 
 class UnitExchanges(NamedTuple):
@@ -181,26 +182,36 @@ class ReplicaPrices:
         )
 
 
-def exposed_forward(computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0) -> Floats:
+def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
+    """Return the groups of replicas that exchange beside every pass, and of those that exchange gradients once a
+    step."""
+    hybrid = rows.sharding == HYBRID
+    within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
+    across = np.where(hybrid, rows.replicas // within, rows.replicas)
+    experts = Groups(np.where(rows.ep > 1, rows.replicas // rows.ep, 1), rows.tp * rows.ep)
+    beside_gradients = Groups(across, np.where(hybrid, rows.tp * within, rows.tp))
+    return (Groups(within, rows.tp), experts), (beside_gradients, experts)
+
+
+def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
     """Return the seconds by which gathers of parameters prolong a forward pass of a stage: [rows, chunks].
 
     Args:
-        computing: seconds of the pass without them: [rows, chunks].
+        beside: the pass without them.
         exchanges: those of the units.
         units: units of each chunk: [chunks].
-        share: of the arithmetic, which exchanges take from computing beside them.
     """
-    return exchanges.first.gather + (units - 1) * waiting(computing / units, exchanges.other.gather, share)
+    return exchanges.first.gather + (units - 1) * beside.prolonged(1 / units, exchanges.other.gather)
 
 
-def exposed_backward(computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0) -> Floats:
+def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
     """Return the seconds by which gathers and the exchange of gradients prolong a backward pass of a stage.
 
     Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
     """
-    first, other, unit = exchanges.first, exchanges.other, computing / units
-    between = waiting(unit, other.regather + other.scatter, share)
-    to_first = waiting(unit, first.regather + other.scatter, share)
+    first, other = exchanges.first, exchanges.other
+    between = beside.prolonged(1 / units, other.regather + other.scatter)
+    to_first = beside.prolonged(1 / units, first.regather + other.scatter)
     several = other.regather + (units - 2) * between + to_first + first.scatter
     prolonged: Floats = np.where(units > 1, several, first.regather + first.scatter)
     return prolonged
@@ -214,28 +225,23 @@ class Overlap(NamedTuple):
     lead: Floats
 
 
-def overlapped(
-    computing: Floats, exchanges: ReplicaExchanges, units: Ints, share: float = 0.0, by_unit: Mask | None = None
-) -> Overlap:
+def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
     """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
 
     Args:
-        computing: seconds of the backward pass: [rows, chunks].
+        beside: the backward pass.
         exchanges: those of the chunks and of their units.
         units: units of each chunk: [chunks].
-        share: of the arithmetic, which exchanges take from computing beside them.
-        by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks], where that is known.
     """
-    none = np.zeros_like(computing)
+    none = np.zeros_like(beside.seconds)
     parts = exchanges.unit_exchange
     if parts is None:
         return Overlap(none, none, none)
-    early = (units - 1) * parts.other
-    if by_unit is None:
-        exposed = parts.first + waiting((units - 1) * computing / units, early, share)
-        by_unit = (exposed <= exchanges.exchange) & (units > 1)
-    late = np.where(by_unit, parts.first, exchanges.exchange)
-    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, 1 - 1 / units, none))
+    early, lead = (units - 1) * parts.other, 1 - 1 / units
+    exposed = parts.first + beside.prolonged(lead, early)
+    by_unit = (exposed <= exchanges.exchange) & (units > 1)
+    early, late = beside.exchanged(lead, early), np.where(by_unit, parts.first, exchanges.exchange)
+    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, lead, none))
 
 
 def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:

@@ -8,7 +8,7 @@ their ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -48,10 +48,24 @@ def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
     return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
 
 
+class PassExchanges(NamedTuple):
+    """Seconds of every operator's collectives in groups of one axis, each [rows, operators]."""
+
+    forward: Floats
+    backward: Floats
+
+
 def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
-) -> tuple[Floats, Floats]:
-    """Seconds of every operator's collectives in tensor and expert groups, each [rows, operators]."""
+) -> dict[Axis, PassExchanges]:
+    """Seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
+    exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
+    if (rows.ep > 1).any():
+        exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
+    return exchanges
+
+
+def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime) -> PassExchanges:
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind = columns.where("forward"), columns.where("backward")
@@ -71,24 +85,29 @@ def pass_exchanges(
         if len(which):
             place = np.ix_(which, of)
             out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
+    return PassExchanges(there, back)
+
+
+def _expert_exchanges(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+) -> PassExchanges:
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
+    either_way = np.zeros_like(output)
     which = np.flatnonzero(rows.ep > 1)
-    if len(which):
-        # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
-        slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
-        share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
-        for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
-            place = np.ix_(which, of)
-            seconds = on_axis(exchange_time, "expert")(
-                "all-to-all",
-                rows.algorithm[which],
-                rows.ep[which],
-                distance(fabric, rows.tp[which]),
-                np.ones(len(which)),
-                nbytes[place] * share,
-            )
-            there[place] += seconds
-            back[place] += seconds
-    return there, back
+    # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
+    slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
+    share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
+    for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
+        place = np.ix_(which, of)
+        either_way[place] += on_axis(exchange_time, "expert")(
+            "all-to-all",
+            rows.algorithm[which],
+            rows.ep[which],
+            distance(fabric, rows.tp[which]),
+            np.ones(len(which)),
+            nbytes[place] * share,
+        )
+    return PassExchanges(either_way, either_way)
 
 
 def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:

@@ -16,15 +16,23 @@ from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.context_ring import ring_waits
 from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.link_turns import Pass
 from lightloom.planner.pricing.replica_exchanges import (
     ReplicaExchanges,
     ReplicaPrices,
     exposed_backward,
     exposed_forward,
     overlapped,
+    replica_groups,
     shares,
 )
-from lightloom.planner.pricing.stage_exchanges import ExchangeTime, combinations, pass_exchanges, token_gradients
+from lightloom.planner.pricing.stage_exchanges import (
+    ExchangeTime,
+    PassExchanges,
+    combinations,
+    pass_exchanges,
+    token_gradients,
+)
 from lightloom.planner.pricing.stage_sends import Sends, stage_sends
 from lightloom.planner.pricing.tied_exchange import TiedSum, tied_seconds, tied_sums
 from lightloom.simulation.pipelined import StageTimes
@@ -33,10 +41,10 @@ from lightloom.simulation.pipelined import StageTimes
 class StageExchanges(NamedTuple):
     """Seconds of what the ranks of a stage exchange with each other."""
 
-    forward: Floats
-    """Collectives of tensor and expert parallelism in a forward pass: [rows, chunks]."""
-    backward: Floats
-    """The same in a backward pass, repeated forward passes included: [rows, chunks]."""
+    tensor: PassExchanges
+    """Collectives of tensor parallelism in a pass, repeated forward passes included: [rows, chunks] each."""
+    experts: PassExchanges
+    """Those of expert parallelism."""
     held: Held
     """Parameters of a rank when nothing is sharded, each [rows, chunks]."""
     replicas: ReplicaExchanges
@@ -44,6 +52,16 @@ class StageExchanges(NamedTuple):
     """Once a step, gradients that the ranks of a tensor group have of their own tokens only: [rows, stages]."""
     tied: list[TiedSum]
     """Once a step, after these, gradients of tables of which several stages hold copies."""
+
+    @property
+    def forward(self) -> Floats:
+        """Collectives of tensor and expert parallelism in a forward pass: [rows, chunks]."""
+        return self.tensor.forward + self.experts.forward
+
+    @property
+    def backward(self) -> Floats:
+        """The same in a backward pass."""
+        return self.tensor.backward + self.experts.backward
 
 
 class _Passes(NamedTuple):
@@ -67,10 +85,10 @@ def stage_times(
     edges, stages = job.model.chunks(rows), int(rows.pp[0])
     passes = _passes(job, rows, edges, sharing=sharing)
     exchanges = stage_exchanges(job, rows, exchange_time, sharing=sharing)
-    within, units, share = exchanges.replicas, job.model.units(edges), job.fabric.arithmetic_share
+    within, units = exchanges.replicas, job.model.units(edges)
     after = exchanges.token_gradients if within.unit_exchange else within.exchange + exchanges.token_gradients
-    forward_wait, backward_wait = exchanges.forward + passes.forward_ring, exchanges.backward + passes.backward_ring
-    gradients = overlapped(passes.backward + backward_wait, within, units, share)
+    forward, backward, closing = _beside(job, rows, passes, exchanges)
+    gradients = overlapped(closing, within, units)
     return StageTimes(
         forward=passes.forward,
         backward=passes.backward,
@@ -78,8 +96,8 @@ def stage_times(
         backward_exchange=exchanges.backward,
         forward_ring=passes.forward_ring,
         backward_ring=passes.backward_ring,
-        forward_gather=exposed_forward(passes.forward + forward_wait, within, units, share),
-        backward_gather=exposed_backward(passes.backward + backward_wait, within, units, share),
+        forward_gather=exposed_forward(forward, within, units),
+        backward_gather=exposed_backward(backward, within, units),
         send=(stage_sends(job, rows, exchange_time) if sends is None else sends).seconds,
         early_exchange=gradients.early,
         late_exchange=gradients.late,
@@ -106,6 +124,23 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> _Passe
     return _Passes(*passes, *waits)
 
 
+def _beside(job: Job, rows: Strategies, passes: _Passes, exchanges: StageExchanges) -> tuple[Pass, Pass, Pass]:
+    """The passes behind which replicas gather parameters, forward and backward, and the one that gradients leave."""
+    share, turns = job.fabric.arithmetic_share, job.turns
+    groups, gradient_groups = replica_groups(rows, job.fabric.node_ranks)
+    forward = exchanges.tensor.forward, exchanges.experts.forward, passes.forward_ring
+    backward = exchanges.tensor.backward, exchanges.experts.backward, passes.backward_ring
+    there, back = (
+        passes.forward + (exchanges.forward + forward[2]),
+        passes.backward + (exchanges.backward + backward[2]),
+    )
+    return (
+        turns.pass_of(rows, there, share, forward, groups),
+        turns.pass_of(rows, back, share, backward, groups),
+        turns.pass_of(rows, back, share, backward, gradient_groups),
+    )
+
+
 def _update(job: Job, rows: Strategies, held: Held) -> Floats:
     """Seconds of the optimizer on the parameters of each stage: [rows, stages]."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
@@ -124,9 +159,13 @@ def stage_exchanges(
     model, fabric, settings = job.model, job.fabric, job.settings
     edges, columns, stages = model.chunks(rows), model.sorts, int(rows.pp[0])
     combination, row = combinations(rows)
-    seconds = pass_exchanges(columns, combination, fabric, exchange_time, sharing=sharing)
-    seconds = job.operators.repeating(seconds, combination.recomputation)
-    forward, backward = (model.sums(part, edges)[row] for part in seconds)
+    of_axes = pass_exchanges(columns, combination, fabric, exchange_time, sharing=sharing)
+    sums = {
+        axis: [model.sums(part, edges)[row] for part in job.operators.repeating(seconds, combination.recomputation)]
+        for axis, seconds in of_axes.items()
+    }
+    tensor = PassExchanges(*sums["tensor"])
+    experts = PassExchanges(*sums.get("expert", [np.zeros_like(tensor.forward)] * 2))
     begins = np.searchsorted(model.starts, edges[:-1])
     blocks = model.held_blocks(combination)
     held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
@@ -135,8 +174,8 @@ def stage_exchanges(
     alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
     nbytes = model.sums(alone, edges).reshape(-1, stages).sum(axis=0) * float(settings.gradient_bytes)
     return StageExchanges(
-        forward=forward,
-        backward=backward,
+        tensor=tensor,
+        experts=experts,
         held=held,
         replicas=prices.exchanges(held, first, model.units(edges), by_unit),
         token_gradients=token_gradients(combination, nbytes, exchange_time)[row],

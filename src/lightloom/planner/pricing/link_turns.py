@@ -1,0 +1,183 @@
+"""Exchanges of one step that load the same links of a packet fabric, and what these need for all of them.
+
+    pass        compute ── tensor ── compute ── tensor ──      exchanges for which computing waits go first
+    gathers     [======]          [======]                     those beside it have what is left of the links
+
+An exchange of t seconds loads link l during u_l t of them; u is 1 on the links that set its pace. A pass of p seconds,
+in which exchanges of t_i seconds load links l during b_l = Σ u_il t_i, leaves p − b_l of them, evenly over the pass. An
+exchange of g seconds beside it is under way for
+
+    max over l of   u_l g p / (p − b_l)   while the pass leaves enough,  b_l + u_l g  otherwise,      and g at least:
+
+so that on links that both load fully, the pass and g take their sum without what the pass computes, if g is longer.
+
+u is that of a hierarchical exchange in all groups at once, whichever algorithm carries it: along each axis of a group
+its ranks pass data both ways around, and inner axes leave less for outer ones, except in an all-to-all. Latencies count
+as load, as they do where one network serves one collective after the other. Sends from stage to stage, and what of a
+context ring computing hides, are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics import derived
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.capabilities import Axis
+from lightloom.fabrics.footprint import links_of
+from lightloom.parallelism.strategy_space import Strategies
+from lightloom.simulation.contention import waiting
+
+
+class Groups(NamedTuple):
+    """Groups of strategies: so many ranks, so far apart, each [rows]."""
+
+    ranks: Ints
+    stride: Ints
+    all_to_all: bool = False
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of every chunk, and what exchanges may hide behind."""
+
+    seconds: Floats
+    """Of computing and of the exchanges that it waits for: [rows, chunks]."""
+    share: float = 0.0
+    """Of the arithmetic, which exchanges take from computing beside them."""
+    busy: Floats | None = None
+    """Seconds in which the pass itself loads links, for each set of links that are loaded alike: [rows, chunks, set];
+    None where exchanges share no links."""
+    load: Floats | None = None
+    """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
+
+    def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
+        """Seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks]."""
+        return waiting(part * self.seconds, self.exchanged(part, exchanging), self.share)
+
+    def exchanged(self, part: Floats | float, exchanging: Floats) -> Floats:
+        """Seconds in which exchanges are under way that begin with a part of the pass: [rows, chunks]."""
+        if self.busy is None or self.load is None:
+            return exchanging
+        part = np.asarray(part)[..., None]
+        whole, busy, load = part * self.seconds[..., None], part * self.busy, self.load * exchanging[..., None]
+        left = whole - busy
+        hidden = (load <= left) & (left > 0)
+        stretched = np.divide(whole * load, left, out=busy + load, where=hidden)
+        longest: Floats = np.where(exchanging > 0, np.maximum(exchanging, stretched.max(axis=-1)), 0.0)
+        return longest
+
+
+class LinkTurns:
+    """How much of every link of a fabric the exchanges of strategies load."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._apart = fabric.exclusive or fabric.in_network_reduction
+        """Whether exchanges share no links: circuits are divided among them."""
+        self._shares: dict[tuple[int, int, bool], Floats] = {}
+        self._sets: dict[tuple[tuple[int, int, bool], ...], Floats] = {}
+
+    @classmethod
+    def on(cls, fabric: Fabric) -> LinkTurns:
+        """Return what is known of the links of a fabric, whatever its collective library."""
+        return _on(_Wires(fabric))
+
+    def pass_of(
+        self, rows: Strategies, seconds: Floats, share: float, within: Sequence[Floats], beside: Sequence[Groups]
+    ) -> Pass:
+        """Return passes with the links that they load.
+
+        Args:
+            rows: strategies.
+            seconds: of the passes: [rows, chunks].
+            share: of the arithmetic that exchanges take.
+            within: seconds of a pass in which tensor, expert and context groups exchange, each [rows, chunks].
+            beside: groups of the exchanges beside the pass.
+        """
+        if self._apart or not any(part.any() for part in within):
+            return Pass(seconds, share)
+        tensor = Groups(rows.tp, np.ones_like(rows.tp))
+        inside = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp))
+        groups = (*inside, *beside)
+        keys = np.stack([column for group in groups for column in (group.ranks, group.stride)], axis=1)
+        different, row = np.unique(keys, axis=0, return_inverse=True)
+        kinds = [group.all_to_all for group in groups]
+        sets = [self._of_groups(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in different.tolist()]
+        loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))
+        for table, own in zip(loads, sets, strict=True):
+            table[: len(own)] = own
+        of_rows = loads[row.ravel()]
+        busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
+        return Pass(seconds, share, busy, of_rows[:, None, :, -1])
+
+    def _of_groups(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
+        """Shares of links that the exchanges of a pass load, and all those beside it: [set, axis + 1]; only sets of
+        links that no others exceed."""
+        if groups not in self._sets:
+            shares = [self._share(*group) for group in groups]
+            table = np.stack([*shares[:3], np.maximum.reduce(shares[3:])], axis=1)
+            self._sets[groups] = _undominated(np.unique(table.round(9), axis=0))
+        return self._sets[groups]
+
+    def _share(self, ranks: int, stride: int, all_to_all: bool) -> Floats:
+        """Share of each link that all groups of so many ranks load while they exchange: [link]."""
+        key = ranks, stride, all_to_all
+        if key not in self._shares:
+            self._shares[key] = link_shares(self._fabric, *key)
+        return self._shares[key]
+
+
+class _Wires:
+    """Makes a fabric without its library the key of a cache."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"}))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Wires) and self._text == other._text
+
+
+@lru_cache(maxsize=64)
+def _on(wires: _Wires) -> LinkTurns:
+    return LinkTurns(wires.fabric)
+
+
+def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
+    """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange: [link]."""
+    seconds = np.zeros(fabric.links)
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
+    if part is None:
+        return seconds
+    order = np.arange(ranks) if part.axes else part.ring_order()
+    members = derived.group_members(fabric.ranks, ranks, stride)[:, order]
+    bandwidth, carried = fabric.link_bandwidth(), 1.0
+    for axis in part.axes or (Axis(1, ranks),):
+        place = np.arange(ranks)
+        number = place // axis.stride % axis.size
+        for step in (1, -1):
+            neighbour = place + ((number + step) % axis.size - number) * axis.stride
+            source, destination = members.ravel(), members[:, neighbour].ravel()
+            _, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+            seconds += carried * (1 - 1 / axis.size) / 2 * np.bincount(link, minlength=fabric.links) / bandwidth
+        carried /= 1 if all_to_all else axis.size
+    shares: Floats = seconds / seconds.max()
+    return shares
+
+
+def _undominated(table: Floats) -> Floats:
+    """Rows of which no other one is at least as large in every column: [row, column]."""
+    kept = [
+        row for row in range(len(table)) if not any((other >= table[row]).all() for other in np.delete(table, row, 0))
+    ]
+    return table[kept]

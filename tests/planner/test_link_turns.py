@@ -1,0 +1,100 @@
+"""Exchanges of one step that load the same links take turns there; those on links of their own run at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.clusters.load import load_cluster
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.mesh import Torus
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planner.bounds.strategies import bounds
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.link_turns import Groups, LinkTurns, Pass, link_shares
+from lightloom.planner.pricing.stage_times import stage_exchanges
+from lightloom.planner.pricing.strategy_step import exchange_seconds, simulate
+from tests.planner.jobs import MadeUp, transformer
+from tests.simulation.prices import linear
+
+SECONDS = st.floats(0, 8).map(lambda seconds: round(seconds, 3))
+
+
+def _pass_of(fabric: Fabric, tp: int, seconds: float, tensor: float) -> Pass:
+    rows = Strategies.of(Strategy(fabric.ranks // tp, tp, 1, 1, fabric.ranks, "zero-3", "none", "ring", 1.0))
+    within = [np.array([[part]]) for part in (tensor, 0.0, 0.0)]
+    beside = [Groups(rows.replicas, rows.tp)]
+    return LinkTurns(fabric).pass_of(rows, np.array([[seconds + tensor]]), 0.0, within, beside)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "tp", "shared"),
+    [
+        (PacketSwitch(ranks=16), 4, 1.0),  # one port for all
+        (Torus(ranks=16, rows=4), 4, 0.0),  # rows and columns
+        (load_fabric("dgx-h100", ranks=32), 8, 0.0),  # a node and its rails
+        (load_fabric("wdm-ring", ranks=16), 4, 0.0),  # circuits are divided
+    ],
+    ids=["star", "torus", "rails", "circuits"],
+)
+def test_gathers_hide_behind_tensor_exchanges_on_other_links_only(fabric: Fabric, tp: int, shared: float) -> None:
+    computing, tensor, gather = 2.0, 3.0, 4.0
+    prolonged = _pass_of(fabric, tp, computing, tensor).prolonged(1.0, np.array([[gather]])).item()
+    assert prolonged == pytest.approx(shared * (tensor + gather - computing - tensor))
+
+
+def test_half_a_node_shares_what_its_replicas_pass_through_it() -> None:
+    """Two tensor groups of four in a node: their replicas meet inside it, over links eight times as fast as a rail."""
+    fabric = load_fabric("dgx-h100", ranks=32)
+    beside = _pass_of(fabric, 4, 0.0, 1.0)
+    inside = beside.exchanged(1.0, np.array([[1.0]])).item()
+    assert 1.1 < inside < 1.3
+
+
+@given(SECONDS, SECONDS, SECONDS, SECONDS, st.sampled_from([2, 4, 8]))
+def test_no_link_serves_two_seconds_in_one(
+    computing: float, tensor: float, gather: float, longer: float, tp: int
+) -> None:
+    """At least what each needs alone, at most one after the other, and never shorter where anything is longer."""
+    for fabric in (PacketSwitch(ranks=16), Torus(ranks=16), load_fabric("dgx-h100", ranks=16)):
+
+        def seconds(computing: float, tensor: float, gather: float, fabric: Fabric = fabric) -> float:
+            beside = _pass_of(fabric, tp, computing, tensor)
+            return computing + tensor + beside.prolonged(1.0, np.array([[gather]])).item()
+
+        step = seconds(computing, tensor, gather)
+        assert max(computing + tensor, gather) - 1e-9 <= step <= computing + tensor + gather + 1e-9
+        for more in ((longer, 0, 0), (0, longer, 0), (0, 0, longer)):
+            changed = (computing + more[0], tensor + more[1], gather + more[2])
+            assert seconds(*changed) >= step - 1e-9
+
+
+@pytest.mark.parametrize("sharding", ["zero-3", "zero-1", "none"])
+def test_a_step_takes_at_least_what_its_ports_send(sharding: str) -> None:
+    """All exchanges of a star go through one port a rank, which serves them one after the other."""
+    on = load_cluster("h100-512-two-tier", {"ranks": 8})
+    fabric = PacketSwitch(ranks=8)
+    job = Job.of(transformer(4), on.accelerator, fabric, on.training, MadeUp(linear(1e9)))
+    row = Strategy(4, 2, 1, 2, 64, sharding, "none", "ring", 1.0)
+    step = simulate(job, row)
+    rows = Strategies.of(row)
+    exchanges = stage_exchanges(job, rows, exchange_seconds(job, "ring"))
+    units, first, other = job.model.units(job.model.chunks(rows)), exchanges.replicas.first, exchanges.replicas.other
+    beside = sum(one + (units - 1) * more for one, more in zip(first, other, strict=True))
+    sent = row.micro_batches * (exchanges.forward + exchanges.backward + beside).sum()
+    sent += exchanges.replicas.gather.sum() + exchanges.replicas.exchange.sum()
+    assert step.step_time >= sent * (1 - 1e-9)
+    assert bounds(job, Strategies.of(row))[0] <= step.step_time
+    assert step.timeline.step_time == pytest.approx(step.step_time, rel=1e-12)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from([(2, 1), (4, 1), (4, 4), (2, 8), (16, 1)]), st.booleans())
+def test_exchanges_load_the_links_that_set_their_pace_fully(group: tuple[int, int], all_to_all: bool) -> None:
+    for fabric in (PacketSwitch(ranks=16), Torus(ranks=16), load_fabric("dgx-h100", ranks=16)):
+        shares = link_shares(fabric, *group, all_to_all)
+        assert shares.max() == 1.0 and shares.min() >= 0.0
