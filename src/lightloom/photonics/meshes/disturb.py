@@ -78,7 +78,7 @@ class DisturbedMesh:
     def devices(self) -> NDArray[np.complex128]:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
         beside = neighbours(self.mesh.layout)
-        return _disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.non_idealities, self.fabrication)
+        return disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.non_idealities, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -106,7 +106,7 @@ class DisturbedMatrix:
     def column(self) -> NDArray[np.complex128]:
         """Amplitude transmissions of the MZIs of Σ."""
         beside = np.ones(max(self.attenuators.first.size - 1, 0), np.bool_)
-        return _disturbed_devices(*self.attenuator_phases, beside, self.non_idealities, self.attenuators)[:, 0, 0]
+        return disturbed_devices(*self.attenuator_phases, beside, self.non_idealities, self.attenuators)[:, 0, 0]
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -211,13 +211,17 @@ def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
     return np.asarray((np.diff(mesh_layout.columns) == 0) & (np.diff(mesh_layout.modes) == 2))
 
 
-def _disturbed_devices(
+def disturbed_devices(
     theta: NDArray[np.float64],
     phi: NDArray[np.float64],
     beside: Mask,
     non_idealities: NonIdealities,
     fabrication: Fabrication,
 ) -> NDArray[np.complex128]:
+    """Return the transfer matrices [mzis, 2, 2] of devices with settings ``theta`` and ``phi`` in radians.
+
+    ``beside`` [mzis - 1] says which next device is near enough to be heated (:func:`neighbours`).
+    """
     theta, phi = quantised(theta, non_idealities.dac_bits), quantised(phi, non_idealities.dac_bits)
     theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
     return mzi(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -45,18 +46,30 @@ class OpticalNetwork(nn.Module):
             self.matrices.append((CayleyMatrix if cayley else FreeMatrix)(outputs, inputs, generator))
             self.biases.append(nn.Parameter(torch.rand(outputs, generator=generator) - 0.5))
 
-    def forward(self, light: Tensor, noise: Noise | None = None) -> Tensor:
+    def forward(
+        self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
+    ) -> Tensor:
         """Return the outputs, (batch, M)."""
-        return self.signals(light, noise)[-1]
+        return self.signals(light, noise, fabricate)[-1]
 
-    def signals(self, light: Tensor, noise: Noise | None = None) -> list[Tensor]:
-        """Return the signals of hidden layers before noise, and the outputs with noise."""
+    def signals(
+        self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
+    ) -> list[Tensor]:
+        """Return the signals of hidden layers before noise, and the outputs with noise.
+
+        ``fabricate`` replaces the matrices by what erring devices implement; biases stay as designed, that of the
+        centred inputs included.
+        """
         if noise is not None:
             light = noise(light, self.largest)
-        signal = light * (2 / self.largest) - 1
+        designed: list[Tensor] = [matrix() for matrix in self.matrices]
+        matrices = designed if fabricate is None else fabricate(designed)
+        signal, biases = light * (2 / self.largest) - 1, list(self.biases)
+        if fabricate is not None:
+            signal, biases[0] = light * (2 / self.largest), self.biases[0] - designed[0].sum(1)
         signals, last = [], len(self.matrices) - 1
-        for layer, (matrix, bias) in enumerate(zip(self.matrices, self.biases, strict=True)):
-            signal = torch.nn.functional.linear(signal, matrix(), bias)
+        for layer, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+            signal = torch.nn.functional.linear(signal, matrix, bias)
             if layer < last:
                 signal = signal.clamp(0, 1) if self.recipe.nonlinearity == "clipped" else signal.relu()
             signals.append(signal)

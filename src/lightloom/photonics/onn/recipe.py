@@ -9,10 +9,13 @@ from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.counts import network_count
+from lightloom.photonics.meshes.mapping import Form as MeshForm
 
 Form = Literal["free", "periodic", "cayley"]
 GradientLoss = Literal["raw", "straight-through"]
+_OF_DEVICES = ("devices", "aware_from", "mesh_form")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,12 @@ class TrainingRecipe:
     noise: float = 0.0
     """Largest standard deviation of the training noise on every signal, relative to its full scale. The noise rises
     towards it as long as the network tolerates it (`curriculum`)."""
+    devices: NonIdealities | None = None
+    """Errors of the devices, drawn anew for every batch: training runs through the meshes (`device_errors`)."""
+    aware_from: float = 0.5
+    """Share of the training after which devices err; before, the network learns the function undisturbed."""
+    mesh_form: MeshForm = "economy"
+    """How matrices are mapped to the meshes whose devices err."""
     margin: float = 0.0
     """Deviation without loss: the loss is that of max(|o − o*| − margin, 0)."""
     epochs: int = 120
@@ -85,6 +94,11 @@ class TrainingRecipe:
                 f"noise = {self.noise}, margin = {self.margin}, learning_rate = {self.learning_rate}: "
                 "expected 0 to 1, 0 to 0.5, above 0 to 1"
             )
+        _one_of("mesh_form", self.mesh_form, get_args(MeshForm))
+        if not 0 <= self.aware_from < 1:
+            raise ConfigError(f"aware_from = {self.aware_from}: expected a share of the training from 0 to below 1")
+        if self.devices is not None and self.devices.detector_noise:
+            raise ConfigError(f"detector_noise = {self.devices.detector_noise}: expected 0; `noise` is that of signals")
         if self.cpu_seconds is not None and (not self.cpu_seconds > 0 or self.gradient_epochs):
             raise ConfigError(f"cpu_seconds = {self.cpu_seconds}: expected a time above 0, and no gradient_epochs")
         if self.output_weights is not None and len(self.output_weights) != ends[1]:
@@ -134,8 +148,11 @@ class TrainingRecipe:
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as a JSON object."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """Return all fields as a JSON object, those of erring devices only where there are some."""
+        fields = asdict(self)
+        if self.devices is None:
+            fields = {name: value for name, value in fields.items() if name not in _OF_DEVICES}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:

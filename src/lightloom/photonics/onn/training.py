@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.onn.checkpoint import Checkpoint
 from lightloom.photonics.onn.curriculum import Curriculum
+from lightloom.photonics.onn.device_errors import DrawnDevices
 from lightloom.photonics.onn.losses import gradient_loss, output_loss
 from lightloom.photonics.onn.model import Noise, OpticalNetwork
 from lightloom.photonics.onn.recipe import TrainingRecipe
@@ -144,6 +146,7 @@ class _Run:
         parameters = list(self.network.parameters())
         self.optimiser = torch.optim.Adam(parameters, recipe.learning_rate, betas=(0.9, 0.99), fused=True)
         self.curriculum = Curriculum(recipe.noise)
+        self.devices = None if recipe.devices is None else DrawnDevices(recipe)
         self.epoch = self.step = 0
         self.seconds = self.cpu_seconds = 0.0
         self.history: list[dict[str, float]] = []
@@ -186,7 +189,10 @@ class _Run:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         ideal = self.ideal[batch]
-        outputs = self.network(self.light[batch], noise)
+        fabricate = None
+        if self.devices is not None and progress >= recipe.aware_from:
+            fabricate = partial(self.devices, step=self.step)
+        outputs = self.network(self.light[batch], noise, fabricate)
         second_phase = recipe.gradient_epochs > 0 and self.epoch >= recipe.epochs - recipe.gradient_epochs
         loss = (gradient_loss if second_phase else output_loss)(outputs, ideal, recipe)
         self.optimiser.zero_grad()
