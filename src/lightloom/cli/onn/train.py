@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from rich.table import Table
 
 from lightloom.cli.onn.files import check_network_name
+from lightloom.cli.onn.test_accuracy import device_errors
 from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_count
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -17,6 +18,7 @@ from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.devices import NonIdealities
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.training import training_figure
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from lightloom.photonics.onn import SearchResult, Trained, TrainingRecipe
 
 
+_DEVICES = ("phase_error", "coupler_error", "loss_db", "dac_bits")
 _Scenario = Annotated[
     int | None, count_option("--scenario", "A row of the paper's Table I; 1 unless --servers is given.", "1..4")
 ]
@@ -34,6 +37,7 @@ _Layers = Annotated[str | None, option("Signals: inputs, hidden layers, outputs.
 _Form = Annotated[str | None, option("cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")]
 _Approximated = Annotated[str | None, option("Matrices in that form; the paper's, or all of --layers.", "1,2,...")]
 _Noise = Annotated[float, option("Train for noise on every signal, a share of full scale.", "S")]
+_AwareFrom = Annotated[float | None, option("Share of the training after which devices err; half of it.", "SHARE")]
 _Widths = Annotated[str, option("Neurons of hidden layers, for --search.", "W,W,...")]
 _Folder = Annotated[Path | None, option("Keeps a checkpoint; an interrupted training is resumed.")]
 
@@ -47,8 +51,14 @@ def train(
     form: _Form = None,
     approximated: _Approximated = None,
     noise: _Noise = 0.0,
+    phase_error: Annotated[float, option("Train through meshes whose phases err, standard deviation.", "RAD")] = 0.0,
+    coupler_error: Annotated[float, option("The same for the mixing angle of every coupler.", "RAD")] = 0.0,
+    loss: Annotated[float, option("The same for the loss of every MZI.", "DB")] = 0.0,
+    dac_bits: Annotated[int, count_option("--dac-bits", "The same for phases rounded to so many bits.", "B")] = 0,
+    aware_from: _AwareFrom = None,
     nonlinearity: Nonlinearity = "relu",
     rounding: Rounding = "floor",
+    cpu_seconds: Annotated[float | None, option("Train for so long, instead of --epochs.", "S")] = None,
     epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
     seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
     threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
@@ -73,9 +83,10 @@ def train(
         "threads": threads,
         "device": device,
     }
-    if epochs is not None:
-        options["epochs"] = epochs
+    options |= _budget(epochs, cpu_seconds) | _devices((phase_error, coupler_error, loss, dac_bits), aware_from)
     if search:
+        if "devices" in options or "cpu_seconds" in options:
+            raise ConfigError("--search takes no errors of devices and no --cpu-seconds: expected --epochs alone")
         if out is not None or figure is not None or layers is not None or form is not None or approximated is not None:
             raise ConfigError(
                 "--search tries free networks of --widths and --depths: no --layers, --form, --out or --figure"
@@ -98,6 +109,24 @@ def train(
         drawn = training_figure(trained.history, recipe.function.points, title)
         save(drawn, figure, provenance_line(document["provenance"]))
     print_result(document, as_json, _parts(document, recipe), {"network": out, "drawn": figure})
+
+
+def _budget(epochs: int | None, cpu_seconds: float | None) -> Document:
+    """Return what ends the training, as fields of the recipe."""
+    if epochs is not None and cpu_seconds is not None:
+        raise ConfigError(f"--cpu-seconds {cpu_seconds:g}: expected without --epochs, as one of them ends the training")
+    budgets = {"epochs": epochs, "cpu_seconds": cpu_seconds}
+    return {name: value for name, value in budgets.items() if value is not None}
+
+
+def _devices(errors: tuple[float, float, float, int], aware_from: float | None) -> Document:
+    """Return the errors that the training knows of, as fields of the recipe; none where all are 0."""
+    devices = NonIdealities(**cast(Any, dict(zip(_DEVICES, errors, strict=True))))
+    if devices == NonIdealities():
+        if aware_from is not None:
+            raise ConfigError(f"--aware-from {aware_from:g}: expected an error of devices too, e.g. --phase-error 3e-3")
+        return {}
+    return {"devices": devices} if aware_from is None else {"devices": devices, "aware_from": aware_from}
 
 
 def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
@@ -151,11 +180,13 @@ def _recipe(
 def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
     """The facts of the trained network."""
     how = "every point of the grid" if document["exhaustive"] else "sampled"
+    fields = document["recipe"].get("devices", {})
     rows = [
         ("signals", "-".join(str(n) for n in recipe.layers)),
         ("approximated", ", ".join(str(n) for n in recipe.approximated) or "none"),
         ("accuracy", f"{100 * document['accuracy']:.4f} % ({how})"),
         ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,}"),
+        ("errors of devices", device_errors(fields)),
         ("MZIs", f"{document['mzi_count']:,}"),
         ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
         (
