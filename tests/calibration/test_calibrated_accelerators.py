@@ -16,6 +16,7 @@ from lightloom.cli.plan.assumed import assumed_lines, assumptions
 from lightloom.clusters.load import cluster_from, load_cluster
 from lightloom.clusters.load import names as clusters
 from lightloom.core.errors import ConfigError
+from lightloom.planner.pricing.belief import belief_of
 from tests.calibration.samples import made_calibration
 from tests.cli.commands import run
 
@@ -105,6 +106,35 @@ def test_the_page_quotes_the_catalog_s_errors() -> None:
         error = read_calibration(CATALOG / f"{name}.yaml").cross_validated
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
         assert line.endswith(f"| {100 * error.mean:.1f} %, median {100 * error.median:.1f} % |")
+
+
+def without(file: Path, name: str) -> Path:
+    """The file as it was written before a parameter was known."""
+    fields = description(str(file))
+    place = list(fields["parameters"]).index(name)
+    del fields["parameters"][name], fields["covariance"][place]
+    for row in fields["covariance"]:
+        del row[place]
+    path = file.with_name(f"older-{file.name}")
+    path.write_text(yaml.safe_dump(fields, sort_keys=False))
+    return path
+
+
+@pytest.mark.parametrize("name", ["unaligned", "arithmetic_share"])
+def test_older_files_take_the_prior_of_a_newer_parameter(file: Path, name: str) -> None:
+    older = without(file, name)
+    machine, base = load_accelerator(str(older)), load_accelerator("a100")
+    assert machine.kernels is not None and base.kernels is not None
+    assert machine.kernels.gemm_fraction == 0.6
+    assert machine.kernels.unaligned == base.kernels.unaligned
+    priors = priors_of(base)
+    fitted, place = fitted_parameters(read_calibration(older), priors), priors.names.index(name)
+    assert fitted.logarithms[place] == priors.center[place]
+    assert fitted.covariance[place, place] == priors.spread[place] ** 2
+    belief = belief_of(machine, load_cluster(CLUSTER, {"accelerator": str(older)}).fabric)
+    assert belief is not None
+    lines = " ".join(assumed_lines([load_cluster(CLUSTER, {"accelerator": str(older)})]))
+    assert ("unaligned; priors take their places" in lines) == (name == "unaligned")
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,10 @@ class Calibration(Described):
     def _repr_html_(self) -> str:
         return f"<div><p>{escape(str(self))}</p></div>"
 
+    def at_priors(self) -> list[str]:
+        """Return the parameters of kernels that the file does not have, as it was written before they were known."""
+        return [name for name in PRIORS if name not in self.parameters]
+
     def undetermined(self) -> list[str]:
         """Return the parameters that the rows leave at their priors."""
         return [name for name, parameter in self.parameters.items() if not parameter.determined]
@@ -120,6 +124,8 @@ def is_calibration(fields: Mapping[str, Any]) -> bool:
 
 def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the fields of an accelerator with the parameters of its kernels replaced by those of a calibration.
+
+    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
 
     Args:
         fields: the content of a calibration file.
@@ -138,18 +144,16 @@ def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where:
         raise ConfigError(
             f"{where}: field 'accelerator': {name!r} has no kernel model, whose parameters are calibrated"
         )
-    if missing := [parameter for parameter in PRIORS if parameter not in calibration.parameters]:
-        raise ConfigError(f"{where}: field 'parameters': {missing[0]!r} is missing: calibrate {name!r} anew")
     kernels: KernelModel = validate(KernelModel, base["kernels"], where)
     source = f"fitted to {calibration.rows.line()}"
-    fitted = {parameter: calibration.parameters[parameter] for parameter in PRIORS}
+    fitted = {parameter: entry for parameter, entry in calibration.parameters.items() if parameter in PRIORS}
     return {
         **base,
         "description": calibration.description,
         "kernels": {
-            "compute_units": kernels.compute_units,
+            **kernels.model_dump(),
             **{parameter: entry.value for parameter, entry in fitted.items()},
-            "spreads": {parameter: entry.spread for parameter, entry in fitted.items()},
+            "spreads": kernels.spreads | {parameter: entry.spread for parameter, entry in fitted.items()},
             "sources": kernels.sources
             | {parameter: source if entry.determined else entry.source for parameter, entry in fitted.items()},
         },

@@ -106,6 +106,8 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
     basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
     if calibration is not None and calibration.rows.sha256 == steps.sha256:
         basis += ", these very rows"
+    if calibration is not None and (absent := calibration.at_priors()):
+        basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
         fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)

@@ -21,20 +21,19 @@ DETERMINED = 0.7
 
 
 def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
-    """Return the parameters of a calibration in the order of ``priors``.
+    """Return the parameters of a calibration in the order of ``priors``; those that it lacks stay at their priors.
 
     Raises:
-        ConfigError: the calibration has other parameters.
+        ConfigError: the calibration has parameters that are none.
     """
     names = list(calibration.parameters)
-    if set(names) != set(priors.names):
-        odd = ", ".join(sorted(set(names) ^ set(priors.names)))
-        raise ConfigError(
-            f"calibration of {calibration.accelerator}: parameters missing or unknown: {odd}; calibrate anew"
-        )
-    order = [names.index(name) for name in priors.names]
-    logarithms = np.array([log(calibration.parameters[name].value) for name in priors.names])
-    return Fit(logarithms, np.array(calibration.covariance)[np.ix_(order, order)], calibration.noise)
+    if odd := ", ".join(name for name in names if name not in priors.names):
+        raise ConfigError(f"calibration of {calibration.accelerator}: unknown parameters: {odd}; calibrate anew")
+    logarithms, covariance = priors.center.copy(), np.diag(priors.spread**2)
+    ours = [priors.names.index(name) for name in names]
+    logarithms[ours] = [log(entry.value) for entry in calibration.parameters.values()]
+    covariance[np.ix_(ours, ours)] = calibration.covariance
+    return Fit(logarithms, covariance, calibration.noise)
 
 
 def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]:

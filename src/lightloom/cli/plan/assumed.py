@@ -78,6 +78,8 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
         machine = cluster.accelerator
         if machine.calibration is not None:
             lines.append(f"calibrated: {machine.name}: {machine.calibration}")
+            if absent := machine.calibration.at_priors():
+                lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
         names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
         names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
         groups: dict[str, list[str]] = {}
