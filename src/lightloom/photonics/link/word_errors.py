@@ -1,0 +1,89 @@
+"""The word error rate of a link: shares of wrong mean codes, over fabrications and words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Ints
+from lightloom.photonics.link.chip import Chip
+from lightloom.photonics.link.intervals import interval
+from lightloom.photonics.link.settings import Link
+from lightloom.photonics.link.simulate import FabricatedLink
+from lightloom.photonics.link.words import draw_words
+
+_AT_ONCE = 1 << 13
+"""Words that are simulated together: their signals stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WordErrors:
+    """Wrong words of several fabrications."""
+
+    wrong: Ints
+    """Words that at least one server receives wrong, [fabrications]."""
+    split: Ints
+    """Words that not all servers receive equal, [fabrications]."""
+    words: int
+    """Words tried on each fabrication."""
+    peaks: dict[str, float]
+    """Largest power by place, relative to full scale."""
+
+    @property
+    def rate(self) -> float:
+        """Share of wrong words."""
+        return float(self.wrong.sum() / (self.words * self.wrong.size))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the rate, see `intervals.interval`."""
+        return interval(self.wrong, self.words)
+
+    def to_json(self) -> dict[str, object]:
+        """Return rate, interval and counts."""
+        low, high = self.interval
+        return {
+            "word_error_rate": self.rate,
+            "interval_95": [low, high],
+            "wrong_words": int(self.wrong.sum()),
+            "words": self.words * int(self.wrong.size),
+            "fabrications": int(self.wrong.size),
+            "worst_fabrication": float(self.wrong.max() / self.words),
+            "fabrications_all_right": int((self.wrong == 0).sum()),
+            "words_received_differently": int(self.split.sum()),
+        }
+
+
+def word_errors(
+    chip: Chip,
+    link: Link,
+    *,
+    words: int = 20_000,
+    fabrications: int = 20,
+    seed: int = 0,
+    calibrated: bool = True,
+    advance: Callable[[int], object] | None = None,
+) -> WordErrors:
+    """Fabricate the link ``fabrications`` times and send ``words`` words through each.
+
+    Equal seeds draw equal words, fabrications and noise, whatever the link: links can be compared in pairs.
+    """
+    function, arguments = chip.function, chip.arguments
+    wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
+    peaks: dict[str, float] = {}
+    for number in range(fabrications):
+        made = FabricatedLink(chip, link, (seed, number), calibrated=calibrated)
+        rng = np.random.default_rng((seed, number, 1))
+        for start in range(0, words, _AT_ONCE):
+            codes = draw_words(arguments.servers, arguments.bits, min(_AT_ONCE, words - start), rng)
+            mean = (codes.sum(axis=0) + function.offset) // function.divisor
+            received = made.receive(codes, start)
+            wrong[number] += int((received != mean).any(axis=0).sum())
+            split[number] += int((received != received[0]).any(axis=0).sum())
+        for place, power in made.peaks.values.items():
+            peaks[place] = max(peaks.get(place, 0.0), power)
+        if advance is not None:
+            advance(1)
+    return WordErrors(wrong=wrong, split=split, words=words, peaks=peaks)
