@@ -13,6 +13,7 @@ from lightloom.photonics.averaging import FunctionArguments, build, save_network
 from tests.cli.commands import lightloom
 
 DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9", "--coupler-error", "0.01"]
+LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "9", "--rate-only"]
 BUILD = ["onn", "build", "--servers", "2", "--bits", "2", "--evaluations", "100"]
 VERIFY = ["onn", "verify", "net.npz"]
 MAP = ["onn", "map", "net.npz"]
@@ -31,6 +32,20 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--samples", "8"],
             ["--loss", "0.1"],
             ["--sweep", "loss=0..1:2"],
+        ],
+    ),
+    (
+        LINK,
+        [
+            ["--full-scale", "2mW"],
+            ["--phase-lock", "0.1rad"],
+            ["--ideal"],
+            ["--uncalibrated"],
+            ["--form", "economy"],
+            ["--gains", "common"],
+            ["--words", "8"],
+            ["--seed", "1"],
+            ["--sweep", "skew=0..0.1:2"],
         ],
     ),
     (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),

@@ -1,11 +1,15 @@
 """Nonlinear units between meshes: transfer functions, energy and latency.
 
 Fields are amplitudes in √W, so |z|² is a power in W. A figure without a source is None, with the reason.
+
+Averaging networks need a unit that knows a field's sign, limits at two rails and amplifies. `LimitingHomodyne` does.
+`ElectroOptic` and `SaturableAbsorber` see powers only, and `NO_AVERAGER` says what that means.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -14,6 +18,13 @@ from lightloom.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+NO_AVERAGER = (
+    "electro-optic and saturable units cannot run averaging networks: they see powers, so a field and its opposite are "
+    "the same to them, and they do not limit at two rails (onn link measures at most 1 % of the words right)"
+)
+"""What every command says that uses one of these units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +152,77 @@ class SaturableAbsorber(NonlinearUnit):
         z = np.asarray(fields, np.complex128)
         absorbed = self.depth / (1 + np.abs(z) ** 2 / self.saturation_power)
         return np.asarray(np.sqrt(1 - self.unsaturated_loss - absorbed) * z)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitingHomodyne(NonlinearUnit):
+    """Balanced detection with a local oscillator, a limiting amplifier, and a Mach-Zehnder modulator at its null.
+
+    z ──┐  ┌── photodiode ─┐
+        ├──┤               ├── limiting amplifier ── modulator at null ── f(z)
+    LO ─┘  └── photodiode ─┘                            │
+                                                     carrier
+
+    f(z) = √full_scale · height · sin(swing · u), u = Re(z) / √full_scale limited to [0, 1]. The current has a sign, so
+    negative fields are off, and the gain is electrical: the unit amplifies. A swing of π/2 decides: it limits softly
+    and uses the whole carrier. Smaller swings keep values, the more linearly the smaller they are, and need a carrier
+    of height² full scales.
+    """
+
+    full_scale: float
+    """Power of a field at which the unit limits, in watts."""
+    swing: float = np.pi / 2
+    """Phase between the modulator's arms at full output, halved, in radians."""
+
+    energy: ClassVar[Figure] = Figure(
+        value=10.0e-12,
+        why="per symbol of two bits: receiver without converter 1.41 pJ/bit (56 Gb/s, 7 nm, "
+        "10.1109/lssc.2019.2938677), limiting driver with modulator 3.6 pJ/bit (53 GBd, SiGe, Breyne, OE 28, 23950); "
+        "lasers are not included",
+    )
+    latency: ClassVar[Figure] = Figure(
+        value=None, why="detector, amplifier and driver add up to some tens of picoseconds; no source for a whole unit"
+    )
+    bandwidth: ClassVar[Figure] = Figure(value=35e9, why="in Hz; an assumption: 0.7 of 50 GBd")
+    noise_density: ClassVar[Figure] = Figure(
+        value=12.86e-12, why="in A/√Hz at the input, the receiver of photonics.link_budget; shot noise comes on top"
+    )
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.full_scale) and self.full_scale > 0):
+            raise ConfigError(f"full_scale={self.full_scale}: expected more than 0 W")
+        if not 0 < self.swing <= np.pi / 2:
+            raise ConfigError(f"swing={self.swing}: expected more than 0 and at most π/2 rad")
+
+    @property
+    def height(self) -> float:
+        """Field of the carrier, relative to full scale."""
+        return 1.0 if self.swing == np.pi / 2 else linear_height(self.swing)
+
+    @property
+    def carrier(self) -> float:
+        """Power of the carrier, in watts."""
+        return self.full_scale * self.height**2
+
+    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        root = np.sqrt(self.full_scale)
+        limited = np.clip(np.real(np.asarray(fields)) / root, 0.0, 1.0)
+        return np.asarray(root * self.height * np.sin(self.swing * limited), np.complex128)
+
+
+@lru_cache(maxsize=256)
+def linear_height(swing: float) -> float:
+    """Return h for which h sin(swing · u) is nearest to u on [0, 1], in the largest deviation.
+
+    The deviation at 1, 1 - h sin(swing), then equals the largest one inside, where h swing cos(swing · u) = 1.
+    """
+    from scipy.optimize import brentq
+
+    def unbalanced(height: float) -> float:
+        inside = np.arccos(min(1.0, 1 / (height * swing))) / swing
+        return float(height * np.sin(swing * inside) - inside - (1 - height * np.sin(swing)))
+
+    return float(brentq(unbalanced, 1 / swing, 1 / np.sin(swing)))
 
 
 def transfer_curve(unit: NonlinearUnit, largest: float, points: int = 101) -> NDArray[np.float64]:

@@ -29,6 +29,10 @@ COMMANDS = {
         "lightloom.cli.onn.calibrate",
         "Calibrate simulated chips with unknown errors from their output powers, and count the measurements.",
     ),
+    "link": Entry(
+        "lightloom.cli.onn.link",
+        "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",
+    ),
 }
 
 onn = typer.Typer(

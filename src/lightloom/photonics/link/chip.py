@@ -23,7 +23,7 @@ from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.link.units import Units, units_of
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, MappedMatrix, map_matrix
+from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix, map_matrix
 
 Complex = NDArray[np.complex128]
 
@@ -36,13 +36,16 @@ class Stage:
     target: Floats
     """What it should implement, [outputs, inputs], in amplitudes relative to full scale."""
     mapped: MappedMatrix
-    """Meshes of the passive matrix, times a common factor."""
-    gains: Floats
-    """Amplitude gain of every output, [outputs]."""
+    """Its meshes, and the amplifier of every output."""
+
+    @property
+    def gains(self) -> Floats:
+        """Amplitude gain of every output, [outputs]."""
+        return self.mapped.gains
 
     def fabricated(self, errors: NonIdealities, rng: np.random.Generator) -> Complex:
         """Return the passive matrix of one fabrication, [outputs, inputs]."""
-        return np.asarray(disturb(self.mapped, errors, rng).matrix() / self.mapped.gain)
+        return np.asarray(disturb(self.mapped, errors, rng).matrix() / self.gains[:, None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +60,8 @@ class Chip:
     """Bias of every output of every layer, relative to full scale."""
     units: tuple[Units, ...]
     """Units behind every layer but the last."""
+    output_scale: float
+    """Level that the last layer sends at full scale."""
 
     @property
     def function(self) -> AveragingFunction:
@@ -88,45 +93,41 @@ def design_chip(
     network: LayeredNetwork,
     arguments: FunctionArguments,
     *,
-    gains: str = "rows",
     form: Form = "svd",
     kind: Kind = "rectangular",
+    gains: Gains = "rows",
 ) -> Chip:
     """Map P, all layers and T.
 
     Args:
         network: the averaging network.
         arguments: of its function.
-        gains: ``rows``, a gain for each row of a matrix; ``common``, one for all of them.
         form: form of the mapping, exact ones only.
         kind: kind of the square meshes.
+        gains: ``rows``, a gain for each row of a matrix; ``common``, one for all of them.
 
     Raises:
-        ConfigError: the network carries decimals, the gains are unknown, or the form is an approximation.
+        ConfigError: the network carries decimals, or the form is an approximation.
+        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
     """
     if arguments.carries_decimals:
         raise ConfigError("this network carries decimals for a second level: servers cannot receive them")
     if form == "sigma-u":
         raise ConfigError("form 'sigma-u': expected economy or svd, which are exact")
-    around, units = unit_matrices(arguments), light_units(network)
-    layers = [
-        _stage(f"layer {index}", matrix, gains, form, kind) for index, matrix in enumerate(light_matrices(network), 1)
-    ]
+    matrices, units = light_matrices(network), light_units(network)
+    around = unit_matrices(arguments)
+    largest = max(grid_input.maximum / grid_input.denominator for grid_input in arguments.function().inputs)
+    around["P"] = around["P"] * (largest / units[0])
+    stages = {
+        name: Stage(name=name, target=matrix, mapped=map_matrix(matrix, form, kind, gains))
+        for name, matrix in {**around, **{f"layer {i}": matrix for i, matrix in enumerate(matrices, 1)}}.items()
+    }
     return Chip(
         arguments=arguments,
-        preprocessing=_stage("P", around["P"], "common", form, kind),
-        layers=tuple(layers),
-        splitting=_stage("T", around["T"], "common", form, kind),
+        preprocessing=stages["P"],
+        layers=tuple(stages[f"layer {i}"] for i in range(1, len(matrices) + 1)),
+        splitting=stages["T"],
         biases=tuple(np.asarray(b / unit, np.float64) for b, unit in zip(network.biases, units[1:], strict=True)),
         units=tuple(units_of(network, arguments.function(), units)),
+        output_scale=units[-1],
     )
-
-
-def _stage(name: str, matrix: Floats, gains: str, form: Form, kind: Kind) -> Stage:
-    if gains not in ("rows", "common"):
-        raise ConfigError(f"gains {gains!r}: expected rows or common")
-    norms = np.linalg.norm(matrix, axis=1) if gains == "rows" else np.ones(len(matrix))
-    scale = np.where(norms > 0, norms, 1.0)
-    normalised = matrix / scale[:, None]
-    largest = float(np.linalg.norm(normalised, 2)) or 1.0
-    return Stage(name=name, target=matrix, mapped=map_matrix(normalised / largest, form, kind), gains=scale * largest)

@@ -58,9 +58,10 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
     strength = np.broadcast_to(senders.amplitude.astype(np.float32)[:, None], (servers, words))
     if link.rin_db is not None:
         strength = strength * laser_noise(link, (servers, words), rng)
-    angles = np.float32(link.phase_lock) * rng.standard_normal((servers, words), np.float32) if link.phase_lock else None
-    across = np.zeros_like(strength) if angles is None else strength * np.sin(angles)
-    along = strength if angles is None else strength * np.cos(angles)
+    along, across = strength, np.zeros_like(strength)
+    if link.phase_lock:
+        angles = np.float32(link.phase_lock) * rng.standard_normal((servers, words), np.float32)
+        along, across = strength * np.cos(angles), strength * np.sin(angles)
     lanes = np.stack([fields * along[:, None, :], fields * across[:, None, :]])
     return lanes.reshape(2, -1, words)
 

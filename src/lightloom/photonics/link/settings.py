@@ -1,4 +1,4 @@
-"""What a link is made of: watts and decibels as they are stated; `Link.fields` and the stages turn them into fields.
+"""What a link is made of: watts and decibels as they are stated; the stages turn them into fields.
 
     laser ─▶ modulator ─▶ path ─▶ P ─▶ [mesh ─▶ gain ─▶ unit] ... ─▶ mesh ─▶ gain ─▶ T ─▶ path ─▶ receiver
 
@@ -23,6 +23,8 @@ Unit = Literal["limiting", "clip", "electro-optic", "saturable"]
 _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"modulation": get_args(Modulation), "gain": get_args(Gain), "unit": get_args(Unit)}
 )
+LARGEST_SWING = 1.5
+"""Largest swing of a modulator that keeps values, in radians."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
 _MESH = (
     "phase_error",
@@ -74,7 +76,7 @@ class Link:
     """Electrical bandwidth of every detector, in Hz."""
     unit: Unit = "limiting"
     """Nonlinear unit behind every mesh."""
-    swing: float = 0.5
+    swing: float = 0.25
     """Swing of the modulators of kept values, in radians; those of decided bits swing by π/2."""
     bias_error: float = 3e-3
     """Relative error of every bias."""
@@ -110,8 +112,8 @@ class Link:
             raise ConfigError(f"rin_db = {self.rin_db}: expected -250 to -80 dB/Hz")
         if self.path_loss_db > 100 or self.loss_db > 100:
             raise ConfigError(f"losses of {self.path_loss_db} and {self.loss_db} dB: expected at most 100")
-        if not 0 < self.swing <= math.pi / 2:
-            raise ConfigError(f"swing = {self.swing}: expected more than 0 and at most π/2 rad")
+        if not 0 < self.swing <= LARGEST_SWING:
+            raise ConfigError(f"swing = {self.swing}: expected more than 0 and at most {LARGEST_SWING} rad")
         self.non_idealities.__post_init__()
 
     @property

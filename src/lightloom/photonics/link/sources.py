@@ -8,8 +8,8 @@ from types import MappingProxyType
 ELECTRON = 1.602176634e-19
 """Charge of the electron, in coulombs (SI definition)."""
 AMPLIFIER_LIMIT = 10 ** (17.24 / 10) * 1e-3
-"""Saturated output power of a hybrid III-V/silicon optical amplifier, in watts: 17.24 dBm with 27 dB of gain and 540 mW of
-electrical power (from a summary of the paper)."""
+"""Saturated output power of a hybrid III-V/silicon optical amplifier, in watts: 17.24 dBm with 27 dB of gain and 540 mW
+of electrical power (from a summary of the paper)."""
 
 SOURCES: Mapping[str, str] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "noise_density": "12.86 pA/√Hz, the receiver of the link budget (photonics.link_budget.SOURCES)",
         "detector_bandwidth": "assumption: 35 GHz, 0.7 of 50 GBd",
         "unit": "limiting: balanced detection, limiting amplifier, Mach-Zehnder at null (photonics.nonlinear)",
-        "swing": "assumption: 0.5 rad, a linear driver; carry-save networks bear it",
+        "swing": "assumption: 0.25 rad, a linear driver; the carrier is 12 dB above the signal",
         "bias_error": "assumption: 0.3 %",
         "gain_error": "assumption: 0.3 %",
         "threshold_error": "assumption: 1 % of the distance between levels",

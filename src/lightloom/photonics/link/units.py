@@ -16,7 +16,7 @@ from lightloom.core.arrays import Mask
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.link.settings import Link
-from lightloom.photonics.nonlinear import ElectroOptic, NonlinearUnit, SaturableAbsorber
+from lightloom.photonics.nonlinear import ElectroOptic, LimitingHomodyne, NonlinearUnit, SaturableAbsorber
 
 DECIDED_MARGIN = 0.25
 """Distance from both rails, in units of the distance between them, that every argument of a deciding unit keeps."""
@@ -44,7 +44,18 @@ class Units:
         arguments /= self.ceilings[:, None]
         np.minimum(arguments, 1, out=arguments)
         swings = np.where(self.decides, math.pi / 2, link.swing).astype(np.float32)[:, None]
-        return np.asarray(self.ceilings[:, None] * np.sin(swings * arguments) / np.sin(swings), np.float32)
+        kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
+        heights = np.where(self.decides, 1.0, kept.height).astype(np.float32)[:, None]
+        return np.asarray(self.ceilings[:, None] * heights * np.sin(swings * arguments), np.float32)
+
+
+def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
+    """Return the fields of modulators at null that send outputs of both signs to T, limited to full scale."""
+    limited = np.clip(outputs, -1, 1)
+    if link.unit == "clip":
+        return limited
+    kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
+    return np.asarray(kept.height * np.sin(np.float32(link.swing) * limited), np.float32)
 
 
 def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: tuple[float, ...]) -> list[Units]:

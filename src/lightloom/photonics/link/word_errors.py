@@ -68,18 +68,18 @@ def word_errors(
 ) -> WordErrors:
     """Fabricate the link ``fabrications`` times and send ``words`` words through each.
 
-    Equal seeds draw equal words, fabrications and noise, whatever the link: links can be compared in pairs.
+    Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
     """
     function, arguments = chip.function, chip.arguments
     wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
     peaks: dict[str, float] = {}
     for number in range(fabrications):
         made = FabricatedLink(chip, link, (seed, number), calibrated=calibrated)
-        rng = np.random.default_rng((seed, number, 1))
+        rng, noise = np.random.default_rng((seed, number, 1)), np.random.default_rng((seed, number, 2))
         for start in range(0, words, _AT_ONCE):
             codes = draw_words(arguments.servers, arguments.bits, min(_AT_ONCE, words - start), rng)
             mean = (codes.sum(axis=0) + function.offset) // function.divisor
-            received = made.receive(codes, start)
+            received = made.receive(codes, noise)
             wrong[number] += int((received != mean).any(axis=0).sum())
             split[number] += int((received != received[0]).any(axis=0).sum())
         for place, power in made.peaks.values.items():

@@ -1,0 +1,198 @@
+"""``lightloom onn link``: an averager in watts, from the servers' lasers to their receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from rich.table import Table
+
+from lightloom.cli.onn.link_sweeps import LinkSweep, read_sweep, swept
+from lightloom.cli.options import Gains, Json, MeshKind, Network, count_option, figure_option, option
+from lightloom.cli.output import check_outputs, print_result
+from lightloom.core.provenance import provenance, provenance_line
+from lightloom.core.results import Document
+from lightloom.core.units import format_quantity
+from lightloom.photonics.averaging.realised.files import load_network, network_hash
+from lightloom.photonics.link.chip import Chip, design_chip
+from lightloom.photonics.link.contributions import contributions
+from lightloom.photonics.link.light import light
+from lightloom.photonics.link.options import OPTIONS, read_value, show_value, sources
+from lightloom.photonics.link.settings import Link, erring, ideal
+from lightloom.photonics.link.word_errors import word_errors
+from lightloom.photonics.nonlinear import NO_AVERAGER
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.base import save
+from lightloom.reports.onn.link import link_figure
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
+
+def _link_option(name: str) -> OptionInfo:
+    row = OPTIONS[name]
+    return option(row.help, "NAME" if row.unit == "name" else row.unit.upper(), name=f"--{name}")
+
+
+_Sweep = Annotated[
+    list[str] | None,
+    option(
+        "Word error rate against an option of the link; repeatable. Steps are equal ratios, equal from 0.",
+        "NAME=LOW..HIGH[:POINTS]",
+    ),
+]
+_Ideal = Annotated[bool, option("Every part that no option mentions is ideal.", name="--ideal")]
+_RateOnly = Annotated[bool, option("Leave out the table of parts.", name="--rate-only")]
+_Uncalibrated = Annotated[bool, option("Gains stay as designed and do not make up for loss.", name="--uncalibrated")]
+_Words = Annotated[int, count_option("--words", "Words sent through each fabrication, half near-equal.", least=1)]
+
+
+def link(
+    *,
+    network: Network,
+    full_scale: Annotated[str | None, _link_option("full-scale")] = None,
+    path_loss: Annotated[str | None, _link_option("path-loss")] = None,
+    modulation: Annotated[str | None, _link_option("modulation")] = None,
+    rin: Annotated[str | None, _link_option("rin")] = None,
+    phase_lock: Annotated[str | None, _link_option("phase-lock")] = None,
+    power_error: Annotated[str | None, _link_option("power-error")] = None,
+    polarisation: Annotated[str | None, _link_option("polarisation")] = None,
+    skew: Annotated[str | None, _link_option("skew")] = None,
+    gain: Annotated[str | None, _link_option("gain")] = None,
+    noise_figure: Annotated[str | None, _link_option("noise-figure")] = None,
+    bandwidth: Annotated[str | None, _link_option("bandwidth")] = None,
+    local_oscillator: Annotated[str | None, _link_option("local-oscillator")] = None,
+    responsivity: Annotated[str | None, _link_option("responsivity")] = None,
+    noise_density: Annotated[str | None, _link_option("noise-density")] = None,
+    detector_bandwidth: Annotated[str | None, _link_option("detector-bandwidth")] = None,
+    unit: Annotated[str | None, _link_option("unit")] = None,
+    swing: Annotated[str | None, _link_option("swing")] = None,
+    bias_error: Annotated[str | None, _link_option("bias-error")] = None,
+    gain_error: Annotated[str | None, _link_option("gain-error")] = None,
+    threshold_error: Annotated[str | None, _link_option("threshold-error")] = None,
+    phase_error: Annotated[str | None, _link_option("phase-error")] = None,
+    coupler_error: Annotated[str | None, _link_option("coupler-error")] = None,
+    loss: Annotated[str | None, _link_option("loss")] = None,
+    loss_spread: Annotated[str | None, _link_option("loss-spread")] = None,
+    crosstalk: Annotated[str | None, _link_option("crosstalk")] = None,
+    dac_bits: Annotated[str | None, _link_option("dac-bits")] = None,
+    ideal: _Ideal = False,
+    words: _Words = 20_000,
+    draws: Annotated[int, count_option("--draws", "Fabrications behind each rate.", least=1)] = 20,
+    sweep: _Sweep = None,
+    rate_only: _RateOnly = False,
+    uncalibrated: _Uncalibrated = False,
+    form: Annotated[str, option("economy or svd, as in `onn map`.")] = "svd",
+    mesh: MeshKind = "rectangular",
+    gains: Gains = "rows",
+    seed: Annotated[int, count_option("--seed", "Of fabrications, words and noise.")] = 0,
+    figure: Annotated[Path | None, figure_option("Draw the parts and the sweeps")] = None,
+    as_json: Json = False,
+) -> None:
+    """Send words through an averager in watts: word error rate, what causes it, lasers, peaks."""
+    given = {name: value for name, value in locals().items() if name.replace("_", "-") in OPTIONS and value is not None}
+    settings = _settings({name.replace("_", "-"): str(value) for name, value in given.items()}, ideal)
+    sweeps = [read_sweep(text) for text in sweep or []]
+    check_outputs([figure])
+    weights, arguments = load_network(network)
+    mapping = {"form": form, "mesh": mesh, "gains": gains}
+    chip = design_chip(weights, arguments, form=cast(Any, form), kind=cast(Any, mesh), gains=cast(Any, gains))
+    tried = {"words": words, "fabrications": draws, "seed": seed, "calibrated": not uncalibrated}
+    configuration = [network_hash(weights, arguments), asdict(settings), mapping, tried, sweep, rate_only]
+    document = _measured(chip, settings, sweeps, tried, rate_only) | mapping
+    document["provenance"] = provenance(configuration, seed)
+    if figure is not None:
+        save(link_figure(document), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _tables(document, settings, network), {"drawn": figure})
+
+
+def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
+    values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items()}
+    if not others_ideal:
+        return Link(**values)
+    noisy = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
+    return Link(**{**asdict(ideal(Link())), **noisy, **values})
+
+
+def _measured(
+    chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: Mapping[str, Any], rate_only: bool
+) -> Document:
+    parts = 0 if rate_only else 2 * len(erring(settings))
+    points = sum(len(sweep.values) for sweep in sweeps)
+    with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
+        together = word_errors(chip, settings, advance=advance, **tried)
+        compared = None if rate_only else contributions(chip, settings, together, advance=advance, **tried)
+        rows = [swept(chip, settings, sweep, advance, tried) for sweep in sweeps]
+    return {
+        "schema": "lightloom.onn-link/1",
+        "servers": chip.arguments.servers,
+        "bits": chip.arguments.bits,
+        "link": asdict(settings),
+        "sources": sources(settings),
+        "calibrated": tried["calibrated"],
+        "mzi_count": chip.mzis,
+        "columns": chip.columns,
+        **together.to_json(),
+        "light": light(chip, settings, together.peaks).to_json(),
+        "contributions": None if compared is None else compared.to_json(),
+        "note": NO_AVERAGER if settings.unit in ("electro-optic", "saturable") else None,
+        "sweeps": rows,
+    }
+
+
+def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table | str]:
+    """The options with their sources, the rate and the light, the parts, and a table for each sweep."""
+    title = f"{network}: {document['servers']} servers, {document['bits']} bits, {document['mzi_count']:,} MZIs"
+    shown = sources(settings)
+    rows = [
+        [name, show_value(name, getattr(settings, row.field)), shown[name]]
+        for name, row in OPTIONS.items()
+        if settings.gain == "optical" or name != "noise-figure"
+    ]
+    yield plain_table(["option", "value", "source"], rows, title=title, left=["option", "value", "source"])
+    yield ""
+    yield facts_table(_facts(document))
+    if document["note"]:
+        yield document["note"]
+    if document["contributions"] is not None:
+        yield ""
+        yield _parts_table(document["contributions"])
+    for sweep in document["sweeps"]:
+        yield ""
+        cells = [[show_value(sweep["option"], row["value"]), *_rate_cells(row)] for row in sweep["rows"]]
+        yield plain_table([sweep["option"], "words wrong", "95 % interval"], cells)
+
+
+def _facts(document: Document) -> Iterator[tuple[str, str]]:
+    rate, interval = _rate_cells(document)
+    lit = document["light"]
+    power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
+    yield "words wrong", f"{rate} ({interval}; {document['words']:,} words, {document['fabrications']} fabrications)"
+    yield "fabrications", f"{document['fabrications_all_right']} all right, worst {document['worst_fabrication']:.2g}"
+    yield "received differently", f"{document['words_received_differently']:,} words, not equal at all servers"
+    lanes = power["server_lasers_watts"]
+    yield "laser of a server's lane", f"{power['laser_per_server_lane_watts']}; all lanes {lanes}"
+    yield "light on the chip", f"oscillators {power['oscillators_watts']}, carriers {power['carriers_watts']}"
+    yield "peak", f"{power['peak_watts']}, {lit['peak_place']}"
+    yield "largest gain", f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}"
+    for place in lit["beyond_optical_amplifiers"]:
+        yield "not to be had", f"{place}: {format_quantity(lit['peaks_watts'][place], 'power')}, amplifiers give 53 mW"
+    if document["contributions"] is not None:
+        weakest = document["contributions"]["weakest_part"]
+        yield "weakest part", weakest or "none: too few words are wrong, even with all errors ten times as large"
+
+
+def _parts_table(compared: Document) -> Table:
+    factor = compared["errors_enlarged_by"]
+    title = "Parts" if factor == 1 else f"Parts, with all errors enlarged {factor:g} times (too few words are wrong)"
+    rows = [["none", *_rate_cells(compared["together"]), ""]]
+    rows += [[row["part"], *_rate_cells(row["without"]), _rate_cells(row["alone"])[0]] for row in compared["parts"]]
+    return plain_table(["made ideal", "words wrong", "95 % interval", "this one alone"], rows, title=title)
+
+
+def _rate_cells(row: Document) -> tuple[str, str]:
+    low, high = row["interval_95"]
+    return f"{row['word_error_rate']:.3g}", f"{low:.2g} to {high:.2g}"

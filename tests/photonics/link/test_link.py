@@ -1,0 +1,165 @@
+"""Links in watts: an ideal one averages exactly, and each part errs as its law says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from lightloom.core.arrays import Ints
+from lightloom.photonics.averaging import FunctionArguments, build
+from lightloom.photonics.devices import amplifier_noise
+from lightloom.photonics.link.averager import LinkAverager
+from lightloom.photonics.link.chip import Chip, design_chip
+from lightloom.photonics.link.contributions import contributions, enlarged
+from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
+from lightloom.photonics.link.light import light
+from lightloom.photonics.link.sender import Senders, modulate
+from lightloom.photonics.link.settings import PARTS, Link, erring, ideal, only, without
+from lightloom.photonics.link.simulate import FabricatedLink
+from lightloom.photonics.link.word_errors import word_errors
+
+IDEAL = ideal(Link())
+
+
+def chip_of(servers: int, bits: int, nonlinearity: str = "clipped", rounding: str = "floor", **mapping: str) -> Chip:
+    network = build(servers, bits, nonlinearity=nonlinearity, rounding=rounding).network  # type: ignore[arg-type]
+    arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)  # type: ignore[arg-type]
+    return design_chip(network, arguments, **mapping)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def chip() -> Chip:
+    return chip_of(2, 4)
+
+
+def all_words(servers: int, bits: int) -> Ints:
+    return np.indices((1 << bits,) * servers).reshape(servers, -1)
+
+
+@pytest.mark.parametrize(
+    ("servers", "bits", "nonlinearity", "rounding", "gain"),
+    [
+        (2, 4, "clipped", "floor", "electrical"),
+        (2, 4, "clipped", "half-up", "optical"),
+        (3, 3, "relu", "floor", "electrical"),
+        (4, 2, "relu", "half-up", "optical"),
+    ],
+)
+def test_ideal_links_average_exactly(servers: int, bits: int, nonlinearity: str, rounding: str, gain: str) -> None:
+    chip = chip_of(servers, bits, nonlinearity, rounding)
+    codes = all_words(servers, bits)
+    received = FabricatedLink(chip, replace(IDEAL, gain=gain)).receive(codes, np.random.default_rng(0))  # type: ignore[arg-type]
+    offset = servers // 2 if rounding == "half-up" else 0
+    assert (received == (codes.sum(axis=0) + offset) // servers).all()
+
+
+def test_limiting_units_average_exactly(chip: Chip) -> None:
+    errors = word_errors(chip, replace(IDEAL, unit="limiting"), words=2000, fabrications=1)
+    assert errors.rate == 0 and errors.interval[1] < 2e-3
+
+
+def test_links_without_a_part_differ_in_nothing_else() -> None:
+    link = Link(gain="optical", modulation="intensity")
+    assert set(erring(link)) == set(PARTS)
+    for part in PARTS:
+        assert without(only(link, part), part) == ideal(link)
+    assert "amplifier noise" not in erring(Link()) and erring(IDEAL) == []
+
+
+def test_noise_of_a_detector_is_that_of_its_currents() -> None:
+    link = replace(IDEAL, shot_noise=True, noise_density=12.86e-12, full_scale=2e-3, local_oscillator=1e-3)
+    current = np.sqrt((2 * 1.602176634e-19 * 1e-3 + 12.86e-12**2) * 35e9)
+    assert homodyne_noise(link) == pytest.approx(current / (2 * np.sqrt(1e-3 * 2e-3)))
+    assert homodyne_noise(link, 10.0) == pytest.approx(homodyne_noise(replace(link, full_scale=2e-4)))
+
+
+def test_noise_of_amplifiers_follows_their_gain() -> None:
+    link = replace(IDEAL, gain="optical", amplifier_noise=True)
+    emitted = emitted_noise(link, np.array([0.5, 1.0, 10.0]))
+    assert emitted[:2].tolist() == [0.0, 0.0]
+    assert emitted[2] == pytest.approx(amplifier_noise(100.0, 6.0, 50e9, 3e-3))
+    assert not emitted_noise(replace(link, gain="electrical"), np.array([10.0])).any()
+
+
+def test_wrong_words_are_as_many_as_the_noise_of_the_receivers_makes(chip: Chip) -> None:
+    """Two digits at two servers; the last one is sent as 0.75 for a sum of 2, so that half sums lie at the threshold."""
+    link = replace(IDEAL, noise_density=12.86e-12, full_scale=1e3, path_loss_db=85.0)
+    made = FabricatedLink(chip, link)
+    deviation = chip.output_scale * float(made.exit_noise[0, 0])
+    high, low = 2 * norm.sf(0.5 / deviation), norm.sf(0.25 / deviation) + norm.sf(0.75 / deviation)
+    assert 1e-3 < low < 0.1
+    wrong = (made.receive(np.full((2, 20_000), 5), np.random.default_rng(1)) != 5).any(axis=0).mean()
+    assert wrong == pytest.approx(1 - (1 - high) ** 2 * (1 - low) ** 2, rel=0.1)
+
+
+def test_skewed_symbols_carry_their_neighbours() -> None:
+    senders = Senders(np.ones(2), np.array([0.5, -0.5]))
+    lanes = modulate(np.array([[3, 0, 0], [0, 0, 3]]), 2, IDEAL, senders, np.random.default_rng(0))
+    assert lanes[0].round(6).tolist() == [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]] and not lanes[1].any()
+
+
+def test_a_phase_turns_light_into_the_other_quadrature() -> None:
+    link = replace(IDEAL, phase_lock=0.3)
+    lanes = modulate(np.full((2, 4000), 3), 2, link, Senders(np.ones(2), np.zeros(2)), np.random.default_rng(0))
+    assert np.hypot(*lanes) == pytest.approx(np.ones((2, 4000)), abs=1e-6)
+    assert np.arcsin(lanes[1]).std() == pytest.approx(0.3, rel=0.03)
+
+
+def test_uniform_loss_costs_noise_and_is_no_error(chip: Chip) -> None:
+    errors = word_errors(chip, replace(IDEAL, loss_db=0.2), words=1000, fabrications=1)
+    assert errors.rate == 0
+    noise = [FabricatedLink(chip, replace(Link(), phase_error=0.0, loss_db=x)).layers[0].noise for x in (0.0, 1.0)]
+    assert (noise[1] > 1.3 * noise[0]).all()
+    lossy = word_errors(chip, replace(IDEAL, loss_db=1.0), words=1000, fabrications=1, calibrated=False)
+    assert lossy.rate > 0.1
+
+
+def test_phase_errors_of_servers_are_paired_with_those_of_meshes(chip: Chip) -> None:
+    """A part that is made ideal leaves the draws of all others as they were."""
+    link = Link()
+    one, other = FabricatedLink(chip, link), FabricatedLink(chip, without(link, "server power"))
+    assert np.array_equal(one.layers[0].matrix, other.layers[0].matrix)
+    assert not np.array_equal(one.senders.amplitude, other.senders.amplitude)
+
+
+def test_the_weakest_part_is_named(chip: Chip) -> None:
+    link = replace(Link(), phase_lock=0.6)
+    tried = {"words": 1000, "fabrications": 2, "seed": 0}
+    together = word_errors(chip, link, **tried)  # type: ignore[arg-type]
+    compared = contributions(chip, link, together, **tried)
+    assert compared.weakest == "phase lock" and compared.factor == 1
+    assert compared.to_json()["parts"][0]["alone"]["word_error_rate"] > 0.01
+
+
+def test_errors_are_enlarged_where_hardly_a_word_is_wrong(chip: Chip) -> None:
+    link = replace(IDEAL, phase_lock=0.05)
+    compared = contributions(chip, link, word_errors(chip, link, words=500, fabrications=1), words=500, fabrications=1)
+    assert compared.factor > 1 and {row.part for row in compared.parts} == {"phase lock"}
+    assert enlarged(Link(), 2.0).full_scale == Link().full_scale / 4
+
+
+def test_light_is_counted(chip: Chip) -> None:
+    errors = word_errors(chip, Link(), words=200, fabrications=1)
+    lit = light(chip, Link(), errors.peaks)
+    assert lit.lane == pytest.approx(1.5e-3) and lit.laser_per_lane == pytest.approx(15e-3)
+    assert lit.server_lasers == pytest.approx(4 * 15e-3)
+    optical = Link(gain="optical", full_scale=0.1)
+    beyond = light(chip, optical, word_errors(chip, optical, words=200, fabrications=1).peaks)
+    assert beyond.beyond_amplifiers and beyond.peak[1] > 0.1
+
+
+def test_averagers_of_one_chip_differ_in_noise_alone() -> None:
+    network, arguments = build(2, 4, nonlinearity="clipped").network, FunctionArguments(servers=2, bits=4)
+    codes = all_words(2, 4).astype(np.uint8)
+    one, other = (LinkAverager(network, arguments, Link(), seed) for seed in (0, 1))
+    assert np.array_equal(one.made.layers[0].matrix, other.made.layers[0].matrix)
+    assert np.array_equal(one(codes), codes.sum(axis=0, dtype=int) // 2)
+
+
+@pytest.mark.parametrize("unit", ["electro-optic", "saturable"])
+def test_units_that_see_powers_cannot_average(unit: str) -> None:
+    right = 1 - word_errors(chip_of(4, 4), replace(IDEAL, unit=unit), words=2000, fabrications=1).rate  # type: ignore[arg-type]
+    assert right < 0.1
