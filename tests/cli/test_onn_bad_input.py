@@ -163,7 +163,7 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "link", "net.npz", "--swing", "2"], "swing = 2.0: expected more than 0 and at most 1.5"),
     (["onn", "link", "net.npz", "--words", "0"], "--words 0"),
     (["onn", "link", "net.npz", "--draws", "x"], "--draws 'x'"),
-    (["onn", "link", "net.npz", "--form", "sigma-u"], "expected economy or svd"),
+    (["onn", "link", "net.npz", "--form", "sigma-u"], "expected economy, compact or svd"),
     (["onn", "link", "net.npz", "--form", "qr"], "unknown form 'qr'"),
     (["onn", "link", "net.npz", "--mesh", "round"], "unknown mesh 'round'"),
     (["onn", "link", "net.npz", "--sweep", "unit=1..2"], "unit is no number"),

@@ -85,7 +85,7 @@ def test_noise_of_amplifiers_follows_their_gain() -> None:
 
 
 def test_wrong_words_are_as_many_as_the_noise_of_the_receivers_makes(chip: Chip) -> None:
-    """Two digits at two servers; the last one is sent as 0.75 for a sum of 2, so that half sums lie at the threshold."""
+    """Two digits at two servers; the last one is sent as 0.75 for a sum of 2: half sums lie at the threshold."""
     link = replace(IDEAL, noise_density=12.86e-12, full_scale=1e3, path_loss_db=85.0)
     made = FabricatedLink(chip, link)
     deviation = chip.output_scale * float(made.exit_noise[0, 0])
@@ -113,7 +113,7 @@ def test_uniform_loss_costs_noise_and_is_no_error(chip: Chip) -> None:
     assert errors.rate == 0
     noise = [FabricatedLink(chip, replace(Link(), phase_error=0.0, loss_db=x)).layers[0].noise for x in (0.0, 1.0)]
     assert (noise[1] > 1.3 * noise[0]).all()
-    lossy = word_errors(chip, replace(IDEAL, loss_db=1.0), words=1000, fabrications=1, calibrated=False)
+    lossy = word_errors(chip, replace(IDEAL, loss_db=1.0, calibration="none"), words=1000, fabrications=1)
     assert lossy.rate > 0.1
 
 
@@ -127,9 +127,9 @@ def test_phase_errors_of_servers_are_paired_with_those_of_meshes(chip: Chip) -> 
 
 def test_the_weakest_part_is_named(chip: Chip) -> None:
     link = replace(Link(), phase_lock=0.6)
-    tried = {"words": 1000, "fabrications": 2, "seed": 0}
-    together = word_errors(chip, link, **tried)  # type: ignore[arg-type]
-    compared = contributions(chip, link, together, **tried)
+    compared = contributions(
+        chip, link, word_errors(chip, link, words=1000, fabrications=2), words=1000, fabrications=2
+    )
     assert compared.weakest == "phase lock" and compared.factor == 1
     assert compared.to_json()["parts"][0]["alone"]["word_error_rate"] > 0.01
 

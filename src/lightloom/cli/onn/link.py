@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
@@ -46,7 +46,7 @@ _Sweep = Annotated[
 ]
 _Ideal = Annotated[bool, option("Every part that no option mentions is ideal.", name="--ideal")]
 _RateOnly = Annotated[bool, option("Leave out the table of parts.", name="--rate-only")]
-_Uncalibrated = Annotated[bool, option("Gains stay as designed and do not make up for loss.", name="--uncalibrated")]
+_Whole = Annotated[bool, option("Meshes of whole matrices, not of their connected components.", name="--whole")]
 _Words = Annotated[int, count_option("--words", "Words sent through each fabrication, half near-equal.", least=1)]
 
 
@@ -73,6 +73,7 @@ def link(
     bias_error: Annotated[str | None, _link_option("bias-error")] = None,
     gain_error: Annotated[str | None, _link_option("gain-error")] = None,
     threshold_error: Annotated[str | None, _link_option("threshold-error")] = None,
+    calibration: Annotated[str | None, _link_option("calibration")] = None,
     phase_error: Annotated[str | None, _link_option("phase-error")] = None,
     coupler_error: Annotated[str | None, _link_option("coupler-error")] = None,
     loss: Annotated[str | None, _link_option("loss")] = None,
@@ -84,10 +85,10 @@ def link(
     draws: Annotated[int, count_option("--draws", "Fabrications behind each rate.", least=1)] = 20,
     sweep: _Sweep = None,
     rate_only: _RateOnly = False,
-    uncalibrated: _Uncalibrated = False,
-    form: Annotated[str, option("economy or svd, as in `onn map`.")] = "svd",
+    form: Annotated[str, option("svd, economy or compact, as in `onn map`.")] = "svd",
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
+    whole: _Whole = False,
     seed: Annotated[int, count_option("--seed", "Of fabrications, words and noise.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the parts and the sweeps")] = None,
     as_json: Json = False,
@@ -98,9 +99,9 @@ def link(
     sweeps = [read_sweep(text) for text in sweep or []]
     check_outputs([figure])
     weights, arguments = load_network(network)
-    mapping = {"form": form, "mesh": mesh, "gains": gains}
-    chip = design_chip(weights, arguments, form=cast(Any, form), kind=cast(Any, mesh), gains=cast(Any, gains))
-    tried = {"words": words, "fabrications": draws, "seed": seed, "calibrated": not uncalibrated}
+    mapping: Document = {"form": form, "mesh": mesh, "gains": gains, "components": not whole}
+    chip = design_chip(weights, arguments, kind=mapping["mesh"], **{n: mapping[n] for n in mapping if n != "mesh"})
+    tried = {"words": words, "fabrications": draws, "seed": seed}
     configuration = [network_hash(weights, arguments), asdict(settings), mapping, tried, sweep, rate_only]
     document = _measured(chip, settings, sweeps, tried, rate_only) | mapping
     document["provenance"] = provenance(configuration, seed)
@@ -132,9 +133,9 @@ def _measured(
         "bits": chip.arguments.bits,
         "link": asdict(settings),
         "sources": sources(settings),
-        "calibrated": tried["calibrated"],
-        "mzi_count": chip.mzis,
-        "columns": chip.columns,
+        "mzi_count": chip.mapped.mzis,
+        "columns": chip.mapped.depth,
+        "crossings": chip.mapped.crossings,
         **together.to_json(),
         "light": light(chip, settings, together.peaks).to_json(),
         "contributions": None if compared is None else compared.to_json(),

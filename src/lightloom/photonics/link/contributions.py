@@ -97,7 +97,7 @@ def contributions(
         link: the link.
         together: its word errors.
         advance: called with the number of fabrications done.
-        tried: words, fabrications, seed and calibration of every comparison, as `word_errors` takes them.
+        tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
     """
     factor, errors = FACTORS[0], together
     for factor in FACTORS:

@@ -73,9 +73,9 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float]) -> Light:
     return Light(
         lane=lane,
         laser_per_lane=laser,
-        server_lasers=laser * chip.preprocessing.target.shape[1],
+        server_lasers=laser * chip.mapped.preprocessing.shape[1],
         oscillators=(hidden + outputs) * link.local_oscillator,
         carriers=carriers,
         peaks={place: power * link.full_scale for place, power in peaks.items()},
-        largest_gain_db=decibels(max(float(stage.gains.max()) for stage in chip.layers)),
+        largest_gain_db=decibels(chip.mapped.gain),
     )

@@ -65,6 +65,9 @@ OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
         "bias-error": LinkOption("bias_error", "share", "Of every bias."),
         "gain-error": LinkOption("gain_error", "share", "Of every gain."),
         "threshold-error": LinkOption("threshold_error", "share", "Of the distance between levels, at receivers."),
+        "calibration": LinkOption(
+            "calibration", "name", "What sets gains and biases on the chip: words, rows, or none."
+        ),
         "phase-error": LinkOption("phase_error", "rad", "Of every phase shifter of the meshes."),
         "coupler-error": LinkOption("coupler_error", "rad", "Mixing angle of every coupler."),
         "loss": LinkOption("loss_db", "dB", "Of every interferometer."),

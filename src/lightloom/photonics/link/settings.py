@@ -19,9 +19,15 @@ from lightloom.photonics.devices import NonIdealities
 
 Modulation = Literal["field", "intensity"]
 Gain = Literal["electrical", "optical"]
+Calibration = Literal["words", "rows", "none"]
 Unit = Literal["limiting", "clip", "electro-optic", "saturable"]
 _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"modulation": get_args(Modulation), "gain": get_args(Gain), "unit": get_args(Unit)}
+    {
+        "modulation": get_args(Modulation),
+        "gain": get_args(Gain),
+        "unit": get_args(Unit),
+        "calibration": get_args(Calibration),
+    }
 )
 LARGEST_SWING = 1.5
 """Largest swing of a modulator that keeps values, in radians."""
@@ -84,6 +90,8 @@ class Link:
     """Relative error of every gain."""
     threshold_error: float = 0.01
     """Error of every threshold of a receiver, as a share of the distance between levels."""
+    calibration: Calibration = "words"
+    """How gains and biases are set on the fabricated chip."""
     phase_error: float = 3e-3
     """Error of every phase shifter of the meshes, in radians."""
     coupler_error: float = 0.01

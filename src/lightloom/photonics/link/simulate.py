@@ -1,10 +1,11 @@
 """One fabrication of a link, and the words that its servers receive.
 
-    z = gain · Re(H x) · (1 + laser noise) + bias + noise,   x' = unit(z)
+    z = (gain · Re(H x) + bias) · (1 + laser noise) + noise,   x' = unit(z)
 
-Fields are relative to full scale. Gains are set on the fabricated chip (the least-squares factor of every row), so that
-loss costs noise and is no error; gain and bias errors come on top. Behind the last layer T divides the fields of the
-signals, and each server detects its own share; receivers follow the carrier's phase.
+Fields are relative to full scale. Gains and biases are set on the fabricated chip (`calibration`), so that loss costs
+noise and is no error; gain and bias errors come on top. Biases are fields of the chip's laser that enter in
+front of the gain, so that this laser's noise moves no threshold behind the first layer. Behind the last layer T divides
+the fields of the signals, and each server detects its own share; receivers follow the carrier's phase.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Float32s, Floats, Ints
-from lightloom.photonics.link.chip import Chip, Complex
+from lightloom.photonics.link.calibration import calibrated
+from lightloom.photonics.link.chip import Chip, Complex, fabricated
 from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
 from lightloom.photonics.link.sender import Senders, laser_noise, modulate
 from lightloom.photonics.link.settings import Link
@@ -57,22 +59,22 @@ class FabricatedLink:
         link: everything that errs.
         seed: seed of the fabrication. Parts have streams of their own, so that links that differ in one part draw the
             same errors in all others.
-        calibrated: whether gains are set on the fabricated chip.
     """
 
-    def __init__(self, chip: Chip, link: Link, seed: tuple[int, ...] = (0,), *, calibrated: bool = True) -> None:
-        self.chip, self.link, self.seed, self.calibrated = chip, link, seed, calibrated
+    def __init__(self, chip: Chip, link: Link, seed: tuple[int, ...] = (0,)) -> None:
+        self.chip, self.link, self.seed = chip, link, seed
         self.peaks = Peaks()
         self.senders = Senders.draw(chip.arguments.servers, link, self.stream("servers"))
         meshes, errors = self.stream("meshes"), link.non_idealities
-        entry = chip.preprocessing.fabricated(errors, meshes) * chip.preprocessing.gains[:, None]
-        passive = [stage.fabricated(errors, meshes) for stage in chip.layers]
-        splitting = chip.splitting.fabricated(errors, meshes) * chip.splitting.gains[:, None]
-        targets = [stage.target for stage in chip.layers]
+        mapped = chip.mapped
+        entry, *passive = (fabricated(part, errors, meshes) for part in (mapped.preprocessing, *chip.layers))
+        targets = list(mapped.layers.target_matrices)
         # Servers' lanes arrive with both quadratures: P and the first layer are one matrix to the first units.
-        passive[0], targets[0] = passive[0] @ entry, targets[0] @ chip.preprocessing.target
+        scale = chip.input_scale
+        passive[0] = passive[0] @ (scale * mapped.preprocessing.gains[:, None] * entry)
+        targets[0] = targets[0] @ (scale * mapped.targets["P"])
         self.layers = [self._layer(index, passive[index], targets[index]) for index in range(len(passive))]
-        self._draw_receivers(splitting)
+        self._draw_receivers(fabricated(mapped.splitting, errors, meshes) * mapped.splitting.gains[:, None])
 
     def stream(self, name: str) -> np.random.Generator:
         """Return a generator for one part of the fabrication."""
@@ -80,8 +82,9 @@ class FabricatedLink:
 
     def _layer(self, index: int, passive: Complex, target: Floats) -> FabricatedLayer:
         link, designed = self.link, self.chip.layers[index].gains
+        statistics, how = self.chip.statistics[index], link.calibration
+        gains, added = calibrated(passive.real, target, designed, statistics, how)
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(designed)))
-        gains = fitted_gains(passive, target, designed) if self.calibrated else designed
         matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive
         leaves_as_light = index == len(self.chip.layers) - 1 and link.gain == "optical"
         real = np.concatenate([matrix.real, -matrix.imag], axis=1) if index == 0 else matrix.real
@@ -91,7 +94,7 @@ class FabricatedLink:
         else:
             noise = np.hypot(emitted_noise(link, gains), 0.0 if leaves_as_light else homodyne_noise(link))
         copies = 2 if leaves_as_light else 1
-        biases = self.chip.biases[index] * (1 + link.bias_error * bias_error)
+        biases = (self.chip.biases[index] + added) * (1 + link.bias_error * bias_error)
         return FabricatedLayer(
             matrix=np.concatenate([real, imaginary][:copies]).astype(np.float32),
             biases=_column(np.concatenate([biases, np.zeros_like(biases)][:copies])),
@@ -102,14 +105,15 @@ class FabricatedLink:
     def _draw_receivers(self, splitting: Complex) -> None:
         link, rng = self.link, self.stream("receivers")
         nominal = np.full(len(splitting), np.sqrt(self.chip.arguments.servers))
-        target = nominal[:, None] * self.chip.splitting.target
-        gains = fitted_gains(splitting, target, nominal) if self.calibrated else nominal
+        target = nominal[:, None] * self.chip.mapped.targets["T"]
+        gains, added = calibrated(splitting.real, target, nominal, self.chip.statistics[-1], link.calibration)
         matrix = (gains * (1 + link.gain_error * rng.normal(size=len(gains))))[:, None] * splitting
         copies = [matrix.real, -matrix.imag] if link.gain == "optical" else [matrix.real]
         self.exit = np.concatenate(copies, axis=1).astype(np.float32)
         self.exit_noise = _column(homodyne_noise(link, link.path_loss_db) * gains)
         errors = link.threshold_error * rng.normal(size=(len(gains), LEVELS - 1))
-        self.thresholds = (np.arange(LEVELS - 1) + 0.5 + errors).astype(np.float32)
+        levels = np.arange(LEVELS - 1) + 0.5 - self.chip.output_scale * added[:, None]
+        self.thresholds = (levels + errors).astype(np.float32)
 
     def receive(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words]."""
@@ -119,12 +123,16 @@ class FabricatedLink:
         signals = lanes.reshape(-1, words)
         for index, layer in enumerate(self.layers):
             arguments = layer.matrix @ signals
-            if link.rin_db is not None:
-                # One laser feeds the carriers of the units and the oscillators: both factors are the same.
-                strength = laser_noise(link, (words,), rng)
-                arguments *= strength if index == 0 else np.square(strength)
             self._note_peaks(layer, arguments)
-            arguments += layer.biases
+            if link.rin_db is None:
+                arguments += layer.biases
+            else:
+                # One laser feeds oscillators, biases and carriers of units; servers' lanes have lasers of their own.
+                strength = laser_noise(link, (words,), rng)
+                if index:
+                    arguments *= strength
+                arguments += layer.biases * strength
+                arguments *= strength
             if layer.noise.any():
                 arguments += layer.noise * rng.standard_normal(arguments.shape, np.float32)
             signals = chip.units[index].transfer(arguments, link) if index < len(chip.units) else arguments
@@ -155,15 +163,6 @@ class FabricatedLink:
         for digit in np.moveaxis(levels.reshape(servers, -1, words), 1, 0):
             codes = 4 * codes + digit
         return codes
-
-
-def fitted_gains(passive: Complex, target: Floats, designed: Floats) -> Floats:
-    """Return the real factor of every row that brings the real part of ``passive`` nearest to ``target``."""
-    power = np.square(passive.real).sum(axis=1)
-    along = (passive.real * target).sum(axis=1)
-    return np.asarray(
-        np.where((power > 0) & (along > 0), along / np.where(power > 0, power, 1.0), designed), np.float64
-    )
 
 
 def _column(values: Floats) -> Float32s:

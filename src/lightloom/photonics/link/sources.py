@@ -33,6 +33,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "bias_error": "assumption: 0.3 %",
         "gain_error": "assumption: 0.3 %",
         "threshold_error": "assumption: 1 % of the distance between levels",
+        "calibration": "words: gains and biases are fitted to known words (photonics.link.calibration)",
         "phase_error": "assumption: 3e-3 rad; about 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)",
         "coupler_error": "silicon: 0.01 to 0.02 rad (Bandyopadhyay et al., 2103.04993)",
         "loss_db": "assumption: 0.1 dB an interferometer (0.1 to 0.3 from memory, verify)",

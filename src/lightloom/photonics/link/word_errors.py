@@ -63,7 +63,6 @@ def word_errors(
     words: int = 20_000,
     fabrications: int = 20,
     seed: int = 0,
-    calibrated: bool = True,
     advance: Callable[[int], object] | None = None,
 ) -> WordErrors:
     """Fabricate the link ``fabrications`` times and send ``words`` words through each.
@@ -74,7 +73,7 @@ def word_errors(
     wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
     peaks: dict[str, float] = {}
     for number in range(fabrications):
-        made = FabricatedLink(chip, link, (seed, number), calibrated=calibrated)
+        made = FabricatedLink(chip, link, (seed, number))
         rng, noise = np.random.default_rng((seed, number, 1)), np.random.default_rng((seed, number, 2))
         for start in range(0, words, _AT_ONCE):
             codes = draw_words(arguments.servers, arguments.bits, min(_AT_ONCE, words - start), rng)
