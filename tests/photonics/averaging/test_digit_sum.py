@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
-from lightloom.photonics.averaging.registry import find_averager
+from lightloom.photonics.registry import find_averager
 
 Rounding = Literal["floor", "half-up"]
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="recipes are those of torch's training")
 
-from lightloom.photonics.averaging.registry import find_averager
+from lightloom.photonics.registry import find_averager
 from lightloom.studies.optinc.training_runs import BASELINE, RANKS, RUNS, SEEDS, jobs, measure
 from lightloom.training.transport.launch import Outcome
 

@@ -25,8 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import ConfigError, InputError, LightloomError
 from lightloom.photonics.averaging.averagers import Averager
-from lightloom.photonics.averaging.registry import find_averager
 from lightloom.photonics.block_quantisation import CodeBuffers, Rounding
+from lightloom.photonics.registry import find_averager
 from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
 from lightloom.training.hooks.optical_exchange import BucketBuffers, ExchangeGroup, OpticalExchange
 from lightloom.training.hooks.statistics import OpticalStatistics

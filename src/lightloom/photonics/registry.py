@@ -1,4 +1,5 @@
-"""Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``, ``digit-sum``."""
+"""Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``, ``link:FILE.npz``,
+``digit-sum``."""
 
 from __future__ import annotations
 
@@ -15,13 +16,18 @@ from lightloom.photonics.averaging.averagers import (
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.block_quantisation import Rounding
+from lightloom.photonics.link.averager import LinkAverager
+from lightloom.photonics.link.options import read_options
 
 KNOWN = {
     "ideal": "the exact mean",
     "constructed": "constructed[:noise=SHARE]: the smallest constructed network that tolerates the noise, run with it",
     "table2": "table2:LAYERS: the exact mean with the errors of a row of Table II (4-6, 4-7, 4-8, 3-6, 3-7; 16 bits)",
     "network": "network:FILE.npz[,noise=SHARE]: a network from a file, with noise on every signal",
+    "link": "link:FILE.npz[,full-scale=3mW,phase-lock=0.05rad,...,fabrication=0]: a network from a file on one "
+    "fabrication of a link, with the options of `onn link`",
     "digit-sum": "digit-sum[:levels=2][,power=DBM]: photodiodes add the servers' digits (4 levels or 2), adders carry; "
     "with the receivers' noise at so many dBm of a server's highest level at the detector",
 }
@@ -66,18 +72,48 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
         levels, power = _digit_sum_options(spec, rest)
         return DigitSumAverager(DigitSum(servers=servers, bits=bits, levels=levels, rounding=rounding), power, seed)
     # File names may contain commas.
+    if family == "link":
+        name, options = _link_options(spec, rest)
+        network, arguments = _network_for(name, servers, bits, rounding)
+        fabrication = _fabrication(spec, options.pop("fabrication", "0"))
+        return LinkAverager(network, arguments, read_options(options), seed, fabrication)
     name, comma, share = rest.rpartition(",noise=")
-    name, options = (name, f"noise={share}") if comma else (rest, "")
+    name, noise = (name, f"noise={share}") if comma else (rest, "")
+    network, arguments = _network_for(name, servers, bits, rounding)
+    return NetworkAverager(network, arguments, _noise(spec, noise), seed)
+
+
+def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[LayeredNetwork, FunctionArguments]:
+    """Read a network, and refuse one for another purpose."""
     network, arguments = load_network(Path(name))
     purpose = _purpose(arguments.servers, arguments.bits, arguments.rounding)
     expected = _purpose(servers, bits, rounding)
     if purpose != expected:
         raise ConfigError(f"{name!r}: a network for {purpose}, expected {expected}")
-    return NetworkAverager(network, arguments, _noise(spec, options), seed)
+    return network, arguments
 
 
 def _purpose(servers: int, bits: int, rounding: str) -> str:
     return f"{servers} servers, {bits} bits, {rounding}"
+
+
+def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
+    """File name and options of `link`; the name ends with ``.npz`` in front of the first comma behind such a name."""
+    start, suffix, listed = rest.partition(".npz,")
+    name = start + ".npz" if suffix else rest
+    options = {}
+    for part in filter(None, listed.split(",")):
+        option, equals, text = part.partition("=")
+        if not equals:
+            raise ConfigError(f"averager {spec!r}: {part!r}: expected an option of `onn link`, e.g. full-scale=3mW")
+        options[option] = text
+    return name, options
+
+
+def _fabrication(spec: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"averager {spec!r}: fabrication {text!r}: expected a whole number of at least 0")
+    return int(text)
 
 
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
