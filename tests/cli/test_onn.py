@@ -95,6 +95,21 @@ def test_a_cascade_is_exact_with_decimals_alone(onn: Command) -> None:
     assert "end to end, 20,000 tuples: 0 wrong" in onn.text("build", *SMALL, "--cascade", "3", "--tuples", "20000")
 
 
+def test_a_cascade_is_saved_verified_mapped_and_disturbed(onn: Command) -> None:
+    built = onn.json("build", *SMALL, "--cascade", "2", "--tuples", "2000", "--out", "cascade.npz")
+    verified = onn.json("verify", "cascade.npz", "--samples", "2000")
+    assert verified["levels"] == built["levels"] and verified["end_to_end"] == built["end_to_end"]
+    mapped = onn.json("map", "cascade.npz", "--units", "--out", "phases.json")
+    counts = [row["mzi_count"] * row["copies"] for row in mapped["parts"]]
+    assert mapped["mzi_count"] == sum(counts) and mapped["parts"][0]["copies"] == 2
+    assert mapped["largest_error"] < 1e-12
+    back = onn.json("map", "--phases", "phases.json", "--like", "cascade.npz", "--units")
+    assert back["largest_difference"] == 0
+    disturbed = onn.json("disturb", "cascade.npz", "--draws", "1", "--samples", "500")
+    assert (disturbed["servers"], disturbed["accuracy"]["mean"]) == (4, 1.0)
+    assert "near-equal" in onn.text("disturb", "cascade.npz", "--draws", "1", "--samples", "500")
+
+
 @pytest.mark.parametrize(("form", "ending"), [("economy", "json"), ("svd", "npz"), ("sigma-u", "npz")])
 def test_phases_there_and_back(onn: Command, form: str, ending: str) -> None:
     onn.json("build", *SMALL, *QUICK, "--out", "net.npz")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.api.averaging import averager
+from lightloom.cli.onn.cascades import TUPLES, build_levels
 from lightloom.cli.onn.files import check_network_name, draw_noise
 from lightloom.cli.options import (
     Json,
@@ -25,16 +26,15 @@ from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
-from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
 from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from lightloom.photonics.averaging import Construction
-    from lightloom.photonics.averaging.cascade import Cascade
+    pass
 
 
+_INPUTS = 4
 _Noise = Annotated[
     float | None, option("Take the smallest that is 99.99 % right at this noise, a share of full scale.", "S")
 ]
@@ -56,11 +56,11 @@ def build(
     bits: Annotated[int | None, count_option("--bits", "Bits of a code, 1 to 32.", "B")] = None,
     noise: _Noise = None,
     nonlinearity: Nonlinearity = "relu",
-    inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = 4,
+    inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = _INPUTS,
     rounding: Rounding = "floor",
     carries_decimals: _CarriesDecimals = False,
     cascade: _Cascade = None,
-    tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = 200_000,
+    tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = TUPLES,
     evaluations: NoisyDraws = 400_000,
     scenarios: _Scenarios = False,
     out: NetworkOut = None,
@@ -69,17 +69,20 @@ def build(
 ) -> None:
     """Write down the smallest network that averages exactly, and prove it."""
     if scenarios:
+        if servers is not None or bits is not None or out is not None or figure is not None or cascade is not None:
+            raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
         _scenarios(evaluations, as_json)
         return
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
-    if cascade is not None and (out or figure or noise is not None or carries_decimals or rounding != "floor"):
-        raise ConfigError("--cascade takes --servers, --bits, --nonlinearity and --tuples alone")
+    single = (figure is not None, noise is not None, carries_decimals, rounding != "floor", inputs != _INPUTS)
+    if cascade is not None and any(single):
+        raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
     if out is not None:
         check_network_name(out)
     check_outputs([figure])
     if cascade is not None:
-        _cascade(cascade, servers, bits, nonlinearity, tuples, as_json)
+        build_levels(cascade, servers, bits, nonlinearity, tuples, out, as_json)
         return
     made = averager(
         servers,
@@ -120,59 +123,6 @@ def _parts(document: Document) -> Iterator[str | Table]:
     yield facts_table(rows, title=title)
     yield "proof"
     yield from (f"  {step}" for step in document["proof"])
-
-
-def _cascade(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, as_json: bool) -> None:
-    made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
-    with progress("Tuples", tuples) as advance:
-        ends = end_to_end(made, tuples, advance=advance)
-    document: Document = {
-        "schema": "lightloom.onn-cascade/1",
-        "groups": groups,
-        "servers": servers,
-        "bits": bits,
-        "mzi_count": made.mzi_count,
-        "levels": [_level(made, name) for name in ("first", "second")],
-        "end_to_end": ends,
-        "provenance": provenance([groups, servers, bits, nonlinearity, tuples], 0),
-    }
-    print_result(document, as_json, _cascade_parts(document))
-
-
-def _cascade_parts(document: Document) -> Iterator[str | Table]:
-    """The table of the two levels, and what arrives from end to end."""
-    ends = document["end_to_end"]
-    rows = [
-        [
-            f"{index}",
-            level["construction"],
-            f"{level['wrong_outputs']:,} of {level['checked_inputs']:,}",
-            f"{level['mzi_count']:,}",
-            "-".join(str(n) for n in level["layers"]),
-        ]
-        for index, level in enumerate(document["levels"], 1)
-    ]
-    servers = f"{document['groups']} x {document['servers']} servers"
-    title = f"{servers}, {document['bits']} bits: {document['mzi_count']:,} MZIs"
-    yield plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title)
-    yield (
-        f"end to end, {ends['tuples']:,} tuples: {ends['wrong_with_decimals']:,} wrong; without decimals (eq. 9) "
-        f"{ends['wrong_without_decimals']:,}, {100 * ends['share_wrong_without_decimals']:.1f} %, each one too small"
-    )
-
-
-def _level(made: Cascade, name: str) -> Document:
-    construction: Construction = getattr(made, name)
-    verification = construction.verify()
-    return {
-        "construction": construction.name,
-        "layers": list(construction.network.layers),
-        "mzi_count": construction.mzi_count,
-        "wrong_outputs": verification.wrong_outputs,
-        "checked_inputs": verification.checked_inputs,
-        "exhaustive": verification.exhaustive,
-        "proof": list(construction.proof.steps),
-    }
 
 
 def _scenarios(draws: int, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from rich.table import Table
@@ -17,19 +17,18 @@ from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
-from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
+from lightloom.photonics.averaging.cascade_files import cascade_hash, is_cascade, load_cascade
+from lightloom.photonics.averaging.fabrication import MappedNetwork, averaging_accuracy, map_network
+from lightloom.photonics.averaging.mapped_cascade import MappedCascade, cascade_accuracy, map_cascade
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import decibels, monte_carlo
 from lightloom.photonics.meshes import sweep as swept
+from lightloom.photonics.meshes.montecarlo import Evaluate
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.sweep import WORDS, sweep_figure
 from lightloom.reports.progress import progress
-
-if TYPE_CHECKING:
-    from lightloom.photonics.averaging.realised.files import FunctionArguments
-    from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 
 _FIELDS = {
     "phase-error": "phase_error",
@@ -41,6 +40,7 @@ _FIELDS = {
     "detector-noise": "detector_noise",
 }
 _POINTS = 9
+_MAPPING = ("form", "mesh", "gains", "components")
 _CALIBRATIONS = {
     "rows": "each makes up for what its output loses",
     "matrix": "one gain a matrix, which makes up for what is lost evenly",
@@ -106,11 +106,11 @@ def disturb(
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     check_outputs([figure])
-    weights, arguments = load_network(network)
-    digest = network_hash(weights, arguments)
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
+        weights, arguments = load_network(network)
+        digest = network_hash(weights, arguments)
         run = TrainingRun(data, iterations, seed, folder)
         origin = provenance([digest, fields, {"iterations": iterations}], seed)
         trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
@@ -119,8 +119,9 @@ def disturb(
     calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains}
     options |= {"components": components, **counts}
-    origin = provenance([digest, fields, sweep, options], seed)
-    document = _monte_carlo(how, sweeps, weights, arguments, {**options, "seed": seed}) | {"provenance": origin}
+    subject = (_cascade if is_cascade(network) else _network)(network, options)
+    origin = provenance([subject.digest, fields, sweep, options], seed)
+    document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
         _draw(document, figure)
     print_result(document, as_json, _parts(document, network), {"drawn": figure})
@@ -153,17 +154,47 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
     return _FIELDS[name], [float(value) for value in values]
 
 
-def _monte_carlo(
-    how: NonIdealities,
-    sweeps: list[tuple[str, list[float]]],
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    options: Document,
-) -> Document:
-    mapped = map_network(network, *(options[name] for name in ("form", "mesh", "gains", "components")))
-    function, draws, seed = arguments.function(), options["draws"], options["seed"]
+class _Subject(NamedTuple):
+    """What is fabricated and judged."""
+
+    digest: str
+    """Hash of its file's content."""
+    mapped: MappedNetwork | MappedCascade
+    judge: Evaluate
+    facts: Document
+    """Servers, bits, inputs behind each accuracy and whether they are all."""
+
+
+def _network(path: Path, options: Document) -> _Subject:
+    network, arguments = load_network(path)
+    mapped = map_network(network, *(options[name] for name in _MAPPING))
+    function, samples = arguments.function(), options["samples"]
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
-    judge = averaging_accuracy(mapped, function, samples=options["samples"], **chosen)
+    facts = {
+        "servers": arguments.servers,
+        "bits": arguments.bits,
+        "cascade": False,
+        "points": min(function.points, samples),
+        "exhaustive": function.points <= samples,
+    }
+    judge = averaging_accuracy(mapped, function, samples=samples, **chosen)
+    return _Subject(network_hash(network, arguments), mapped, judge, facts)
+
+
+def _cascade(path: Path, options: Document) -> _Subject:
+    cascade, samples = load_cascade(path), options["samples"]
+    mapped = map_cascade(cascade, *(options[name] for name in _MAPPING))
+    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
+    servers = cascade.groups * cascade.servers
+    facts = {"servers": servers, "bits": cascade.bits, "points": samples, "exhaustive": False, "cascade": True}
+    return _Subject(cascade_hash(cascade), mapped, cascade_accuracy(mapped, samples=samples, **chosen), facts)
+
+
+def _monte_carlo(
+    how: NonIdealities, sweeps: list[tuple[str, list[float]]], subject: _Subject, options: Document
+) -> Document:
+    mapped, judge, facts = subject.mapped, subject.judge, subject.facts
+    draws, seed = options["draws"], options["seed"]
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
         def evaluate(fabricated: Any, rng: Any) -> float:
@@ -177,12 +208,9 @@ def _monte_carlo(
         ]
     return {
         "schema": "lightloom.onn-disturb/1",
-        "servers": arguments.servers,
-        "bits": arguments.bits,
+        **facts,
         "devices": asdict(how),
         **{name: options[name] for name in ("form", "mesh", "gains", "components", "calibration", "correct", "draws")},
-        "points": min(function.points, options["samples"]),
-        "exhaustive": function.points <= options["samples"],
         "mzi_count": mapped.mzis,
         "columns": mapped.depth,
         "largest_gain_db": decibels(mapped.gain),
@@ -202,6 +230,8 @@ def _draw(document: Document, figure: Path) -> None:
 def _parts(document: Document, network: Path) -> Iterator[Table]:
     """The facts of the fabrications, and a table for each sweep."""
     how = "every grid point" if document["exhaustive"] else "drawn grid points"
+    if document["cascade"]:
+        how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"
     mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
     title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
     rows = [

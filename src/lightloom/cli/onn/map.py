@@ -18,8 +18,10 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
 from lightloom.core.results import Document
+from lightloom.photonics.averaging.cascade_files import is_cascade, load_cascade
 from lightloom.photonics.averaging.fabrication import map_part
 from lightloom.photonics.averaging.mapped_averager import part_crossings
+from lightloom.photonics.averaging.mapped_cascade import cascade_matrices
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.averaging.realised.light import light_matrices, unit_matrices
 from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose
@@ -76,23 +78,27 @@ def map_to_meshes(
         raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz")
     _check_targets(out, netlist, figure, chain)
     origin_path = cast(Path, like if source is None else source)
-    arguments, matrices = _read(origin_path, units)
+    arguments, matrices, groups = _read(origin_path, units)
     drawn = _drawn_name(layer, matrices)
     parts = _mapped(matrices, form, mesh, gains, components)
     if phases is not None:
         _check(phases, parts, origin_path, [form, mesh], as_json)
         return
-    rows = [_row(name, part, matrices[name]) for name, part in parts.items()]
+    rows = [
+        _row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
+        for name, part in parts.items()
+    ]
     origin = provenance([form, mesh, gains, components, content_hash(phases_document(parts))])
-    totals = ("mzi_count", "mzi_count_paper", "mzi_count_economy", "columns")
+    counts = ("mzi_count", "mzi_count_paper", "mzi_count_economy")
     document = {
         "schema": "lightloom.onn-map/1",
         "form": form,
         "mesh": mesh,
         "gains": gains,
         "components": components,
-        "crossings": _crossings(parts),
-        **{name: sum(row[name] for row in rows) for name in totals},
+        "crossings": _crossings(parts) if groups == 1 else None,
+        **{name: sum(row[name] * row["copies"] for row in rows) for name in counts},
+        "columns": sum(row["columns"] for row in rows),
         "largest_gain_db": max(row["gain_db"] for row in rows),
         "largest_error": max(row["largest_error"] for row in rows),
         "parts": rows,
@@ -115,28 +121,31 @@ def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, 
     check_outputs([figure, chain], [out, netlist])
 
 
-def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, NDArray[Any]]]:
-    """What is mapped, by name and in the order of the light."""
+def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, NDArray[Any]], int]:
+    """What is mapped, by name and in the order of the light, and how many chips of level 1 there are."""
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
-        return None, {"matrix": read_matrix(path)}
+        return None, {"matrix": read_matrix(path)}, 1
+    if is_cascade(path):
+        cascade = load_cascade(path)
+        return None, cascade_matrices(cascade, units), cascade.groups
     network, arguments = load_network(path)
     layers = {f"layer {index}": matrix for index, matrix in enumerate(light_matrices(network), 1)}
     if not units:
-        return arguments, layers
+        return arguments, layers, 1
     around = unit_matrices(arguments)
-    return arguments, {"P": around["P"], **layers, "T": around["T"]}
+    return arguments, {"P": around["P"], **layers, "T": around["T"]}, 1
 
 
 def _drawn_name(layer: str | None, matrices: dict[str, NDArray[Any]]) -> str:
     """Return the name of the matrix that is drawn; a layer that does not exist is refused even if nothing is drawn."""
-    name = layer if layer in matrices else f"layer {layer or 1}"
-    if list(matrices) == ["matrix"] and layer is None:
-        return "matrix"
+    if layer is None:
+        return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
+    name = layer if layer in matrices else f"layer {layer}"
     if name not in matrices:
         known = ", ".join(name.removeprefix("layer ") for name in matrices)
-        units = "" if "P" in matrices else ", or P or T with --units"
+        units = "" if "T" in matrices else ", or P or T with --units"
         raise ConfigError(f"--layer {layer!r}: expected one of {known}{units}")
     return name
 
@@ -164,7 +173,7 @@ def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str,
                 parts[name] = decompose(matrix, kind)
             else:
                 # The paper approximates the network alone, not P and T.
-                exact = form == "sigma-u" and name in ("P", "T")
+                exact = form == "sigma-u" and name.split()[-1] in ("P", "T")
                 parts[name] = map_part(matrix, cast(Any, "svd" if exact else form), kind, amplified, components)
             advance(1)
     return parts
@@ -229,7 +238,7 @@ def _parts(document: Document, source: Path) -> Iterator[Table]:
     """The table of mapped matrices, their sum last."""
     cells = [
         [
-            row["name"],
+            row["name"] + (f", {row['copies']} chips" if row.get("copies", 1) > 1 else ""),
             f"{row['inputs']} to {row['outputs']}",
             f"{row['mzi_count']:,}",
             f"{row['mzi_count_paper']:,}",
@@ -241,7 +250,8 @@ def _parts(document: Document, source: Path) -> Iterator[Table]:
         for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
     ]
     columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
-    crossed = f", {document['crossings']:,} crossings of waveguides" if document["components"] else ""
+    counted = document["components"] and document["crossings"] is not None
+    crossed = f", {document['crossings']:,} crossings of waveguides" if counted else ""
     yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes{crossed}")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
+from lightloom.cli.onn.cascades import verify_levels
 from lightloom.cli.onn.files import draw_noise
 from lightloom.cli.options import Json, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
@@ -24,6 +25,7 @@ from lightloom.photonics.averaging import (
     noisy_accuracy,
 )
 from lightloom.photonics.averaging import verify as verification
+from lightloom.photonics.averaging.cascade_files import is_cascade
 from lightloom.photonics.averaging.construct import recognise
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.averaging.realised.light import largest_gain_db
@@ -51,6 +53,11 @@ def verify(
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
     check_outputs([figure])
+    if is_cascade(network):
+        if noise is not None or figure is not None:
+            raise ConfigError(f"{str(network)!r}: a cascade: expected no --noise and no --figure, which one level has")
+        verify_levels(network, samples, as_json)
+        return
     weights, arguments = load_network(network)
     function = arguments.function()
     with progress("Checking", None):

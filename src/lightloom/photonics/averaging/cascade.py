@@ -9,19 +9,21 @@ level enters the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.photonics.averaging.construct import Construction, build, candidates
+from lightloom.photonics.averaging.construct import build, candidates
 from lightloom.photonics.averaging.function import AveragingFunction, GridInput
 from lightloom.photonics.averaging.preprocessing import points_of_servers
-from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.proved.verify import Verification, verify
+from lightloom.photonics.averaging.realised.area import mzi_count
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix
 
 _TUPLES_AT_ONCE = 50_000
@@ -46,26 +48,90 @@ def second_level(
     return AveragingFunction(inputs=(*grid, lowest), divisor=count, outputs=first.outputs, offset=offset)
 
 
+class Level(Protocol):
+    """A network of a cascade, and the function that it computes; a `Construction` is one."""
+
+    @property
+    def name(self) -> str:
+        """Name of the construction, or how the network was made."""
+
+    @property
+    def function(self) -> AveragingFunction:
+        """The function that the network computes."""
+
+    @property
+    def network(self) -> LayeredNetwork:
+        """The network with its weights."""
+
+    @property
+    def mzi_count(self) -> int:
+        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
+
+    def verify(self, samples: int = 1_000_000) -> Verification:
+        """Run the network on its grid."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainLevel:
+    """A network of a cascade that no construction made, such as a trained one."""
+
+    name: str
+    function: AveragingFunction
+    network: LayeredNetwork
+
+    @property
+    def mzi_count(self) -> int:
+        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
+        return mzi_count(self.network.layers)
+
+    def verify(self, samples: int = 1_000_000) -> Verification:
+        """Run the network on its grid, see `verify.verify`."""
+        return verify(self.network, self.function, samples)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cascade:
-    """Two levels of averaging networks."""
+    """Two levels of averaging networks.
+
+    Raises:
+        ConfigError: a network has other inputs or outputs than its level.
+    """
 
     bits: int
     groups: int
     servers: int
-    first: Construction
-    second: Construction
+    first: Level
+    second: Level
 
-    def light(self, codes: Ints, sigma: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
-        """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n)."""
-        dtype = np.float64
+    def __post_init__(self) -> None:
+        for number, level in enumerate((self.first, self.second), 1):
+            layers, expected = level.network.layers, (len(level.function.inputs), level.function.outputs)
+            if (layers[0], layers[-1]) != expected:
+                raise ConfigError(
+                    f"level {number}: a network from {layers[0]} to {layers[-1]} signals, expected {expected[0]} to "
+                    f"{expected[1]}"
+                )
+
+    def light(
+        self,
+        codes: Ints,
+        sigma: float = 0.0,
+        rng: np.random.Generator | None = None,
+        fabricated: tuple[Sequence[LayeredNetwork], LayeredNetwork] | None = None,
+    ) -> Floats:
+        """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n).
+
+        ``fabricated`` replaces the network of every group of level 1, and that of level 2.
+        """
+        dtype, function = np.float64, self.first.function
+        networks, second = fabricated or ([self.first.network] * self.groups, self.second.network)
         firsts = []
-        for group in codes:
-            points = points_of_servers(group, self.bits, self.first.function)
-            firsts.append(self.first.network(self.first.function.light(points), sigma, rng, dtype))
+        for network, group in zip(networks, codes, strict=True):
+            points = points_of_servers(group, self.bits, function)
+            firsts.append(network(function.light(points), sigma, rng, dtype))
         inputs = len(self.second.function.inputs)
-        averaged = preprocessing_matrix(self.groups, self.first.function.outputs, inputs) @ np.concatenate(firsts)
-        return np.asarray(self.second.network(averaged, sigma, rng, dtype), dtype=np.float64)
+        averaged = preprocessing_matrix(self.groups, function.outputs, inputs) @ np.concatenate(firsts)
+        return np.asarray(second(averaged, sigma, rng, dtype), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:
         """Return the codes that every server receives: codes (groups, servers, n) to (n,)."""

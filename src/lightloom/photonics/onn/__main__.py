@@ -1,4 +1,4 @@
-"""Commands for the files in ``trained/``: ``rival NAME FOLDER`` trains a network, ``compare FILE`` measures all."""
+"""Commands for the files in ``trained/``: rivals under noise, their comparison, and trainings that know errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from lightloom.core.errors import LightloomError
-from lightloom.photonics.onn.compare import write
+from lightloom.photonics.onn import aware, compare
 from lightloom.photonics.onn.rival import train_and_keep
 
-USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FILE"
+USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FILE | aware FILE"
 
 
 def main(arguments: list[str]) -> str | int:
@@ -19,7 +19,9 @@ def main(arguments: list[str]) -> str | int:
             case ["rival", name, folder]:
                 train_and_keep(name, Path(folder))
             case ["compare", file]:
-                write(Path(file))
+                compare.write(Path(file))
+            case ["aware", file]:
+                aware.write(Path(file))
             case _:
                 return USAGE
     except LightloomError as error:

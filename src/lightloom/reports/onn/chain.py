@@ -41,7 +41,7 @@ class ChainPart:
 
 def chain_parts(parts: Mapping[str, Part]) -> list[ChainPart]:
     """Boxes for mapped parts in the order of the light; P and T are known by their names."""
-    names = [name for name in parts if name not in ("P", "T")]
+    names = [name for name in parts if name.split()[-1] not in ("P", "T")]
     return [_chain_part(name, part, name in names[:-1]) for name, part in parts.items()]
 
 
@@ -58,7 +58,7 @@ def _chain_part(name: str, part: Part, units: bool) -> ChainPart:
         columns=columns,
         gain=gain,
         units=units,
-        passive=name in ("P", "T"),
+        passive=name.split()[-1] in ("P", "T"),
     )
 
 

@@ -1,0 +1,144 @@
+"""Training that knows its devices' errors against training that does not, at equal budgets, and against construction.
+
+Four servers of 4 bits: 169 points, 2-32-32-2 with limiting units, 1,152 MZIs. Both kinds of training start from the
+same weights and see the same batches; for `BUDGET` CPU seconds in all, one of them trains on undisturbed weights
+throughout, the other on undisturbed weights for half of that time, and then through meshes whose phases err anew in
+every batch, by twice the error that they are judged at. Judged is the share of wrong averages over all points of the
+grid, on the same fabrications for all.
+
+How it was chosen: by seed 0 alone, with 15 CPU seconds, phase errors of 6e-3 or 3e-3 and errors from the start, from a
+quarter or from half of the training; larger functions (2 servers of 8 bits) had not converged in 40 CPU seconds.
+
+    python -m lightloom.photonics.onn aware FILE
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.core.provenance import provenance
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes import monte_carlo
+from lightloom.photonics.onn.recipe import TrainingRecipe
+from lightloom.photonics.onn.training import train
+
+SCHEMA = "lightloom.aware-training/1"
+SERVERS, BITS = 4, 4
+SEEDS = (0, 1, 2, 3, 4)
+BUDGET = 20.0
+"""CPU seconds of each training."""
+PHASE_ERROR = 6e-3
+"""Phase error of the training, in radians: twice the one that is asked about."""
+FABRICATIONS = 50
+JUDGED: Mapping[str, NonIdealities] = {
+    "none": NonIdealities(),
+    "phase 1e-3": NonIdealities(phase_error=1e-3),
+    "phase 3e-3": NonIdealities(phase_error=3e-3),
+    "phase 5e-3": NonIdealities(phase_error=5e-3),
+    "phase 1e-2": NonIdealities(phase_error=1e-2),
+    "coupler 1e-2": NonIdealities(coupler_error=1e-2),
+    "loss 0.1 dB": NonIdealities(loss_db=0.1),
+    "8 bits": NonIdealities(dac_bits=8),
+}
+CONSTRUCTED: Mapping[str, Mapping[str, Any]] = {
+    "constructed, smallest": {"nonlinearity": "clipped"},
+    "constructed, for noise 5e-3": {"nonlinearity": "clipped", "noise": 5e-3},
+}
+ARMS = ("unaware", "aware")
+
+
+def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
+    """Return the recipe of one training."""
+    plain = TrainingRecipe(
+        servers=SERVERS,
+        bits=BITS,
+        layers=(2, 32, 32, 2),
+        nonlinearity="clipped",
+        batch=256,
+        learning_rate=3e-3,
+        margin=0.1,
+        cpu_seconds=budget,
+        seed=seed,
+    )
+    return plain if arm == "unaware" else plain.but(devices=NonIdealities(phase_error=PHASE_ERROR))
+
+
+def wrong_shares(network: LayeredNetwork, function: AveragingFunction, draws: int = FABRICATIONS) -> dict[str, float]:
+    """Return the share of wrong averages for each error of `JUDGED`, mean over fabrications and all grid points."""
+    mapped = map_network(network)
+    judge = averaging_accuracy(mapped, function)
+    shares = {}
+    for name, devices in JUDGED.items():
+        drawn = devices.phase_error or devices.coupler_error
+        spread = monte_carlo(mapped.matrices, devices, judge, draws=draws if drawn else 1, seed=1)
+        shares[name] = 1 - spread.row["mean"]
+    return shares
+
+
+def compare(
+    known: list[dict[str, Any]], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
+    """Train both arms with every seed; yield a document after each; trainings of ``known`` are not repeated."""
+    trainings = list(known)
+    done = {(row["arm"], row["seed"]) for row in trainings}
+    function = recipe("unaware", 0).function
+    constructed = []
+    for name, options in CONSTRUCTED.items():
+        made = build(SERVERS, BITS, **options)  # type: ignore[arg-type]
+        shares = wrong_shares(made.network, function)
+        constructed.append({"name": name, "mzi_count": map_network(made.network).mzis, "wrong": shares})
+    for seed in SEEDS:
+        for arm in ARMS:
+            if (arm, seed) not in done:
+                trained = train(recipe(arm, seed, budget))
+                row = {"arm": arm, "seed": seed, "cpu_seconds": trained.cpu_seconds}
+                row |= {"mzi_count": map_network(trained.network).mzis, "history": list(trained.history)}
+                trainings.append(row | {"wrong": wrong_shares(trained.network, function)})
+            advance(1)
+            yield _document(trainings, constructed, budget)
+
+
+def _document(trainings: list[dict[str, Any]], constructed: list[dict[str, Any]], budget: float) -> dict[str, Any]:
+    wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
+    pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
+    fewer = [seed for seed in pairs if wrong["aware", seed] < wrong["unaware", seed]]
+    settings = [recipe(arm, 0, budget).to_json() for arm in ARMS]
+    return {
+        "schema": SCHEMA,
+        "budget_cpu_seconds": budget,
+        "fabrications": FABRICATIONS,
+        "recipes": dict(zip(ARMS, settings, strict=True)),
+        "verdict": {"at": "phase 3e-3", "seeds": len(pairs), "fewer_wrong_with_awareness": len(fewer)},
+        "constructed": constructed,
+        "trainings": trainings,
+        "provenance": provenance([settings, SEEDS, FABRICATIONS, list(JUDGED)], SEEDS[0]),
+    }
+
+
+def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None) -> None:
+    """Write `compare` to a file after every training; trainings in the file are not repeated.
+
+    Raises:
+        ConfigError: the file holds something else, or trainings with another budget, or cannot be written.
+    """
+    known: list[dict[str, Any]] = []
+    if path.exists():
+        try:
+            document = json.loads(path.read_text())
+            same = (document["schema"], document["budget_cpu_seconds"]) == (SCHEMA, budget)
+            known = document["trainings"] if same else []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{str(path)!r} is not a comparison of trainings: give another name") from error
+        if not same:
+            raise ConfigError(f"{str(path)!r} holds trainings of another budget: give another name")
+    for document in compare(known, budget, advance):
+        write_atomically(path, json.dumps(document, indent=1) + "\n")
