@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
 
@@ -16,6 +16,9 @@ from lightloom.photonics.averaging.cascade_files import cascade_hash, load_casca
 from lightloom.photonics.averaging.construct import Construction
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.photonics.onn import TrainingRecipe
 
 TUPLES = 200_000
 """Tuples of codes that are sent through both levels."""
@@ -29,6 +32,24 @@ def build_levels(
     document = cascade_document(made, tuples, [groups, servers, bits, nonlinearity, tuples])
     if out is not None:
         save_cascade(out, made)
+    print_result(document, as_json, cascade_parts(document), {"cascade": out})
+
+
+def train_levels(
+    recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Train both levels, send tuples of codes through them, and print or save the result."""
+    from lightloom.photonics.onn import train_cascade
+
+    with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
+        cascade, trainings = train_cascade(recipes, folder, advance)
+    document = cascade_document(cascade, TUPLES, [recipe.to_json() for recipe in recipes])
+    document["trainings"] = [trained.to_json() for trained in trainings]
+    document["mzi_count"] = cascade.groups * recipes[0].mzi_count + recipes[1].mzi_count
+    for level, recipe in zip(document["levels"], recipes, strict=True):
+        level["mzi_count"] = recipe.mzi_count
+    if out is not None:
+        save_cascade(out, cascade)
     print_result(document, as_json, cascade_parts(document), {"cascade": out})
 
 

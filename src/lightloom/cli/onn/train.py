@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 
+from lightloom.cli.onn.cascades import train_levels
 from lightloom.cli.onn.files import check_network_name
 from lightloom.cli.onn.test_accuracy import device_errors
 from lightloom.cli.options import Json, NetworkOut, Nonlinearity, Rounding, count_option, figure_option, option
@@ -38,6 +39,10 @@ _Form = Annotated[str | None, option("cayley (Σ·U throughout), periodic (proje
 _Approximated = Annotated[str | None, option("Matrices in that form; the paper's, or all of --layers.", "1,2,...")]
 _Noise = Annotated[float, option("Train for noise on every signal, a share of full scale.", "S")]
 _AwareFrom = Annotated[float | None, option("Share of the training after which devices err; half of it.", "SHARE")]
+_Cascade = Annotated[
+    int | None,
+    count_option("--cascade", "Two levels: a network of N servers for each group, one above them.", "GROUPS", least=1),
+]
 _Widths = Annotated[str, option("Neurons of hidden layers, for --search.", "W,W,...")]
 _Folder = Annotated[Path | None, option("Keeps a checkpoint; an interrupted training is resumed.")]
 
@@ -63,6 +68,7 @@ def train(
     seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
     threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
     device: Annotated[str, option("cpu, cuda, ...")] = "cpu",
+    cascade: _Cascade = None,
     search: Annotated[bool, option("Depths and widths by successive halving.", name="--search")] = False,
     widths: _Widths = "16,32,64",
     depths: Annotated[str, option("Hidden layers, for --search.", "D,D,...")] = "3,5",
@@ -84,6 +90,13 @@ def train(
         "device": device,
     }
     options |= _budget(epochs, cpu_seconds) | _devices((phase_error, coupler_error, loss, dac_bits), aware_from)
+    if cascade is not None:
+        if search or scenario is not None or figure is not None or rounding != "floor":
+            raise ConfigError(
+                "--cascade takes no --scenario, --search, --rounding or --figure: give --servers and --bits"
+            )
+        train_levels(_levels(cascade, servers, bits, layers, form, approximated, options), folder, out, as_json)
+        return
     if search:
         if "devices" in options or "cpu_seconds" in options:
             raise ConfigError("--search takes no errors of devices and no --cpu-seconds: expected --epochs alone")
@@ -146,6 +159,26 @@ def _need_torch() -> Any:
             raise
         raise UnsupportedError(f"training {INSTALL_TORCH}") from error
     return trained
+
+
+def _levels(
+    groups: int,
+    servers: int | None,
+    bits: int | None,
+    layers: str | None,
+    form: str | None,
+    approximated: str | None,
+    options: Document,
+) -> tuple[TrainingRecipe, TrainingRecipe]:
+    if (servers is None) != (bits is None):
+        raise ConfigError("give --servers and --bits together")
+    if servers is not None and layers is None:
+        raise ConfigError("give --layers too: those of both levels are scenario 1's for 4 servers and 8 bits alone")
+    given: Document = {"servers": servers, "bits": bits, "form": form}
+    given["layers"] = None if layers is None else read_list(layers, "--layers", "-")
+    given["approximated"] = None if approximated is None else read_list(approximated, "--approximated")
+    chosen = options | {name: value for name, value in given.items() if value is not None}
+    return cast("tuple[TrainingRecipe, TrainingRecipe]", _need_torch().TrainingRecipe.cascade(groups, **chosen))
 
 
 def _recipe(

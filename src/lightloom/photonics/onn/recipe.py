@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.cascade import second_level
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.area import TABLE_I
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
@@ -16,6 +17,7 @@ from lightloom.photonics.meshes.mapping import Form as MeshForm
 Form = Literal["free", "periodic", "cayley"]
 GradientLoss = Literal["raw", "straight-through"]
 _OF_DEVICES = ("devices", "aware_from", "mesh_form")
+_OF_CASCADES = ("carries_decimals", "groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,14 @@ class TrainingRecipe:
     device: str = "cpu"
     inputs: int = 4
     rounding: Literal["floor", "half-up"] = "floor"
+    carries_decimals: bool = False
+    """Whether the last output carries decimals, for level 2 of a cascade: the network is level 1."""
+    groups: int | None = None
+    """Number of groups of servers whose averagers stand below: the network is level 2 of a cascade."""
 
     def __post_init__(self) -> None:
+        if self.carries_decimals and self.groups is not None:
+            raise ConfigError(f"groups = {self.groups}: level 2 carries no decimals, expected one of the two")
         function = self.function
         ends = (len(function.inputs), function.outputs)
         if len(self.layers) < 2 or (self.layers[0], self.layers[-1]) != ends or min(self.layers) < 1:
@@ -116,9 +124,8 @@ class TrainingRecipe:
         row = TABLE_I[number - 1]
         form = options.pop("form", "cayley")
         approximated = options.pop("approximated", () if form == "free" else row.approximated)
-        # Large grids are trained for as many steps, hence fewer epochs.
         points = AveragingFunction.of(row.servers, row.bits).points
-        defaults = {"epochs": max(6, round(120 * (28_561 / points) ** 0.5)), "batch": 512 if points < 1e5 else 4096}
+        defaults = {"epochs": _scaled_epochs(points), "batch": 512 if points < 1e5 else 4096}
         return cls(
             servers=row.servers,
             bits=row.bits,
@@ -128,6 +135,36 @@ class TrainingRecipe:
             **(defaults | options),
         )
 
+    @classmethod
+    def cascade(cls, groups: int, **options: Any) -> tuple[TrainingRecipe, TrainingRecipe]:
+        """Return the recipes of both levels of a cascade, by default the paper's for 16 servers.
+
+        Scenario 1 with two matrices of 64 x 64 more in either level, after the first layer and before the last, every
+        matrix approximated. An error of the last output counts as often as it has levels between two digits.
+
+        Raises:
+            ConfigError: an option is out of range.
+        """
+        row = TABLE_I[0]
+        layers = options.pop("layers", (row.layers[0], 64, *row.layers[1:-1], 64, row.layers[-1]))
+        form = options.pop("form", "cayley")
+        numbers = tuple(range(1, len(layers)))
+        approximated = options.pop("approximated", () if form == "free" else numbers)
+        values = {"servers": row.servers, "bits": row.bits, "layers": layers, "form": form} | options
+        levels = []
+        for level in ({"carries_decimals": True}, {"groups": groups}):
+            plain = cls(**values, **level, approximated=approximated)
+            points = plain.function.points
+            budget = {} if options.keys() & {"epochs", "cpu_seconds"} else {"epochs": _scaled_epochs(points)}
+            weights = (*[1.0] * (layers[-1] - 1), float(plain.servers))
+            levels.append(plain.but(**budget, output_weights=weights if plain.carries_decimals else None))
+        return levels[0], levels[1]
+
+    @property
+    def in_cascade(self) -> bool:
+        """Whether the network is a level of a cascade."""
+        return self.carries_decimals or self.groups is not None
+
     def but(self, **changes: Any) -> TrainingRecipe:
         """Return the recipe with other values."""
         return replace(self, **changes)
@@ -135,7 +172,9 @@ class TrainingRecipe:
     @property
     def function(self) -> AveragingFunction:
         """The averaging function to learn."""
-        return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding)
+        if self.groups is not None:
+            return second_level(self.groups, self.servers, self.bits, self.inputs, self.rounding)
+        return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding, self.carries_decimals)
 
     @property
     def mzi_count(self) -> int:
@@ -148,11 +187,16 @@ class TrainingRecipe:
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as a JSON object, those of erring devices only where there are some."""
+        """Return all fields as a JSON object, those of erring devices and of cascades only where there are some."""
         fields = asdict(self)
-        if self.devices is None:
-            fields = {name: value for name, value in fields.items() if name not in _OF_DEVICES}
+        left_out = {*(() if self.devices else _OF_DEVICES), *(() if self.in_cascade else _OF_CASCADES)}
+        fields = {name: value for name, value in fields.items() if name not in left_out}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+def _scaled_epochs(points: int) -> int:
+    """Return the epochs for a grid: larger ones are trained for more steps, but fewer epochs."""
+    return max(6, round(120 * (28_561 / points) ** 0.5))
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:

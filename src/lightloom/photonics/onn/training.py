@@ -57,7 +57,15 @@ class Trained:
     def function_arguments(self) -> FunctionArguments:
         """Arguments of the function, for `averaging.realised.files.save_network`."""
         r = self.recipe
-        return FunctionArguments(servers=r.servers, bits=r.bits, inputs=r.inputs, rounding=r.rounding)
+        if r.groups is not None:
+            raise ConfigError(f"groups = {r.groups}: level 2 of a cascade is stored with its level 1")
+        return FunctionArguments(
+            servers=r.servers,
+            bits=r.bits,
+            inputs=r.inputs,
+            rounding=r.rounding,
+            carries_decimals=r.carries_decimals,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `lightloom onn train --json`."""
@@ -142,6 +150,7 @@ class _Run:
         start = torch.Generator().manual_seed(recipe.seed)
         self.network = OpticalNetwork(recipe, start).to(self.device)
         self.generator = torch.Generator(self.device).manual_seed(recipe.seed)
+        self.steps = output_steps(recipe).to(self.device)
         self.light, self.ideal = (tensor.to(self.device) for tensor in whole_grid(recipe))
         parameters = list(self.network.parameters())
         self.optimiser = torch.optim.Adam(parameters, recipe.learning_rate, betas=(0.9, 0.99), fused=True)
@@ -201,14 +210,14 @@ class _Run:
         self.optimiser.step()
         self.step += 1
         if noise is not None:
-            self.curriculum.observe(float(_right(outputs, ideal)))
+            self.curriculum.observe(float(_right(outputs, ideal, self.steps)))
             noise.sigma = self.curriculum.sigma
         return loss.detach()
 
     @torch.no_grad()
     def _evaluate(self, loss: float) -> None:
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
-        right = sum(float(_right(self.network(x), y)) * len(x) for x, y in pairs)
+        right = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs)
         self.history.append(
             {
                 "epoch": self.epoch,
@@ -256,6 +265,15 @@ def whole_grid(recipe: TrainingRecipe) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.concatenate(light)), torch.from_numpy(np.concatenate(ideal))
 
 
-def _right(outputs: Tensor, ideal: Tensor) -> Tensor:
-    """Return the share of rows in which every level is received correctly."""
-    return (outputs.detach().round().clamp(0, 3) == ideal).all(1).float().mean()
+def output_steps(recipe: TrainingRecipe) -> Tensor:
+    """Return the number of steps of every output in one level, (M,): 1, or more in the last if it carries decimals."""
+    steps = torch.ones(recipe.layers[-1])
+    if recipe.carries_decimals:
+        steps[-1] = recipe.function.divisor
+    return steps
+
+
+def _right(outputs: Tensor, ideal: Tensor, steps: Tensor) -> Tensor:
+    """Return the share of rows in which every output is received correctly, to one of ``steps`` of a level."""
+    received = (outputs.detach() * steps).round().clamp_min(0).minimum(4 * steps - 1)
+    return (received == (ideal * steps).round()).all(1).float().mean()
