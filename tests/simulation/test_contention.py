@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightloom.simulation.contention import SlowedComputing, slowing, waiting
 from lightloom.simulation.duration import step_duration
 from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, lower
+from lightloom.simulation.lower import Price, compute_tasks, lower
 from lightloom.workloads.graph import ComputeGraph
 from tests.parallelism.strategies import graphs
 from tests.simulation.prices import linear
@@ -55,13 +55,13 @@ def test_the_duration_is_that_of_the_tasks_and_grows_with_the_share(
     strategy: str, graph: ComputeGraph, price: Price, prefetch: int
 ) -> None:
     made = plan(strategy, graph, prefetch=prefetch)
-    tasks, priced = lower(made, CHIP, price)
+    tasks, priced = lower(made, compute_tasks(made, CHIP), price)
     computing = np.array([task.duration for task in tasks if task.resource == "compute"])
     exchanging = np.array([each.cost.repeated_time for each in priced])
     steps = []
     for share in SHARES:
         steps.append(step_duration(made, computing, exchanging, overlap=True, arithmetic_share=share))
-        timeline = run(lower(made, CHIP, price, arithmetic_share=share)[0])
+        timeline = run(lower(made, compute_tasks(made, CHIP), price, arithmetic_share=share)[0])
         assert timeline.step_time == pytest.approx(steps[-1], rel=1e-9)
     assert all(before <= after * (1 + 1e-12) for before, after in pairwise(steps))
     assert steps[-1] <= (computing.sum() + exchanging.sum()) * (1 + 1e-12)

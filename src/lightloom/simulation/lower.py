@@ -14,7 +14,7 @@ arithmetic that these take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,27 +44,31 @@ Price = Callable[[Kind, float], Priced]
 
 
 def lower(
-    plan: ParallelPlan, accelerator: Accelerator, price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
+    plan: ParallelPlan, computing: Sequence[Task], price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
 ) -> tuple[list[Task], list[Priced]]:
     """Return the tasks of one step, and the price of each exchange of the plan.
 
     Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
     Otherwise transmissions take ``arithmetic_share`` of what the accelerator computes meanwhile.
 
-    Raises:
-        UnsupportedError: the accelerator has no rate for the plan's precision.
+    Args:
+        computing: :func:`compute_tasks` of the plan.
     """
     priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
     builder = _Builder(plan, priced)
     builder.exchange_up_to(START)
-    for position, task in enumerate(_compute_tasks(plan, accelerator)):
+    for position, task in enumerate(computing):
         builder.compute(position, task)
         builder.exchange_up_to(position)
     return (_slowed(builder.tasks, arithmetic_share) if overlap else _in_a_row(builder.tasks)), priced
 
 
-def _compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
-    """Return the tasks of all positions: forward passes, backward passes, the update."""
+def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
+    """Return the tasks of all positions: forward passes, backward passes, the update.
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the plan's precision.
+    """
     operators = plan.graph.operators
     settings, again = plan.settings, [operator.name in plan.recomputed for operator in operators]
     times, launches = times_and_launches(plan.graph, accelerator, settings.precision, settings.attention)
@@ -131,7 +135,7 @@ class _Builder:
                 resource=task.resource,
                 category=task.category,
                 duration=task.duration,
-                after=tuple(dict.fromkeys(before + after)),
+                after=tuple(dict.fromkeys(before + after)) if after else before,
                 details=task.details,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.plan import MemoryUse, ParallelPlan
 from lightloom.simulation.energy import StepEnergy, step_energy
-from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, lower
+from lightloom.simulation.engine import Task, run
+from lightloom.simulation.lower import Price, compute_tasks, lower
 from lightloom.simulation.timeline import Timeline
 
 
@@ -65,9 +66,19 @@ class StepResult:
 
 
 def simulate_step(
-    plan: ParallelPlan, accelerator: Accelerator, fabric: Fabric, price: Price, *, overlap: bool = True
+    plan: ParallelPlan,
+    accelerator: Accelerator,
+    fabric: Fabric,
+    price: Price,
+    *,
+    overlap: bool = True,
+    computing: Sequence[Task] | None = None,
 ) -> StepResult:
     """Simulate one step of a plan on a fabric, with collectives at the given prices.
+
+    Args:
+        computing: :func:`~lightloom.simulation.lower.compute_tasks` of the plan on the accelerator, where they are at
+            hand.
 
     Raises:
         UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that
@@ -75,7 +86,8 @@ def simulate_step(
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
-    tasks, priced = lower(plan, accelerator, price, overlap=overlap, arithmetic_share=fabric.arithmetic_share)
+    computing = compute_tasks(plan, accelerator) if computing is None else computing
+    tasks, priced = lower(plan, computing, price, overlap=overlap, arithmetic_share=fabric.arithmetic_share)
     timeline = run(tasks)
     sent = [collective.cost.energy for collective in priced]
     sourced = [joules for joules in sent if joules is not None]

@@ -20,7 +20,7 @@ from lightloom.fabrics.capabilities import NEEDS_OWN_LINKS
 from lightloom.parallelism.circuits import ring, switch
 from lightloom.parallelism.circuits.circuits import Assignment, Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.circuits.ring_bound import relax
+from lightloom.parallelism.circuits.relaxation_cache import cached_relaxation
 from lightloom.parallelism.circuits.tiled import assign_tiled
 from lightloom.parallelism.circuits.traffic import Traffic
 from lightloom.parallelism.circuits.verify import verify
@@ -150,7 +150,7 @@ def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
     timing = timing or default_timing(fabric)
     try:
-        relaxation = relax(traffic, fabric)
+        relaxation = cached_relaxation(traffic, fabric)
     except InputError as error:
         raise UnsupportedError(f"circuits on a wdm-ring: {error}") from error
     candidates = []

@@ -62,7 +62,9 @@ def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxati
     shares = np.maximum(result.x[: 2 * pairs].reshape(2, pairs), 0)
     first = traffic.source % nodes
     representative = traffic.find(first, (first + traffic.destination - traffic.source) % traffic.ranks)
-    share = shares[0] / shares.sum(axis=0)
+    # Demands far below the largest may get nothing either way.
+    total = shares.sum(axis=0)
+    share = np.divide(shares[0], total, out=np.full(pairs, 0.5), where=total > 0)
     return Relaxation(float(result.x[-1]) * fabric.channels, share[np.searchsorted(inside, representative)])
 
 

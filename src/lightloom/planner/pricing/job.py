@@ -12,12 +12,20 @@ from lightloom.clusters.settings import TrainingSettings
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.sharding import SHARDINGS
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, Strategies, strategy_space
+from lightloom.parallelism.strategy_space import (
+    MOST_MICRO_BATCHES,
+    MOST_VIRTUAL_STAGES,
+    Strategies,
+    Strategy,
+    strategy_space,
+)
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.link_turns import LinkTurns
 from lightloom.planner.pricing.operator_times import OperatorTimes
 from lightloom.planner.pricing.stage_exchanges import Axis
+from lightloom.simulation.engine import Task
+from lightloom.simulation.lower import compute_tasks
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -82,6 +90,21 @@ class Job:
     def turns(self) -> LinkTurns:
         """The links that exchanges of one step have in common."""
         return LinkTurns.on(self.fabric)
+
+    @cached_property
+    def _computing(self) -> dict[tuple[object, ...], list[Task]]:
+        return {}
+
+    def computing(self, strategy: Strategy) -> list[Task]:
+        """Return what a rank computes in a strategy that is data parallelism alone, whatever its algorithm and codec.
+
+        Raises:
+            UnsupportedError: the accelerator has no rate for the job's precision.
+        """
+        key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
+        if key not in self._computing:
+            self._computing[key] = compute_tasks(self.model.data_parallel_plan(strategy), self.accelerator)
+        return self._computing[key]
 
     def on(self, axis: Axis) -> Fabric:
         """The part of the fabric that an axis has."""

@@ -183,7 +183,9 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     if isinstance(first, SchedulePrices) and named and first.algorithm.by_size:
         sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
         options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
-    steps = [(simulate_step(plan, job.accelerator, job.fabric, each, overlap=job.overlap), each) for each in options]
+    computing = job.computing(strategy)
+    step = partial(simulate_step, plan, job.accelerator, job.fabric, overlap=job.overlap, computing=computing)
+    steps = [(step(each), each) for each in options]
     result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
     names = [
         job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.ratio)
