@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lightloom.compression.base import Codec as Codec
     from lightloom.core.errors import LightloomError as LightloomError
     from lightloom.fabrics.base import Fabric as Fabric
+    from lightloom.photonics.reducers.compare import compare_reducers as compare_reducers
 
     __version__: str
 
@@ -51,6 +52,7 @@ _HOMES = {
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
+    "compare_reducers": "lightloom.photonics.reducers.compare",
     "Collective": "lightloom.collectives.spec",
     "Schedule": "lightloom.collectives.schedule.columns",
     "Fabric": "lightloom.fabrics.base",
@@ -74,6 +76,7 @@ __all__ = [
     "averager",
     "calibrate",
     "collective",
+    "compare_reducers",
     "cost",
     "load_cluster",
     "load_fabric",

@@ -12,7 +12,9 @@ import pytest
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes import load_phases
 from lightloom.photonics.meshes.documents import mesh_of
+from lightloom.photonics.reducers import networks
 from tests.cli.test_onn_bad_input import run
+from tests.photonics.test_reducers import DESIGN
 
 SMALL = ["--servers", "2", "--bits", "4"]
 QUICK = ["--evaluations", "5000"]
@@ -200,3 +202,15 @@ def test_a_search_prints_its_front(onn: Command) -> None:
     assert found["front"] and len(found["trials"]) == 3
     text = onn.text("train", "--search", *SMALL, "--widths", "4,8", "--depths", "1", "--epochs", "4")
     assert "front" in text
+
+
+def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: DESIGN)
+    options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]
+    found = onn.json(*options, "--pair", "digit-sum-nrz,broadcasting-asic", "--figure", "r.png")
+    assert (onn.folder / "r.png").stat().st_size > 20_000
+    assert found["pair"] == ["digit-sum-nrz", "broadcasting-asic"] and len(found["rivals"]) == 8
+    assert found["digit_sum"]["wrong"] == 0
+    text = onn.text(*options)
+    assert "verdict" in text and "what averaging in the light forfeits" in text and "1 given" in text
+    assert "No network of interferometers wins on energy" in text

@@ -78,7 +78,7 @@ def test_one_averager_for_all_ranks_unless_ports_are_said() -> None:
         ({"averaging.colour": 2}, "unknown field 'fabric.averaging.colour'"),
         ({"averaging.unit_latency": "1 parsec"}, "unknown time unit 'parsec'"),
         ({"averaging": 3}, "'fabric.averaging': 3"),
-        ({"averaging.noise": 0.5}, "two levels are built for exactness only"),
+        ({"averaging.noise": 0.5}, "limits any network of a cascade"),
     ],
 )
 def test_bad_averagers_are_refused(settings: dict[str, Any], complaint: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb, log2, prod
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -118,11 +119,9 @@ class DigitReceiver:
 
         The noise of a converter of E bits whose range is the N(R-1) steps is range / (2^E sqrt 12).
         """
-        from scipy.stats import norm
-
         levels = self.sum_levels
         digit = -np.expm1(np.log1p(-word_error) / self.digits)
-        steps = float(norm.isf(digit / (2 * (1 - 1 / levels))))
+        steps = -NormalDist().inv_cdf(digit / (2 * (1 - 1 / levels)))
         return float(np.log2((levels - 1) * 2 * steps / 12**0.5))
 
     def intensities(self) -> Floats:

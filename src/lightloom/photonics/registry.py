@@ -78,9 +78,9 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
         fabrication = _fabrication(spec, options.pop("fabrication", "0"))
         return LinkAverager(network, arguments, read_options(options), seed, fabrication)
     name, comma, share = rest.rpartition(",noise=")
-    name, noise = (name, f"noise={share}") if comma else (rest, "")
+    name, stated = (name, f"noise={share}") if comma else (rest, "")
     network, arguments = _network_for(name, servers, bits, rounding)
-    return NetworkAverager(network, arguments, _noise(spec, noise), seed)
+    return NetworkAverager(network, arguments, _noise(spec, stated), seed)
 
 
 def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[LayeredNetwork, FunctionArguments]:

@@ -29,6 +29,11 @@ COMMANDS = {
         "lightloom.cli.onn.calibrate",
         "Calibrate simulated chips with unknown errors from their output powers, and count the measurements.",
     ),
+    "compare-reducers": Entry(
+        "lightloom.cli.onn.compare_reducers",
+        "Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict.",
+        "compare_reducers",
+    ),
     "link": Entry(
         "lightloom.cli.onn.link",
         "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",

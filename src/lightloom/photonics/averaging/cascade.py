@@ -17,16 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.errors import ConfigError, VerificationError
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.photonics.averaging.construct import build, candidates
 from lightloom.photonics.averaging.function import AveragingFunction, GridInput
 from lightloom.photonics.averaging.preprocessing import points_of_servers
+from lightloom.photonics.averaging.proved.noise import TARGET, input_bound
 from lightloom.photonics.averaging.proved.verify import Verification, verify
 from lightloom.photonics.averaging.realised.area import mzi_count
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix
 
 _TUPLES_AT_ONCE = 50_000
+_NOISY_TUPLES = 100_000
 
 
 def second_level(
@@ -143,14 +145,20 @@ class Cascade:
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 
-def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu") -> Cascade:
+def build_cascade(
+    groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu", noise: float | None = None
+) -> Cascade:
     """Return the smallest pair of networks that is proved exact in float64.
 
-    The proved tolerance of level 2 must exceed the proved error of level 1, in units of full scale.
+    The proved tolerance of level 2 must exceed the proved error of level 1, in units of full scale. With ``noise``, a
+    share of full scale on every signal of both levels, 99.99 % of the tuples must come out right.
 
     Raises:
         ConfigError: there is no such pair.
+        UnsupportedError: no pair bears the noise.
     """
+    if noise is not None:
+        return _sturdy_cascade(groups, servers, bits, nonlinearity, noise)
     function = second_level(groups, servers, bits)
     first = build(servers, bits, nonlinearity=nonlinearity, carries_decimals=True)
     for second in [*candidates(function, nonlinearity, smallest=True), *candidates(function, nonlinearity)]:
@@ -159,6 +167,32 @@ def build_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlineari
         if second.proof.float64 and second.proof.tolerance > 4 * first.proof.float64_error / scale:
             return Cascade(bits, groups, servers, first, second)
     raise ConfigError(f"no cascade of {groups} x {servers} servers with {bits} bits is proved exact in float64")
+
+
+def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity, noise: float) -> Cascade:
+    """Return the first pair that bears the noise: level 1 from the smallest on, with the smallest level 2 that does."""
+    first_function = AveragingFunction.of(servers, bits, carries_decimals=True)
+    bound = min(input_bound(first_function), input_bound(second_level(groups, servers, bits)))
+    if noise > bound:
+        raise UnsupportedError(f"noise = {noise:g}: noise on the inputs limits any network of a cascade to {bound:.1e}")
+    rng = np.random.default_rng(0)
+    codes = random_codes(groups, servers, bits, _NOISY_TUPLES, rng)
+    due = codes.sum(axis=(0, 1)) // (groups * servers)
+    sturdy = (
+        second
+        for second in candidates(second_level(groups, servers, bits), nonlinearity)
+        if second.proof.float64 and second.tolerates(noise)
+    )
+    second = next(sturdy, None)
+    for first in candidates(first_function, nonlinearity) if second else ():
+        if not (first.proof.float64 and first.tolerates(noise)):
+            continue
+        assert second is not None
+        cascade = Cascade(bits, groups, servers, first, second)
+        received = second.function.decide(cascade.light(codes, noise, rng))
+        if (received != due).mean() <= 1 - TARGET:
+            return cascade
+    raise UnsupportedError(f"no cascade of {groups} x {servers} servers with {bits} bits bears noise = {noise:g}")
 
 
 def basic(codes: Ints) -> Ints:

@@ -177,7 +177,7 @@ class DigitSumAverager:
 
     def _decided(self, digits: NDArray[np.uint8]) -> Ints:
         """Return the sums [M, n] that the receivers decide of digits [M, servers, n]."""
-        sums = digits.sum(axis=1, dtype=np.int64)
+        sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:
             return sums
         noisy = sums + self.rng.normal(size=sums.shape) * self._sigma(digits)
@@ -190,7 +190,6 @@ class DigitSumAverager:
         assert self.power is not None
         levels = np.arange(self.arithmetic.levels)
         counts = (digits[..., None] == levels).sum(axis=1, dtype=np.int64)
-        sigma: Floats = np.sqrt(self.receiver.noise_variance(self.power, counts)) / self.receiver.step_current(
-            self.power
-        )
+        receiver = self.receiver
+        sigma: Floats = np.sqrt(receiver.noise_variance(self.power, counts)) / receiver.step_current(self.power)
         return sigma

@@ -204,9 +204,7 @@ def averager_for(
     groups = -(-ranks // servers)
     if groups > servers:
         raise ConfigError(f"{ranks} ranks: two levels of averagers for {servers} servers each reach {servers**2}")
-    if noise is not None:
-        raise ConfigError(f"noise = {noise:g}: two levels are built for exactness only, noise must be left out")
-    cascade = build_cascade(groups, servers, bits, nonlinearity)
+    cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
     first, second = cascade.first.network.layers, cascade.second.network.layers
     return AveragerHardware(
         ranks,

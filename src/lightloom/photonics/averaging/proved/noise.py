@@ -93,9 +93,9 @@ def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
     probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the Gaussian tail. The error
     rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     last = function.inputs[-1]
     share = 2 * (last.maximum // max(function.divisor, 2)) / (last.maximum + 1)
     tail = (1 - target) / share if share else 1.0
-    return float("inf") if tail >= 0.5 else float(1 / (2 * norm.isf(tail) * last.maximum))
+    return float("inf") if tail >= 0.5 else float(1 / (-2 * ndtri(tail) * last.maximum))

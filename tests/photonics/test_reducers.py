@@ -1,0 +1,191 @@
+"""Reducers compared: every cost counted for every rival, ranges that hold the value, and verdicts that follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.errors import InputError
+from lightloom.photonics.reducers import compare, networks
+from lightloom.photonics.reducers.compare import RIVALS, compare_reducers
+from lightloom.photonics.reducers.comparison import ReducerComparison, saving_of
+from lightloom.photonics.reducers.constants import Constant, constants, drawn, nominal, published
+from lightloom.photonics.reducers.designs import Design
+from lightloom.photonics.reducers.electronic import broadcasting_asic, packet_switch, reducer_asic
+from lightloom.photonics.reducers.lanes import RATE, Lanes, Setting
+from lightloom.photonics.reducers.networks import paper_network, row_gain_network
+from lightloom.photonics.reducers.sums import digit_sum, homodyne_sum
+from lightloom.photonics.reducers.tornado import tornado
+
+VALUES = nominal(constants())
+DESIGN = Design(
+    construction="a stand-in",
+    noise=5e-3,
+    mzis=333,
+    columns=126,
+    hidden=4,
+    units=34,
+    gains=((40.0, 1), (2.0, 1)),
+    lane_share=0.25,
+    full_scale=4e-4,
+)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of known size, so that nothing is simulated."""
+    made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
+    monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: made[rows])
+
+
+@pytest.fixture
+def compared(stand_in: None) -> ReducerComparison:
+    return compare_reducers(4, draws=20)
+
+
+def test_every_constant_has_a_range_and_a_source() -> None:
+    for constant in published().values():
+        assert constant.low <= constant.value <= constant.high and constant.source
+        assert constant.draw(0.0) == pytest.approx(constant.si(constant.low))
+        assert constant.draw(1.0) == pytest.approx(constant.si(constant.high))
+    assert any(constant.assumed for constant in published().values())
+    assert any(not constant.assumed for constant in published().values())
+
+
+def test_draws_stay_in_their_ranges_and_repeat() -> None:
+    chosen = constants({"laser": 1.0})
+    sets = drawn(chosen, 30)
+    assert sets == drawn(chosen, 30)
+    for name, constant in chosen.items():
+        values = [values[name] for values in sets]
+        assert min(values) >= constant.si(constant.low) * (1 - 1e-12) or constant.low < 0
+        assert max(values) <= constant.si(constant.high) * (1 + 1e-12) or constant.high < 0
+    assert {values["laser"] for values in sets} == {1e-12}
+
+
+def test_a_reducer_chip_is_two_optical_ends_and_its_logic() -> None:
+    ends = 2 * RATE * VALUES["end"] + 2 * VALUES["error_correction"] + VALUES["reducer_logic"]
+    assert reducer_asic(Setting(servers=4), VALUES).energy_per_bit == pytest.approx(ends)
+    switch = 2 * RATE * VALUES["end"] + VALUES["error_correction"] + VALUES["switch_silicon"]
+    assert packet_switch(Setting(servers=4), VALUES).energy_per_bit == pytest.approx(switch)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 32), st.sampled_from([4, 8, 16]), st.floats(0.3, 2.5))
+def test_broadcasting_never_takes_more_than_an_end_for_each_server(servers: int, bits: int, laser: float) -> None:
+    values = {**VALUES, "laser": laser * 1e-12, "splitter_loss": 0.0}
+    setting = Setting(servers=servers, bits=bits)
+    assert broadcasting_asic(setting, values).energy_per_bit <= reducer_asic(setting, values).energy_per_bit + 1e-18
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+def test_sums_need_more_light_for_more_servers(levels: int) -> None:
+    made = [digit_sum(Setting(servers=servers), VALUES, levels) for servers in (2, 4, 8)]
+    assert made[0].energy["lasers"] < made[1].energy["lasers"] < made[2].energy["lasers"]
+    assert made[0].energy["reducer receivers"] == pytest.approx(4 * made[2].energy["reducer receivers"])
+
+
+def test_a_plain_lane_costs_what_the_constant_says() -> None:
+    lanes = Lanes(setting=Setting(servers=4), values=VALUES)
+    assert lanes.per_bit(lanes.laser(lanes.reference_power)) == pytest.approx(VALUES["laser"])
+    assert lanes.per_bit(lanes.laser(2 * lanes.reference_power, 3.0)) == pytest.approx(
+        2 * 10**0.3 * VALUES["laser"], rel=1e-9
+    )
+    assert lanes.sender + lanes.receiver == pytest.approx(2 * (VALUES["end"] - VALUES["laser"]))
+
+
+def test_sums_that_no_light_saves_say_so() -> None:
+    values = {**VALUES, "rin": -140.0}
+    rival = digit_sum(Setting(servers=8), values)
+    assert rival.energy_per_bit == inf and any("no light suffices" in limit for limit in rival.limits)
+    assert saving_of(rival, reducer_asic(Setting(servers=8), values)) == -inf
+    assert any("effective bits" in limit for limit in digit_sum(Setting(servers=16), VALUES, 2).limits)
+    loose = {**VALUES, "phase_error": 0.3}
+    assert any("phases of 0.3 rad" in limit for limit in homodyne_sum(Setting(servers=4), loose).limits)
+
+
+def test_networks_add_up(stand_in: None) -> None:
+    setting, sent = Setting(servers=4), 4 * 8 * 50e9
+    rows, paper = row_gain_network(setting, VALUES), paper_network(setting, VALUES)
+    assert rows.energy["heaters"] == pytest.approx(333 * 1.5 * 21.4e-3 / sent)
+    assert rows.energy["units"] == pytest.approx(34 * 2 * 3.6e-12 * 50e9 / sent)
+    assert paper.energy["amplifiers"] == pytest.approx((2 + 1) * 0.54 / sent)
+    assert paper.energy["lasers"] > 1000 * rows.energy["lasers"]
+    assert any("no unit is known" in limit for limit in paper.limits)
+    assert "fragile" not in " ".join(rows.limits)
+
+
+def test_the_comparison_ranks_and_judges(compared: ReducerComparison) -> None:
+    energies = [rival.energy_per_bit for rival in compared.rivals.values()]
+    assert energies == sorted(energies) and set(compared.rivals) == set(RIVALS)
+    assert compared.tried_sums == (13**4, 0) and len(compared.proof) == 5
+    text = " ".join(compared.verdict)
+    assert "No network of interferometers wins on energy" in text
+    assert "is refuted for 4" in text
+    document = compared.to_json()
+    assert document["schema"] == "lightloom.onn-compare-reducers/1"
+    assert {row["rival"] for row in document["rivals"]} == set(RIVALS)
+    assert len(document["constants"]) == len(published())
+
+
+def test_given_constants_can_turn_the_verdict(stand_in: None) -> None:
+    made = compare_reducers(4, given={"laser": 0.3, "levelling": 0.003}, draws=20)
+    assert "is confirmed" in " ".join(made.verdict)
+    assert all(turn.constant.name not in ("laser", "levelling") for turn in made.turns)
+
+
+def test_a_break_even_is_one() -> None:
+    values = {name: constant for name, constant in constants().items() if name in ("laser", "end", "adders")}
+    turns = {turn.constant.name: turn for turn in tornado(lambda v: v["laser"] / v["end"] - 0.25, values)}
+    assert turns["laser"].break_even == pytest.approx(0.25 * 5.6)
+    assert turns["end"].break_even == pytest.approx(8.0)
+    assert "adders" not in turns
+    assert turns["laser"].at_low == pytest.approx(0.3 / 5.6 - 0.25)
+
+
+def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
+    made = compare_reducers(17, draws=20)
+    assert set(made.refused) == {"paper-network", "row-gain-network"}
+    assert "more than 16 servers" in made.refused["paper-network"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"servers": 1}, "servers = 1: expected a whole number from 2 to 32"),
+        ({"servers": 1_000_000}, "servers = 1000000: expected a whole number from 2 to 32"),
+        ({"servers": 4, "bits": 0}, "bits = 0"),
+        ({"servers": 4, "bits": 33}, "bits = 33"),
+        ({"servers": 4, "word_errors": 0.5}, "word_errors = 0.5"),
+        ({"servers": 4, "symbol_rate": 1.0}, "symbol_rate = 1.0"),
+        ({"servers": 4, "draws": 3}, "draws = 3"),
+        ({"servers": 4, "pair": ("digit-sum", "abacus")}, "unknown rival 'abacus'"),
+        ({"servers": 4, "pair": ("digit-sum", "digit-sum")}, "two different rivals"),
+        ({"servers": 4, "given": {"lazer": 1.0}}, "did you mean 'laser'"),
+        ({"servers": 4, "given": {"laser": -1.0}}, "laser = -1: expected more than 0"),
+        ({"servers": 4, "given": {"laser": "much"}}, "laser = 'much': expected a number"),
+        ({"servers": 4, "given": {"laser": float("nan")}}, "laser = nan: expected a number"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        compare_reducers(**arguments)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_constant_outside_its_range_is_refused() -> None:
+    with pytest.raises(InputError, match="expected 1 to 2"):
+        Constant(name="x", value=3, low=1, high=2, unit="dB", meaning="", source="assumption")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", [2, 4, 8, 16])
+def test_real_networks_lose_at_every_size(servers: int) -> None:
+    made = compare_reducers(servers)
+    assert made.ranges["row-gain-network"].sooner["reducer-asic"] == 0
+    assert made.ranges["paper-network"].sooner["reducer-asic"] == 0
